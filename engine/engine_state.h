@@ -1,5 +1,5 @@
-/* engine_state.h - the inside of a coh_engine, shared by engine.c (training) and persist.c
- * (loading, saving and hashing parameters). */
+/* engine_state.h - the inside of a coh_engine, shared by engine.c (training), persist.c (loading,
+ * saving and hashing parameters) and fetch.c. */
 #ifndef COH_ENGINE_ENGINE_STATE_H
 #define COH_ENGINE_ENGINE_STATE_H
 

@@ -1,20 +1,13 @@
-/* Data that enters and leaves an engine: first values, hash, checkpoints, single parameters. Each
- * is a program (INIT, IMPORT, HASH, SAVE, EDIT) that shows chunk after chunk to a visitor, so a
- * model that does not fit in memory is saved through one chunk. A visitor sees f32 whatever the
- * plan's dtype, so hash and checkpoint do not depend on the dtype. Next: instruction_chunk.c,
- * checkpoint_writer.h.
- *
- * A failing visitor reports to its caller, not to the executor: a full disk during a save must not
- * end the run. It ignores the chunks that still come. */
-#include <inttypes.h>
-#include <math.h>
+/* All data that enters and leaves an engine: first values, hash, checkpoints. Each is a visit
+ * (visit.h), which sees f32, so hash and checkpoint do not depend on the plan's dtype. Next:
+ * checkpoint_writer.h; single parameters: fetch.c. */
 #include <string.h>
 
 #include "base/alloc.h"
 #include "base/struct_bytes.h"
 #include "cohobate/checkpoint.h"
 #include "comm/world.h"
-#include "engine/engine_state.h"
+#include "engine/visit.h"
 #include "planner/comm_parts.h"
 #include "planner/fingerprint.h"
 
@@ -102,115 +95,30 @@ void coh_engine_destroy_tables(coh_engine *engine)
     coh_free(engine->tensors);
 }
 
-/* ---- visiting ---- */
-
-/* A tensor's number in the checkpoint that is loaded, and the numbers of its state streams. */
-typedef struct load_tensor {
-    int32_t index;
-    int32_t streams[COH_OPTIMIZER_STREAMS]; /* in the order of the plan's optimizer */
-} load_tensor;
-
-typedef struct visit_context {
-    coh_engine *engine;
-    coh_operation operation;
-    uint64_t done, told; /* elements of parameters visited; of those, told to `progress` */
-    coh_status status;   /* first failure; its text comes from another thread and is kept */
-    char text[COH_ERROR_TEXT_BYTES];
-    /* Processes one run of elements. */
-    coh_status (*run)(struct visit_context *context, const coh_chunk_visit *visit);
-    /* Does this visit want the run? */
-    int (*wants)(const struct visit_context *context, const coh_chunk_visit *visit);
-    /* for init_from and load_from; NULL: none */
-    coh_parameter_source source;
-    void *source_context;
-    /* for load */
-    coh_checkpoint *checkpoint;
-    const load_tensor *load; /* by layout parameter */
-    int reads_states;
-    /* for fetch: one part of one stream of one parameter */
-    uint32_t parameter;
-    coh_stream stream;
-    int part;
-    uint32_t bytes_per_block, elements_per_block;
-    char *data;
-    /* for put: elements [element_begin, element_end) of `parameter` */
-    uint64_t element_begin, element_end;
-    const float *values;
-} visit_context;
-
-/* Counts a visit of values as done, and tells the caller of each hundredth. */
-static void tell_progress(visit_context *context, const coh_chunk_visit *visit)
-{
-    const coh_engine *engine = context->engine;
-    if (context->status != COH_OK || visit->stream != COH_STREAM_WORK)
-        return;
-    context->done += visit->count;
-    if (engine->options.progress == NULL ||
-        (context->done < engine->elements &&
-         context->done - context->told < engine->elements / 100))
-        return;
-    context->told = context->done;
-    engine->options.progress(engine->options.progress_context, context->operation, context->done,
-                             engine->elements);
-}
-
-static int visit_wants(void *argument, const coh_chunk_visit *visit)
-{
-    visit_context *context = argument;
-    const int is_wanted =
-        context->status == COH_OK && context->run != NULL && context->wants(context, visit);
-    if (!is_wanted)
-        tell_progress(context, visit);
-    return is_wanted;
-}
-
-static coh_status visit_run(void *argument, const coh_chunk_visit *visit)
-{
-    visit_context *context = argument;
-    context->status = context->run(context, visit);
-    if (context->status != COH_OK)
-        coh_error_save(context->text);
-    tell_progress(context, visit);
-    return COH_OK;
-}
-
-/* Runs a visited program. Returns the first failure of executor or visitor. */
-static coh_status run_visit(coh_engine *engine, coh_program_kind kind, visit_context *context,
-                            const coh_step_input *input)
-{
-    context->engine = engine;
-    context->status = COH_OK;
-    const coh_step_feed feed = { .input = input,
-                                 .visitor = visit_run,
-                                 .visitor_wants = visit_wants,
-                                 .visitor_context = context };
-    COH_TRY(coh_engine_run_program(engine, kind, &feed, NULL));
-    if (context->status != COH_OK)
-        coh_error_restore(context->text);
-    return context->status;
-}
-
-static int wants_values(const visit_context *context, const coh_chunk_visit *visit)
-{
-    (void)context;
-    return visit->stream == COH_STREAM_WORK;
-}
-
-static int wants_values_and_states(const visit_context *context, const coh_chunk_visit *visit)
-{
-    (void)context;
-    return visit->stream != COH_STREAM_GRAD;
-}
-
 /* ---- first values ---- */
 
-static coh_status source_run(visit_context *context, const coh_chunk_visit *visit)
+/* Where values come from. */
+typedef struct given_values {
+    coh_parameter_source source; /* NULL: from nowhere */
+    void *context;
+} given_values;
+
+static coh_status take_given(const coh_engine *engine, const given_values *given,
+                             const coh_chunk_visit *run)
 {
-    const coh_layout *layout = &context->engine->plan->layout;
-    coh_parameter parameter = { layout->parameters[visit->parameter].parameter };
-    return context->source(context->source_context, parameter,
-                           context->engine->tensors[visit->parameter].name, visit->element_begin,
-                           visit->count, visit->data);
+    const coh_parameter parameter = { engine->plan->layout.parameters[run->parameter].parameter };
+    return given->source(given->context, parameter, engine->tensors[run->parameter].name,
+                         run->element_begin, run->count, run->data);
+}
+
+typedef struct init_visit {
+    coh_visit base;
+    given_values given;
+} init_visit;
+
+static coh_status init_take(coh_visit *visit, const coh_chunk_visit *run)
+{
+    return take_given(visit->engine, &((init_visit *)visit)->given, run);
 }
 
 /* `source` may be NULL: the kinds' own first values. */
@@ -221,13 +129,12 @@ static coh_status init_from(coh_engine *engine, uint64_t seed, coh_parameter_sou
     COH_TRY(coh_step_quiet(engine->step));
     engine->is_ready = 0;
     COH_TRY(coh_step_clear_pinned(engine->step));
-    visit_context visit = { .operation = COH_OPERATION_INIT,
-                            .run = source != NULL ? source_run : NULL, /* NULL: wants nothing */
-                            .wants = wants_values,
-                            .source = source,
-                            .source_context = context };
-    COH_TRY(run_visit(engine, COH_PROGRAM_INIT, &visit,
-                      &(coh_step_input){ .struct_bytes = sizeof(coh_step_input), .seed = seed }));
+    const coh_step_input input = { .struct_bytes = sizeof(input), .seed = seed };
+    init_visit visit = { .base = { .operation = COH_OPERATION_INIT,
+                                   .wants = coh_visit_wants_values,
+                                   .take = source != NULL ? init_take : NULL },
+                         .given = { source, context } };
+    COH_TRY(coh_engine_visit(engine, COH_PROGRAM_INIT, &visit.base, &input));
     engine->is_ready = 1;
     return COH_OK;
 }
@@ -248,10 +155,10 @@ coh_status coh_engine_init(coh_engine *engine, uint64_t seed)
 
 /* ---- hash ---- */
 
-static coh_status hash_run(visit_context *context, const coh_chunk_visit *visit)
+static coh_status hash_take(coh_visit *visit, const coh_chunk_visit *run)
 {
-    return coh_logical_hash_put(context->engine->hash, visit->part, visit->parameter,
-                                visit->element_begin, visit->count, visit->data, NULL);
+    return coh_logical_hash_put(visit->engine->hash, run->part, run->parameter, run->element_begin,
+                                run->count, run->data, NULL);
 }
 
 coh_status coh_engine_hash(coh_engine *engine, uint64_t *out_hash)
@@ -261,11 +168,11 @@ coh_status coh_engine_hash(coh_engine *engine, uint64_t *out_hash)
     *out_hash = 0;
     COH_TRY(coh_engine_check_ready(engine, "hash"));
     COH_TRY(coh_engine_drain(engine));
-    visit_context visit = { .operation = COH_OPERATION_HASH,
-                            .run = hash_run,
-                            .wants = wants_values_and_states };
+    coh_visit visit = { .operation = COH_OPERATION_HASH,
+                        .wants = coh_visit_wants_values_and_states,
+                        .take = hash_take };
     coh_logical_hash_begin(engine->hash);
-    COH_TRY(run_visit(engine, COH_PROGRAM_HASH, &visit, NULL));
+    COH_TRY(coh_engine_visit(engine, COH_PROGRAM_HASH, &visit, NULL));
     coh_cells cells;
     COH_TRY(coh_step_get_cells(engine->step, &cells));
     return coh_logical_hash_finish(engine->hash, cells.applied_count, out_hash);
@@ -273,10 +180,10 @@ coh_status coh_engine_hash(coh_engine *engine, uint64_t *out_hash)
 
 /* ---- save ---- */
 
-static coh_status save_run(visit_context *context, const coh_chunk_visit *visit)
+static coh_status save_take(coh_visit *visit, const coh_chunk_visit *run)
 {
-    return coh_checkpoint_writer_put(context->engine->writer, visit->part, visit->parameter,
-                                     visit->element_begin, visit->count, visit->data);
+    return coh_checkpoint_writer_put(visit->engine->writer, run->part, run->parameter,
+                                     run->element_begin, run->count, run->data);
 }
 
 /* Returns 1 for a rank above 0 of several: rank 0 saves. */
@@ -295,10 +202,11 @@ static int has_parts(const coh_engine *engine)
 /* Sends the parts that other ranks gather in their save, and keeps nothing. */
 static coh_status take_part(coh_engine *engine)
 {
-    visit_context visit = { .operation = COH_OPERATION_SAVE, .wants = wants_values_and_states };
+    coh_visit visit = { .operation = COH_OPERATION_SAVE,
+                        .wants = coh_visit_wants_values_and_states };
     COH_TRY(coh_engine_check_ready(engine, "save"));
     COH_TRY(coh_engine_drain(engine));
-    return has_parts(engine) ? run_visit(engine, COH_PROGRAM_SAVE, &visit, NULL) : COH_OK;
+    return has_parts(engine) ? coh_engine_visit(engine, COH_PROGRAM_SAVE, &visit, NULL) : COH_OK;
 }
 
 /* The other ranks are in the same save: one that fails on rank 0 before it begins must not let them
@@ -339,11 +247,11 @@ static coh_status write_numbers(coh_engine *engine, const char *path,
     const coh_status begun = begin_write(engine, path, note);
     if (begun != COH_OK)
         return fail_in_step(engine, begun);
-    visit_context visit = { .operation = COH_OPERATION_SAVE,
-                            .run = save_run,
-                            .wants = wants_values_and_states };
+    coh_visit visit = { .operation = COH_OPERATION_SAVE,
+                        .wants = coh_visit_wants_values_and_states,
+                        .take = save_take };
     coh_cells cells = { 0 };
-    coh_status status = run_visit(engine, COH_PROGRAM_SAVE, &visit, NULL);
+    coh_status status = coh_engine_visit(engine, COH_PROGRAM_SAVE, &visit, NULL);
     if (status == COH_OK)
         status = coh_step_get_cells(engine->step, &cells);
     if (status != COH_OK) {
@@ -400,6 +308,20 @@ coh_status coh_engine_save_wait(coh_engine *engine)
 }
 
 /* ---- load ---- */
+
+/* A tensor's number in the checkpoint that is loaded, and the numbers of its state streams. */
+typedef struct load_tensor {
+    int32_t index;
+    int32_t streams[COH_OPTIMIZER_STREAMS]; /* in the order of the plan's optimizer */
+} load_tensor;
+
+typedef struct load_visit {
+    coh_visit base;
+    coh_checkpoint *checkpoint;
+    const load_tensor *tensors; /* by layout parameter */
+    int reads_states;
+    given_values given;
+} load_visit;
 
 /* Compares dimensions only: a checkpoint does not depend on dtypes. */
 static int same_dims(const coh_shape *a, const coh_shape *b)
@@ -472,28 +394,30 @@ static coh_status find_tensor(const coh_checkpoint *checkpoint, int32_t tensor_c
                     wanted->name);
 }
 
-static int load_wants(const visit_context *context, const coh_chunk_visit *visit)
+static int load_wants(const coh_visit *visit, const coh_chunk_visit *run)
 {
-    return visit->stream == COH_STREAM_WORK ||
-           (visit->stream == COH_STREAM_STATE && context->reads_states);
+    return run->stream == COH_STREAM_WORK ||
+           (run->stream == COH_STREAM_STATE && ((const load_visit *)visit)->reads_states);
 }
 
-static coh_status load_run(visit_context *context, const coh_chunk_visit *visit)
+static coh_status load_take(coh_visit *visit, const coh_chunk_visit *run)
 {
-    const load_tensor *from = &context->load[visit->parameter];
-    COH_TRY(coh_checkpoint_read(context->checkpoint, from->index,
-                                visit->part > 0 ? from->streams[visit->part - 1] : 0,
-                                visit->element_begin, visit->count, visit->data));
-    return context->source != NULL && visit->stream == COH_STREAM_WORK ? source_run(context, visit)
-                                                                       : COH_OK;
+    const load_visit *load = (const load_visit *)visit;
+    const load_tensor *from = &load->tensors[run->parameter];
+    COH_TRY(coh_checkpoint_read(load->checkpoint, from->index,
+                                run->part > 0 ? from->streams[run->part - 1] : 0,
+                                run->element_begin, run->count, run->data));
+    return load->given.source != NULL && run->stream == COH_STREAM_WORK
+               ? take_given(visit->engine, &load->given, run)
+               : COH_OK;
 }
 
-static coh_status import(coh_engine *engine, visit_context *visit, uint64_t applied_count,
+static coh_status import(coh_engine *engine, coh_visit *visit, uint64_t applied_count,
                          double previous_norm)
 {
     engine->is_ready = 0;
     COH_TRY(coh_step_clear_pinned(engine->step));
-    COH_TRY(run_visit(engine, COH_PROGRAM_IMPORT, visit, NULL));
+    COH_TRY(coh_engine_visit(engine, COH_PROGRAM_IMPORT, visit, NULL));
     coh_cells cells;
     COH_TRY(coh_step_get_cells(engine->step, &cells));
     cells.applied_count = applied_count;
@@ -503,13 +427,12 @@ static coh_status import(coh_engine *engine, visit_context *visit, uint64_t appl
     return COH_OK;
 }
 
-/* What is loaded: `path`, with its states if `with_states` and both have some, changed by `source`
- * unless that is NULL. */
+/* What is loaded: `path`, with its states if `with_states` and both have some, changed by the
+ * values that are given. */
 typedef struct load_request {
     const char *path;
     int with_states;
-    coh_parameter_source source;
-    void *source_context;
+    given_values given;
 } load_request;
 
 /* Loads an open checkpoint. */
@@ -529,15 +452,14 @@ static coh_status load_open(coh_engine *engine, coh_checkpoint *checkpoint,
                         request->path, facts.tensor_count, layout->parameter_count);
     for (uint32_t i = 0; i < layout->parameter_count; i++)
         COH_TRY(find_tensor(checkpoint, facts.tensor_count, engine, i, reads_states, &tensors[i]));
-    visit_context visit = { .operation = COH_OPERATION_LOAD,
-                            .run = load_run,
-                            .wants = load_wants,
-                            .checkpoint = checkpoint,
-                            .load = tensors,
-                            .reads_states = reads_states,
-                            .source = request->source,
-                            .source_context = request->source_context };
-    COH_TRY(import(engine, &visit, request->with_states ? facts.applied_count : 0,
+    load_visit visit = {
+        .base = { .operation = COH_OPERATION_LOAD, .wants = load_wants, .take = load_take },
+        .checkpoint = checkpoint,
+        .tensors = tensors,
+        .reads_states = reads_states,
+        .given = request->given
+    };
+    COH_TRY(import(engine, &visit.base, request->with_states ? facts.applied_count : 0,
                    request->with_states ? facts.grad_norm : 0));
     *out_facts = (coh_load_facts){ .step = facts.step };
     out_facts->numeric_changed = !coh_numeric_fingerprint_is(
@@ -587,7 +509,7 @@ coh_status coh_engine_load_from(coh_engine *engine, const char *path, coh_parame
     COH_NEED(engine);
     COH_NEED(path);
     COH_NEED(source);
-    const load_request request = { path, 1, source, context };
+    const load_request request = { path, 1, { source, context } };
     return load_and_report(engine, &request, out_facts);
 }
 
@@ -596,167 +518,4 @@ coh_status coh_engine_load_weights(coh_engine *engine, const char *path)
     COH_NEED(engine);
     COH_NEED(path);
     return load_and_report(engine, &(load_request){ .path = path }, NULL);
-}
-
-/* ---- fetch ---- */
-
-static int fetch_wants(const visit_context *context, const coh_chunk_visit *visit)
-{
-    return visit->parameter == context->parameter && visit->stream == context->stream &&
-           (visit->stream != COH_STREAM_STATE || visit->part == context->part);
-}
-
-static coh_status fetch_run(visit_context *context, const coh_chunk_visit *visit)
-{
-    const uint64_t blocks =
-        (visit->count + context->elements_per_block - 1) / context->elements_per_block;
-    memcpy(context->data +
-               visit->element_begin / context->elements_per_block * context->bytes_per_block,
-           visit->data, blocks * context->bytes_per_block);
-    return COH_OK;
-}
-
-/* Finds the layout parameter of a graph parameter. */
-static coh_status find_parameter(const coh_engine *engine, coh_parameter parameter,
-                                 uint32_t *out_index)
-{
-    const coh_layout *layout = &engine->plan->layout;
-    for (*out_index = 0; *out_index < layout->parameter_count; ++*out_index)
-        if (layout->parameters[*out_index].parameter == parameter.index)
-            return COH_OK;
-    return coh_fail(COH_ERR_ARGUMENT, "the model has no parameter %d", parameter.index);
-}
-
-static coh_status fetch_begin(coh_engine *engine, coh_parameter parameter, void *data,
-                              visit_context *out_visit)
-{
-    COH_TRY(coh_engine_check_ready(engine, "fetch"));
-    *out_visit = (visit_context){ .operation = COH_OPERATION_FETCH,
-                                  .run = fetch_run,
-                                  .wants = fetch_wants,
-                                  .bytes_per_block = sizeof(float),
-                                  .elements_per_block = 1,
-                                  .data = data };
-    return find_parameter(engine, parameter, &out_visit->parameter);
-}
-
-static coh_status check_is_trained(const coh_engine *engine, uint32_t parameter)
-{
-    if (engine->tensors[parameter].optimizer != NULL)
-        return COH_OK;
-    return coh_fail(COH_ERR_ARGUMENT, "parameter '%s' is not trained in this plan",
-                    engine->tensors[parameter].name);
-}
-
-/* Returns 1 if each rank has a part of a parameter's states. */
-static int is_divided(const coh_engine *engine, uint32_t parameter)
-{
-    const coh_layout *layout = &engine->plan->layout;
-    return layout->groups[layout->parameters[parameter].group].axes.state > 0;
-}
-
-coh_status coh_engine_fetch(coh_engine *engine, coh_parameter parameter, coh_fetch what,
-                            float *data)
-{
-    COH_NEED(engine);
-    COH_NEED(data);
-    visit_context visit;
-    COH_TRY(coh_check_integer("what", (int32_t)what, COH_FETCH_VALUE, COH_FETCH_GRADIENT));
-    COH_TRY(fetch_begin(engine, parameter, data, &visit));
-    visit.stream = what == COH_FETCH_GRADIENT ? COH_STREAM_GRAD : COH_STREAM_WORK;
-    if (what == COH_FETCH_GRADIENT)
-        COH_TRY(check_is_trained(engine, visit.parameter));
-    if (what == COH_FETCH_GRADIENT && !coh_plan_defers(&engine->plan->options))
-        return coh_fail(COH_ERR_ARGUMENT,
-                        "with updates in backward no gradient outlives its update: make the plan "
-                        "with deferred_update 1 and speculates 0, which keeps all gradients and "
-                        "the bits of steps without clipping");
-    if (what != COH_FETCH_GRADIENT)
-        COH_TRY(coh_engine_drain(engine));
-    else if (is_divided(engine, visit.parameter))
-        return coh_fail(COH_ERR_ARGUMENT,
-                        "no rank has the whole gradient of parameter '%s': make the plan with "
-                        "rank pattern replicate",
-                        engine->tensors[visit.parameter].name);
-    return run_visit(engine, COH_PROGRAM_HASH, &visit, NULL);
-}
-
-coh_status coh_engine_fetch_state(coh_engine *engine, coh_parameter parameter, const char *stream,
-                                  void *data)
-{
-    COH_NEED(engine);
-    COH_NEED(stream);
-    COH_NEED(data);
-    visit_context visit;
-    COH_TRY(fetch_begin(engine, parameter, data, &visit));
-    COH_TRY(check_is_trained(engine, visit.parameter));
-    const coh_logical_tensor *tensor = &engine->tensors[visit.parameter];
-    for (int32_t i = 0; i < tensor->stream_count; i++) {
-        const coh_state_stream *found = &engine->streams[tensor->streams[i]];
-        if (strcmp(found->name, stream) != 0)
-            continue;
-        visit.stream = COH_STREAM_STATE;
-        visit.part = 1 + i;
-        visit.bytes_per_block = found->bytes_per_block;
-        visit.elements_per_block = found->elements_per_block;
-        COH_TRY(coh_engine_drain(engine));
-        return run_visit(engine, COH_PROGRAM_HASH, &visit, NULL);
-    }
-    return coh_fail(COH_ERR_ARGUMENT, "optimizer %s of parameter '%s' has no state stream %s",
-                    tensor->optimizer, tensor->name, stream);
-}
-
-/* ---- put ---- */
-
-static int put_wants(const visit_context *context, const coh_chunk_visit *visit)
-{
-    return visit->parameter == context->parameter && visit->stream == COH_STREAM_WORK &&
-           visit->element_begin < context->element_end &&
-           visit->element_begin + visit->count > context->element_begin;
-}
-
-static coh_status put_run(visit_context *context, const coh_chunk_visit *visit)
-{
-    const uint64_t visit_end = visit->element_begin + visit->count;
-    const uint64_t begin = visit->element_begin > context->element_begin ? visit->element_begin
-                                                                         : context->element_begin;
-    const uint64_t end = visit_end < context->element_end ? visit_end : context->element_end;
-    memcpy((float *)visit->data + (begin - visit->element_begin),
-           context->values + (begin - context->element_begin), (end - begin) * sizeof(float));
-    return COH_OK;
-}
-
-static coh_status check_put(const coh_logical_tensor *tensor, uint64_t element_begin,
-                            uint64_t count, const float *values)
-{
-    if (element_begin > tensor->elements || count > tensor->elements - element_begin)
-        return coh_fail(COH_ERR_ARGUMENT,
-                        "%" PRIu64 " values from element %" PRIu64 " on do not fit into parameter "
-                        "'%s', which has %" PRIu64 " elements",
-                        count, element_begin, tensor->name, tensor->elements);
-    for (uint64_t i = 0; i < count; i++)
-        if (!isfinite(values[i]))
-            return coh_fail(COH_ERR_NUMBER,
-                            "the value for element %" PRIu64 " of parameter '%s' is %g: only "
-                            "finite numbers can be written",
-                            element_begin + i, tensor->name, (double)values[i]);
-    return COH_OK;
-}
-
-coh_status coh_engine_put(coh_engine *engine, coh_parameter parameter, uint64_t element_begin,
-                          uint64_t count, const float *values)
-{
-    COH_NEED(engine);
-    COH_NEED(values);
-    visit_context visit = { .operation = COH_OPERATION_PUT,
-                            .run = put_run,
-                            .wants = put_wants,
-                            .element_begin = element_begin,
-                            .element_end = element_begin + count,
-                            .values = values };
-    COH_TRY(coh_engine_check_ready(engine, "put"));
-    COH_TRY(find_parameter(engine, parameter, &visit.parameter));
-    COH_TRY(check_put(&engine->tensors[visit.parameter], element_begin, count, values));
-    COH_TRY(coh_engine_drain(engine));
-    return run_visit(engine, COH_PROGRAM_EDIT, &visit, NULL);
 }

@@ -346,6 +346,19 @@ typedef enum coh_fetch { COH_FETCH_VALUE, COH_FETCH_GRADIENT } coh_fetch;
 COH_API coh_status coh_engine_fetch(coh_engine *engine, coh_parameter parameter, coh_fetch what,
                                     float *data);
 
+/* Takes elements [element_begin, element_begin + count) of a parameter, or of its gradient, as f32.
+ * `values` is valid during the call. Called on the compute lane, with pieces of all parameters in
+ * any order; must not call the engine. */
+typedef coh_status (*coh_parameter_sink)(void *context, coh_parameter parameter, const char *name,
+                                         uint64_t element_begin, uint64_t count,
+                                         const float *values);
+
+/* Passes the values of all parameters, or the gradients of all that are trained, to `sink`. One
+ * pass over the model, in one chunk of memory; coh_engine_fetch makes a pass for each parameter.
+ * Fails: as coh_engine_fetch; with the sink's failure, after which the engine can be used. */
+COH_API coh_status coh_engine_fetch_all(coh_engine *engine, coh_fetch what, coh_parameter_sink sink,
+                                        void *context);
+
 /* Overwrites elements [element_begin, element_begin + count) of one parameter, trained or not,
  * with `values`: f32, whatever the parameter's dtype. Drains first. The next step, save or hash
  * uses the new values; optimizer states, the other elements and the states of kinds stay. A trained

@@ -25,7 +25,7 @@ import os
 import types
 from array import array
 from ctypes import (CFUNCTYPE, POINTER, Structure, byref, c_char, c_char_p, c_double, c_float, c_int, c_int32, c_int64,
-                    c_size_t, c_uint32, c_uint64, c_void_p, cast, sizeof)
+                    c_size_t, c_uint32, c_uint64, c_void_p, cast, memmove, sizeof)
 
 try:
     import numpy
@@ -157,6 +157,7 @@ class coh_disk(Structure):
     _fields_ = [("folder", c_char_p), ("bytes", c_uint64), ("bytes_per_s", c_double)]
 
 
+_ParameterSink = CFUNCTYPE(c_int, c_void_p, coh_parameter, c_char_p, c_uint64, c_uint64, c_void_p)
 _Log = CFUNCTYPE(None, c_void_p, c_char_p)
 _Progress = CFUNCTYPE(None, c_void_p, c_int, c_uint64, c_uint64)
 _OPERATIONS = ("init", "load", "save", "hash", "fetch", "put")  # by coh_operation
@@ -271,6 +272,7 @@ _FUNCTIONS = {
     "coh_engine_wait": (_STATUS, [c_void_p, POINTER(coh_step_result)]),
     "coh_engine_evaluate": (_STATUS, [c_void_p, POINTER(coh_step_input), POINTER(c_double)]),
     "coh_engine_fetch": (_STATUS, [c_void_p, coh_parameter, c_int, POINTER(c_float)]),
+    "coh_engine_fetch_all": (_STATUS, [c_void_p, c_int, c_void_p, c_void_p]),
     "coh_engine_put": (_STATUS, [c_void_p, coh_parameter, c_uint64, c_uint64, POINTER(c_float)]),
     "coh_engine_hash": (_STATUS, [c_void_p, POINTER(c_uint64)]),
     "coh_engine_save": (_STATUS, [c_void_p, c_char_p, POINTER(coh_checkpoint_note)]),
@@ -826,6 +828,15 @@ class Engine(_Owner):
         in backward keeps none, which is an Error."""
         return self._fetch(name, _FETCH_GRADIENT)
 
+    def parameters(self, names=None):
+        """Values of several parameters, without `names` of all, as a dict of float32 arrays. One pass over the model, where
+        parameter() makes a pass for each."""
+        return self._fetch_all(names, _FETCH_VALUE)
+
+    def gradients(self, names=None):
+        """Gradients of several parameters, without `names` of all that are trained, as gradient() has them; in one pass."""
+        return self._fetch_all(names, _FETCH_GRADIENT)
+
     def _found(self, name):
         """A parameter and its number of elements."""
         if name not in self._parameters:
@@ -840,6 +851,35 @@ class Engine(_Owner):
         values = array("f", bytes(4 * count))
         _library().coh_engine_fetch(self._object, coh_parameter(found.index), what, _pointer(values, c_float))
         return _shaped(values, "float32", found.shape)
+
+    def _fetch_all(self, names, what):
+        arrays, failure = {}, []
+        wanted = {self._found(name)[0].index: name for name in (self._parameters if names is None else names)}
+
+        @_ParameterSink
+        def take(_, parameter, _name, begin, count, values):
+            try:
+                name = wanted.get(parameter.index)
+                if name is not None:
+                    if name not in arrays:
+                        arrays[name] = array("f", bytes(4 * self._found(name)[1]))
+                    memmove(arrays[name].buffer_info()[0] + 4 * begin, values, 4 * count)
+                return 0
+            except BaseException as error:  # no memory, Ctrl-C: ctypes would drop it
+                failure.append(error)
+                return 1
+
+        try:
+            _library().coh_engine_fetch_all(self._object, what, cast(take, c_void_p), None)
+        except Error:
+            if failure:
+                raise failure[0] from None
+            raise
+        missing = [] if names is None else [name for name in wanted.values() if name not in arrays]
+        for name in missing:
+            self._fetch(name, what)  # has no gradient: the library's sentence
+        return {name: _shaped(arrays[name], "float32", self._parameters[name].shape)
+                for name in wanted.values() if name in arrays}
 
     def put(self, name, values):
         """Writes a parameter between two steps: a float32 array of its shape, of finite numbers. Optimizer states stay."""

@@ -613,6 +613,13 @@ coh_status no_parameters(void *context, coh_parameter parameter, const char *nam
     return no_numbers(context, name, begin, count, values);
 }
 
+coh_status drop_parameters(void *context, coh_parameter parameter, const char *name, uint64_t begin,
+                           uint64_t count, const float *values)
+{
+    (void)context, (void)parameter, (void)name, (void)begin, (void)count, (void)values;
+    return COH_OK;
+}
+
 void no_report(void *context, const coh_kernel_timing *timing)
 {
     (void)context, (void)timing;

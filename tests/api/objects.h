@@ -74,6 +74,8 @@ coh_status no_numbers(void *context, const char *name, uint64_t begin, uint64_t 
                       float *values);
 coh_status no_parameters(void *context, coh_parameter parameter, const char *name, uint64_t begin,
                          uint64_t count, float *values);
+coh_status drop_parameters(void *context, coh_parameter parameter, const char *name, uint64_t begin,
+                           uint64_t count, const float *values);
 void no_report(void *context, const coh_kernel_timing *timing);
 void no_piece(void *argument, int64_t index);
 

@@ -112,6 +112,7 @@ class Writer:
             return [f"void (*{name})(void *, int64_t) = no_piece;"]
         if kind in self.api.callbacks:
             values = {"coh_number_source": "no_numbers", "coh_parameter_source": "no_parameters",
+                      "coh_parameter_sink": "drop_parameters",
                       "coh_kernel_report": "no_report"}
             return [f"{kind} {name} = {values[kind]};"]
         const = "const " if parameter.is_const else ""

@@ -280,6 +280,53 @@ static void first_values_may_come_from_a_source(void **state)
     run_end(&r);
 }
 
+/* ---- all parameters in one pass ---- */
+
+typedef struct gathered {
+    float values[2 * SMALL_LAYERS][SMALL_ELEMENTS];
+    uint64_t seen;
+    uint64_t fails_after; /* elements; 0: never */
+} gathered;
+
+static coh_status gather(void *context, coh_parameter parameter, const char *name,
+                         uint64_t element_begin, uint64_t count, const float *found)
+{
+    gathered *all = context;
+    if (all->fails_after > 0 && all->seen >= all->fails_after)
+        return coh_kind_fail(COH_ERR_IO, "no room for %s", name);
+    memcpy(&all->values[parameter.index][element_begin], found, count * sizeof(float));
+    all->seen += count;
+    return COH_OK;
+}
+
+static void all_values_and_gradients_come_in_one_pass(void **state)
+{
+    (void)state;
+    static gathered all;
+    const uint64_t elements = (uint64_t)2 * SMALL_LAYERS * SMALL_ELEMENTS;
+    for (int p = 0; p < PLACEMENT_COUNT; p++) {
+        run r;
+        run_begin(&r, &placements[p], 1);
+        const uint64_t hash = train(&r, 2, 0.002f);
+        for (int what = COH_FETCH_GRADIENT; what >= COH_FETCH_VALUE; what--) {
+            all = (gathered){ .seen = 0 };
+            assert_int_equal(coh_engine_fetch_all(r.engine, (coh_fetch)what, gather, &all), COH_OK);
+            assert_int_equal(all.seen, elements);
+            for (int i = 0; i < 2 * SMALL_LAYERS; i++) {
+                fetch_into(&r, i, (coh_fetch)what, values);
+                assert_memory_equal(all.values[i], values, sizeof(values));
+            }
+        }
+        all = (gathered){ .fails_after = SMALL_ELEMENTS };
+        assert_int_equal(coh_engine_fetch_all(r.engine, COH_FETCH_VALUE, gather, &all), COH_ERR_IO);
+        assert_non_null(strstr(coh_last_error(), "no room for layer"));
+        uint64_t again = 0;
+        assert_int_equal(coh_engine_hash(r.engine, &again), COH_OK);
+        assert_true(again == hash);
+        run_end(&r);
+    }
+}
+
 /* ---- non-finite numbers ---- */
 
 static void a_step_that_is_not_finite_changes_nothing_and_is_named(void **state)
@@ -473,6 +520,7 @@ int main(void)
         cmocka_unit_test(an_engine_without_values_refuses_to_run),
         cmocka_unit_test(first_values_are_a_function_of_seed_parameter_and_element),
         cmocka_unit_test(first_values_may_come_from_a_source),
+        cmocka_unit_test(all_values_and_gradients_come_in_one_pass),
         cmocka_unit_test(a_step_that_is_not_finite_changes_nothing_and_is_named),
         in_folder(a_broken_number_is_never_saved),
         cmocka_unit_test(counted_peak_and_links_are_those_of_the_plan),

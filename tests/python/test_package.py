@@ -103,7 +103,7 @@ class Package(ProgramTest):
         with self.model().plan(BATCH, SEQUENCE, **SIZES) as plan, plan.engine() as engine:
             self.steps(engine, 0)
             engine.save(self.path("checkpoint"))
-            values = b"".join(memoryview(engine.parameter(name)).tobytes() for name in plan.parameters)
+            values = b"".join(memoryview(found).tobytes() for found in engine.parameters().values())
             self.assertEqual(memoryview(engine.parameter("wte.weight")).shape, (self.vocabulary, 384))
             with self.assertRaises(KeyError):
                 engine.parameter("wte")
@@ -115,24 +115,28 @@ class Package(ProgramTest):
         for where in ({}, streamed):
             with self.model().plan(BATCH, SEQUENCE, **where, **SIZES) as plan, plan.engine() as engine:
                 result = engine.step(*self.batch(0), RATE)
-                is_streamed = bool(where)
-                names = some(plan.parameters) if is_streamed else plan.parameters
-                found.append({name: bytes(memoryview(engine.gradient(name))) for name in names})
+                found.append({name: bytes(memoryview(values)) for name, values in engine.gradients().items()})
+                self.assertEqual(set(found[-1]), set(plan.parameters))
+                for name in some(plan.parameters):
+                    self.assertEqual(bytes(memoryview(engine.gradient(name))), found[-1][name], name)
                 squares = sum(number * number for one in found[0].values() for number in memoryview(one).cast("f"))
                 self.assertAlmostEqual(squares ** 0.5, result.grad_norm, delta=1e-5 * result.grad_norm)
-        self.assertEqual({name: found[0][name] for name in found[1]}, found[1])
+        self.assertEqual(found[0], found[1])
 
     def test_a_parameter_is_written_between_two_steps_in_and_out_of_memory(self):
         hashes, name = [], "h.3.mlp.c_fc.weight"
         for where in ({}, {"device_memory": "64MiB", "disk": self.folder}):
             with self.model().plan(BATCH, SEQUENCE, **where, **SIZES) as plan, plan.engine() as engine:
                 self.steps(engine, 0)
-                before = {each: bytes(memoryview(engine.parameter(each))) for each in [*some(plan.parameters), name]}
+                before = {each: bytes(memoryview(values)) for each, values in engine.parameters().items()}
                 rows, columns = plan.parameters[name].shape
                 halves = memoryview(array("f", [0.5] * (rows * columns))).cast("B").cast("f", (rows, columns))
                 engine.put(name, halves)
-                for each, values in before.items():
-                    self.assertEqual(bytes(memoryview(engine.parameter(each))), bytes(halves) if each == name else values, each)
+                before[name] = bytes(halves)
+                self.assertEqual({each: bytes(memoryview(values)) for each, values in engine.parameters().items()}, before)
+                self.assertEqual(bytes(memoryview(engine.parameter(name))), before[name])
+                with self.assertRaises(KeyError):
+                    engine.parameters([name, "wte"])
                 self.steps(engine, 1)
                 hashes.append(engine.hash())
                 for wrong in (array("f", [0.5]), array("d", [0.5])):
@@ -184,9 +188,10 @@ class Package(ProgramTest):
             frozen = {name: facts.is_frozen for name, facts in plan.parameters.items()}
             self.assertEqual({name for name, is_frozen in frozen.items() if not is_frozen},
                              {name for name in frozen if ".lora_" in name})
-            before = {name: memoryview(engine.parameter(name)).tobytes() for name in frozen}
+            before = {name: bytes(memoryview(values)) for name, values in engine.parameters().items()}
             self.steps(engine, 0, 1)
-            changed = {name for name in frozen if memoryview(engine.parameter(name)).tobytes() != before[name]}
+            after = engine.parameters()
+            changed = {name for name in frozen if bytes(memoryview(after[name])) != before[name]}
             self.assertEqual(changed, {name for name in frozen if ".lora_" in name})
 
     # ---- refusals and mistakes ----

@@ -1,0 +1,64 @@
+/* Runs a visited program: passes the runs of elements that its visitor wants, keeps the visitor's
+ * first failure and tells how far it is. Next: instruction_chunk.c. */
+#include "engine/visit.h"
+
+/* Counts a run of values as done, and tells the caller of each hundredth. */
+static void tell_progress(coh_visit *visit, const coh_chunk_visit *run)
+{
+    const coh_engine *engine = visit->engine;
+    if (visit->status != COH_OK || run->stream != COH_STREAM_WORK)
+        return;
+    visit->done += run->count;
+    if (engine->options.progress == NULL ||
+        (visit->done < engine->elements && visit->done - visit->told < engine->elements / 100))
+        return;
+    visit->told = visit->done;
+    engine->options.progress(engine->options.progress_context, visit->operation, visit->done,
+                             engine->elements);
+}
+
+static int wants(void *context, const coh_chunk_visit *run)
+{
+    coh_visit *visit = context;
+    const int is_wanted =
+        visit->status == COH_OK && visit->take != NULL && visit->wants(visit, run);
+    if (!is_wanted)
+        tell_progress(visit, run);
+    return is_wanted;
+}
+
+static coh_status take(void *context, const coh_chunk_visit *run)
+{
+    coh_visit *visit = context;
+    visit->status = visit->take(visit, run);
+    if (visit->status != COH_OK)
+        coh_error_save(visit->text);
+    tell_progress(visit, run);
+    return COH_OK;
+}
+
+coh_status coh_engine_visit(coh_engine *engine, coh_program_kind kind, coh_visit *visit,
+                            const coh_step_input *input)
+{
+    visit->engine = engine;
+    visit->status = COH_OK;
+    const coh_step_feed feed = {
+        .input = input, .visitor = take, .visitor_wants = wants, .visitor_context = visit
+    };
+    COH_TRY(coh_engine_run_program(engine, kind, &feed, NULL));
+    if (visit->status != COH_OK)
+        coh_error_restore(visit->text);
+    return visit->status;
+}
+
+int coh_visit_wants_values(const coh_visit *visit, const coh_chunk_visit *run)
+{
+    (void)visit;
+    return run->stream == COH_STREAM_WORK;
+}
+
+int coh_visit_wants_values_and_states(const coh_visit *visit, const coh_chunk_visit *run)
+{
+    (void)visit;
+    return run->stream != COH_STREAM_GRAD;
+}
