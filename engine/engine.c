@@ -120,15 +120,17 @@ static coh_status check_world(const coh_plan *plan, const coh_world *world,
     return COH_OK;
 }
 
-/* Compares the plans of all ranks. */
+/* Compares the plans of all ranks, all programs of them: rule COMM (docs/verifier.md). */
 static coh_status compare_plans(const coh_plan *plan, coh_world *world)
 {
-    const uint64_t own[] = { plan->program_hash, plan->numeric_fingerprint };
+    uint64_t own[2 + COH_PROGRAM_KIND_COUNT] = { plan->program_hash, plan->numeric_fingerprint };
     enum { HASHES = sizeof(own) / sizeof(own[0]) };
     uint64_t *all;
     const int32_t ranks = coh_world_size(world);
     if (coh_mesh_rank_count(&plan->layout.mesh) == 1)
         return COH_OK;
+    for (int kind = 0; kind < COH_PROGRAM_KIND_COUNT; kind++)
+        own[2 + kind] = coh_program_hash(&plan->layout, &plan->programs[kind]);
     COH_TRY(COH_ALLOC(HASHES * ranks, &all));
     coh_status status = coh_world_gather(world, own, sizeof(own), all);
     for (int32_t rank = 1; rank < ranks && status == COH_OK; rank++)

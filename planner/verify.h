@@ -23,7 +23,7 @@ typedef enum coh_rule {
     COH_RULE_EXACTLY_ONCE, /* gradient contributions and updates: each once, in order */
     COH_RULE_RECOMPUTE,    /* same inputs, versions and micro-batch as the forward */
     COH_RULE_CLOSURE,      /* end map = boundary map; survivors are whole; may follow itself */
-    COH_RULE_COMM,         /* several ranks: not yet built */
+    COH_RULE_COMM,         /* all ranks run one program: the engine compares its hash */
     COH_RULE_WEAR,         /* disk bytes written per run of the program <= limit */
     COH_RULE_CONSISTENT_SAVE, /* everything that a SAVE or HASH reads belongs to one step */
     /* a body that can be taken back leaves what it updates as it was, in the working store */

@@ -100,11 +100,54 @@ static const char *find_harm(const mutant *m, const poison_result *original, cha
 
 /* ---- one mutation ---- */
 
-static void judge(const mutant *m, const mutation *what, const poison_result *original,
+static uint64_t mix(uint64_t hash, uint64_t value)
+{
+    return coh_rng_mix(hash ^ value) + 0x9e3779b97f4a7c15u;
+}
+
+/* Hashes what a rank exchanges with others, in order. */
+static uint64_t hash_exchanges(const coh_program *p)
+{
+    uint64_t hash = 0;
+    for (uint32_t i = 0; i < p->instruction_count; i++) {
+        const coh_instruction *instruction = &p->instructions[i];
+        if (instruction->comm == 0)
+            continue;
+        const coh_comm_call *comm = &p->comms[instruction->comm - 1];
+        hash = mix(mix(hash, instruction->opcode), instruction->lane);
+        hash = mix(mix(hash, comm->axes), comm->part_bytes);
+        hash = mix(mix(mix(hash, comm->wire), comm->dtype), (uint32_t)comm->root);
+        for (uint32_t o = 0; o < instruction->operand_count; o++) {
+            const coh_operand *operand = &p->operands[instruction->operand_begin + o];
+            for (uint32_t k = 0; k < operand->touch_count; k++) {
+                const coh_touch *touch = &p->touches[operand->touch_begin + k];
+                hash = mix(mix(hash, touch->chunk), (uint32_t)touch->version);
+            }
+        }
+    }
+    return hash;
+}
+
+/* The program that was broken. */
+typedef struct unbroken {
+    poison_result run;
+    uint64_t hash, exchanges;
+} unbroken;
+
+static void compare_exchanges(const mutant *m, const unbroken *original,
+                              coh_mutation_report *report)
+{
+    if (hash_exchanges(&m->program) == original->exchanges)
+        return;
+    report->unlike++;
+    report->unnoticed += coh_program_hash(&m->layout, &m->program) == original->hash;
+}
+
+static void judge(const mutant *m, const mutation *what, const unbroken *original,
                   coh_mutation_report *report)
 {
     char text[256];
-    const char *harm = find_harm(m, original, text, sizeof(text));
+    const char *harm = find_harm(m, &original->run, text, sizeof(text));
     coh_verify_result result;
     coh_status status = coh_verify(&m->layout, &m->program, &m->options, &result);
     report->total++;
@@ -118,6 +161,8 @@ static void judge(const mutant *m, const mutation *what, const poison_result *or
     if (harm == NULL && status != COH_OK && report->false_alarms++ == 0)
         snprintf(report->first_false_alarm, sizeof(report->first_false_alarm), "%s %u (%d): %s",
                  mutation_name(what->kind), what->index, what->amount, coh_last_error());
+    if (status == COH_OK)
+        compare_exchanges(m, original, report);
     if (harm == NULL || status == COH_OK)
         return;
     report->caught++;
@@ -142,15 +187,16 @@ coh_mutation_report run_mutations(const coh_layout *layout, const coh_program *p
                                   const coh_verify_options *options, uint64_t seed, uint32_t most)
 {
     coh_mutation_report report = { 0 };
-    poison_result original;
+    unbroken original = { .hash = coh_program_hash(layout, program),
+                          .exchanges = hash_exchanges(program) };
     uint32_t run_count = program->kind == COH_PROGRAM_BODY ? 3 : 1;
-    poison_run(layout, program, run_count, NULL, &original);
+    poison_run(layout, program, run_count, NULL, &original.run);
     coh_status status = coh_verify(layout, program, options, NULL);
-    if (status != COH_OK || original.is_faulty) {
+    if (status != COH_OK || original.run.is_faulty) {
         report.false_alarms = 1;
         snprintf(report.first_false_alarm, sizeof(report.first_false_alarm),
                  "the original: %s / %s", status != COH_OK ? coh_last_error() : "accepted",
-                 original.is_faulty ? original.fault : "runs");
+                 original.run.is_faulty ? original.run.fault : "runs");
         return report;
     }
     mutation *list = NULL;
@@ -180,6 +226,8 @@ void add_report(coh_mutation_report *sum, const coh_mutation_report *report)
         memcpy(sum->first_missed, report->first_missed, sizeof(sum->first_missed));
     if (sum->false_alarms == 0)
         memcpy(sum->first_false_alarm, report->first_false_alarm, sizeof(sum->first_false_alarm));
+    sum->unlike += report->unlike;
+    sum->unnoticed += report->unnoticed;
     sum->missed += report->missed;
     sum->false_alarms += report->false_alarms;
     for (int i = 0; i < MUTATE_KIND_COUNT; i++) {

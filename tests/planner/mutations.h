@@ -59,6 +59,10 @@ typedef struct coh_mutation_report {
     uint32_t missed;       /* harmful and accepted */
     uint32_t false_alarms; /* benign and refused */
     uint32_t kind_harmful[MUTATE_KIND_COUNT], kind_benign[MUTATE_KIND_COUNT];
+    /* Of those that the verifier accepts: with other exchanges between ranks than the original, so
+     * that a rank alone with this program would not fit the others; of these, with the original's
+     * hash, which is what ranks compare. */
+    uint32_t unlike, unnoticed;
     uint32_t rule_caught[COH_RULE_COUNT];
     uint32_t rule_escapes[COH_RULE_COUNT]; /* accepted with only this rule off */
     char first_missed[512], first_false_alarm[1536];
