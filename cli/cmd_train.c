@@ -337,6 +337,10 @@ static void describe_start(const cli_run *run)
         cli_line_add(&line, "start:  %s, %" PRId64 " tensors of %s\n", run->job.model.folder,
                      run->job.weights.folder_facts.tensor_count,
                      cli_dtype_name(run->job.model.stored));
+    if (run->options->from_scratch)
+        cli_line_add(&line,
+                     "start:  first values of seed %" PRIu64 ", as %s/config.json has them\n",
+                     run->job.recipe.seed, run->job.model.folder);
     cli_line_add(&line, "keeps:  %s", run->folder.path[0] ? run->folder.path : "nothing");
     if (run->folder.path[0] && run->options->save_every == 0)
         cli_line_add(&line, ", saved at the end or if stopped (--save-every N: also on the way, in "
@@ -663,6 +667,9 @@ coh_status cli_train(const cli_options *options)
     if (options->new_data && !(options->resume && options->data))
         return cli_fail(COH_ERR_ARGUMENT, "--new-data is for --resume with --data: add both, or"
                                           " leave it out");
+    if (options->from_scratch && options->resume)
+        return cli_fail(COH_ERR_ARGUMENT, "--from-scratch begins a run, and --resume goes on with "
+                                          "one: leave one of them out");
     if (options->reset_optimizer && !options->resume)
         return cli_fail(COH_ERR_ARGUMENT, "--reset-optimizer is for --resume: add it, or leave "
                                           "--reset-optimizer out");

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/adapters.h"
 #include "cli/artefact.h"
 #include "cli/budget.h"
 #include "cli/dtype.h"
@@ -22,68 +23,13 @@
 
 /* ---- the trained part ---- */
 
-/* Parses RANK[:ALPHA]. */
-static coh_status parse_lora(const char *text, coh_adapters *adapters)
-{
-    char *end = NULL;
-    const long rank = strtol(text, &end, 10);
-    int is_whole = text[0] >= '0' && text[0] <= '9' && rank >= 1 && rank <= INT32_MAX;
-    if (is_whole && *end == ':') {
-        const char *alpha = end + 1;
-        adapters->alpha = strtof(alpha, &end);
-        is_whole = end != alpha && adapters->alpha > 0;
-    }
-    if (!is_whole || *end != '\0')
-        return cli_fail(
-            COH_ERR_ARGUMENT,
-            "--lora takes RANK[:ALPHA], a rank of at least 1 and an alpha above 0, not '%s': "
-            "for example --lora 8:16",
-            text);
-    adapters->rank = (int32_t)rank;
-    return COH_OK;
-}
-
-static coh_status take_pattern(cli_flag flag, const char *text, char pattern[COH_PATTERN_BYTES])
-{
-    const char *name = cli_flag_table[flag].name;
-    if (strlen(text) >= COH_PATTERN_BYTES)
-        return cli_fail(COH_ERR_ARGUMENT, "--%s of %zu bytes: at most %d, so use \"*\"", name,
-                        strlen(text), COH_PATTERN_BYTES - 1);
-    snprintf(pattern, COH_PATTERN_BYTES, "%s", text);
-    return COH_OK;
-}
-
-/* Sets the adapters of a new run. Without any of these flags the model is unchanged: training of a
- * checkpoint's adapters continues. */
-static coh_status select_trained(const cli_options *options, coh_model *model)
-{
-    coh_adapters adapters = { 0 };
-    if (!options->freeze && !options->lora && !options->lora_targets)
-        return COH_OK;
-    if (model->adapters.rank > 0)
-        return cli_fail(COH_ERR_ARGUMENT,
-                        "%s has adapters of rank %" PRId32
-                        " already: go on with them by leaving --freeze, --lora and --lora-targets "
-                        "out, or begin from what export --merge-lora makes of it",
-                        options->operand, model->adapters.rank);
-    if (options->lora_targets && !options->lora)
-        return cli_fail(COH_ERR_ARGUMENT, "--lora-targets goes with --lora: add --lora 8");
-    if (options->freeze)
-        CLI_TRY(take_pattern(CLI_FLAG_FREEZE, options->freeze, adapters.freeze));
-    if (options->lora)
-        CLI_TRY(parse_lora(options->lora, &adapters));
-    if (options->lora_targets)
-        CLI_TRY(take_pattern(CLI_FLAG_LORA_TARGETS, options->lora_targets, adapters.targets));
-    return coh_model_adapters_set(model, &adapters);
-}
-
 /* Applies --freeze and --lora, and finds whether they freeze parameters that the checkpoint's run
  * trained. */
 static coh_status set_adapters(cli_job *job)
 {
     const coh_adapters *before = &job->adapters_before, *now = &job->model.adapters;
     job->adapters_before = job->model.adapters;
-    CLI_TRY(select_trained(job->options, &job->model));
+    CLI_TRY(cli_adapters_select(job->options, &job->model));
     job->freezes_anew = now->rank != before->rank || strcmp(now->freeze, before->freeze) != 0;
     return COH_OK;
 }
@@ -204,12 +150,18 @@ static void say_other_tokenizer(const cli_job *job)
             noted.tokenizer);
 }
 
+/* Returns 1 if the run begins with weights that were trained before. */
+static int is_pretrained(const cli_job *job)
+{
+    return !job->options->from_scratch && (job->model.folder[0] || job->model.checkpoint[0]);
+}
+
 /* Prints a note if the run begins with weights of which the optimizer keeps no f32 master. */
 static void say_no_master(const cli_job *job, coh_dtype dtype)
 {
     const coh_optimizer *optimizer = coh_optimizer_find(job->recipe.optimizer);
     if (dtype == COH_DTYPE_BF16 && optimizer != NULL && optimizer->rounds_work &&
-        (job->model.folder[0] || job->model.checkpoint[0]))
+        is_pretrained(job))
         cli_note("note: what is not bf16 is rounded to it, also in checkpoints and exports; --state"
                  " lean keeps every bit");
 }
@@ -242,17 +194,48 @@ static coh_status choose_dtype(cli_job *job)
     return COH_OK;
 }
 
+/* Checks that --from-scratch has an effect, and contradicts no other flag. */
+static coh_status check_from_scratch(const cli_job *job)
+{
+    const cli_options *options = job->options;
+    if (!options->from_scratch)
+        return COH_OK;
+    if (job->model.checkpoint[0])
+        return cli_fail(COH_ERR_ARGUMENT,
+                        "--from-scratch is for a folder with a config.json, and %s is a checkpoint:"
+                        " give the preset or folder that it began with",
+                        options->operand);
+    if (!job->model.folder[0])
+        return cli_fail(COH_ERR_ARGUMENT,
+                        "--from-scratch is for a folder with a config.json, and %s begins with "
+                        "first values anyway: leave it out",
+                        options->operand);
+    if (options->lora || options->freeze)
+        return cli_fail(COH_ERR_ARGUMENT,
+                        "--%s keeps trained weights, and --from-scratch begins "
+                        "without any: leave one of them out",
+                        options->lora ? "lora" : "freeze");
+    return COH_OK;
+}
+
 /* Opens the weights if needed. A plan needs no weights, config.json is enough. But if something is
  * frozen, its stored dtype decides the run's dtype, for plan as for train. */
 static coh_status open_weights(cli_job *job)
 {
     const coh_model *model = &job->model;
     const int is_any_frozen = model->adapters.rank > 0 || model->adapters.freeze[0];
-    const int are_there =
-        model->checkpoint[0] || (model->folder[0] && cli_input_has_tensors(model->folder));
-    if (job->options->command == CLI_TRAIN || (is_any_frozen && are_there))
-        return cli_weights_open(&job->model, &job->weights);
-    return COH_OK;
+    const int has_tensors = model->folder[0] && cli_input_has_tensors(model->folder);
+    const int trains = job->options->command == CLI_TRAIN;
+    if (!is_pretrained(job) ||
+        !(trains || (is_any_frozen && (model->checkpoint[0] || has_tensors))))
+        return COH_OK;
+    if (model->folder[0] && !has_tensors)
+        return cli_fail(COH_ERR_CORRUPT,
+                        "%s holds no weights (model.safetensors, or shards and their index; "
+                        "docs/models.md makes them of .bin files): add them, or train its "
+                        "config.json from first values with --from-scratch",
+                        model->folder);
+    return cli_weights_open(&job->model, &job->weights);
 }
 
 /* The number of rows of the token table without --vocabulary: the tokenizer's number of ids;
@@ -298,11 +281,12 @@ static coh_status fresh_recipe(cli_job *job)
     if (job->tokenizer)
         job->recipe.tokenizer_identity = coh_tokenizer_identity(job->tokenizer);
     CLI_TRY(resolve_model(job));
+    CLI_TRY(check_from_scratch(job));
     const int64_t positions = coh_model_size_get(&job->model).positions;
     if (!cli_given(options, CLI_FLAG_SEQUENCE) && job->recipe.sequence > positions)
         job->recipe.sequence = positions;
     cli_recipe_keep_path(job->model.folder, job->recipe.base);
-    cli_recipe_set_rate(&job->recipe, options, job->model.folder[0] || job->model.checkpoint[0]);
+    cli_recipe_set_rate(&job->recipe, options, is_pretrained(job));
     if (!cli_given(options, CLI_FLAG_EPOCHS)) /* with --epochs the data determines the steps */
         CLI_TRY(cli_recipe_set_steps(&job->recipe, options, (uint64_t)options->steps));
     CLI_TRY(set_adapters(job));

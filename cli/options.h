@@ -112,7 +112,7 @@ typedef struct cli_options {
     cli_for_list lr_for, weight_decay_for, hyperparameters;
     cli_optimizer_list optimizer_for;
     const char *optimizer, *replicas, *wire;
-    int64_t reset_optimizer;
+    int64_t reset_optimizer, from_scratch;
     int64_t validation_windows, stride, keep_best, stop_after_worse;
     double validation_split;
     double lr, min_lr, beta1, beta2, weight_decay, clip, dropout, temperature;

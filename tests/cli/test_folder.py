@@ -234,6 +234,25 @@ class Folder(ProgramTest):
                   for where in (self.path("run"), self.path("out"))]
         self.assertEqual(*losses)
 
+    def test_first_values_of_a_config_are_those_of_its_preset(self):
+        run, folder, again = self.path("run"), self.path("folder"), self.path("again")
+        expected = self.says_hash(self.train("gpt2-pico", "--steps", 2, "--save", run))
+        self.succeeds("export", run, "-o", folder)
+        scratch = [folder, "--tokenizer", "bytes", "--steps", 2, "--from-scratch"]
+        beside = self.train(*scratch, "--save", "none")  # weights that are there are not read
+        self.assertEqual(self.says_hash(beside), expected)
+        self.assertIn("start:  first values of seed ", beside.err)
+        self.assertNotIn("pretrained", beside.err)
+        os.remove(self.path("folder", "model.safetensors"))
+        train = ["train", "--data", self.corpus(60), *SHORT]
+        self.fails(4, *train, folder, "--tokenizer", "bytes", says="config.json from first values with --from-scratch")
+        self.assertEqual(self.says_hash(self.train(*scratch, "--save", again)), expected)
+        self.succeeds("export", again, "-o", self.path("out"))
+        for flags, says in ((["gpt2-pico"], "begins with first values anyway"), ([run], "is a checkpoint"),
+                            ([folder, "--lora", 4, "--tokenizer", "bytes"], "--lora keeps trained weights"),
+                            (["--resume", run, "--steps", 3], "--resume goes on with one")):
+            self.fails(2, *train, *flags, "--from-scratch", says=says)
+
     # ---- results ----
 
     def test_a_folder_and_a_checkpoint_of_its_weights_have_one_loss(self):
