@@ -59,6 +59,15 @@ static const coh_effort quick = {
     .instruction_count = 200,
 };
 
+void coh_effort_outgrow(coh_effort *effort, uint64_t cache_bytes)
+{
+    const uint64_t mib = (uint64_t)1 << 20, bytes = (cache_bytes + mib - 1) / mib * mib;
+    if (effort->pass_bytes < bytes) /* it writes as many: twice the caches in all */
+        effort->pass_bytes = bytes;
+    if (effort->cold_bytes < bytes)
+        effort->cold_bytes = bytes;
+}
+
 void coh_measure_options_init_sized(coh_measure_options *out_options, size_t bytes)
 {
     const coh_measure_options defaults = { .thread_count = 1,
@@ -282,7 +291,9 @@ static coh_status measure_all(coh_measure *m)
         (has_drive ? DRIVE : 0) + (is_host ? 0 : HOST_SIDE) +
         (m->options->world != NULL && coh_world_size(m->options->world) > 1 ? COMMS : 0);
     find_known(m, known);
-    if (!is_host)
+    if (is_host)
+        coh_effort_outgrow(&m->effort, coh_measure_cache_bytes());
+    else
         COH_TRY(take_memory(m));
     COH_TRY(coh_roofs_open(m));
     COH_TRY(probe(m, before));

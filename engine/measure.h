@@ -48,6 +48,10 @@ typedef struct coh_effort {
     uint32_t instruction_count; /* of the chain of empty instructions */
 } coh_effort;
 
+/* Raises what a measurement of a host touches beyond its caches of so many bytes: what they hold
+ * would seem as fast as they are. */
+void coh_effort_outgrow(coh_effort *effort, uint64_t cache_bytes);
+
 /* One transfer, run to its end. */
 typedef struct coh_single {
     coh_status (*transfer)(void *context);
@@ -268,7 +272,7 @@ coh_status coh_measure_chunks(coh_measure *m);
 /* With a GPU: allocates processor memory, and measures its rates. Until it is closed, its updates
  * are the load of the host lane. Fails: COH_ERR_MEMORY. */
 coh_status coh_measure_host_side(coh_measure *m);
-/* Returns the bytes of the processor's last-level cache; 0: unknown. */
+/* Returns the bytes of the processor's last-level caches together; 0: unknown. */
 uint64_t coh_measure_cache_bytes(void);
 void coh_host_side_close(coh_measure *m);
 

@@ -40,7 +40,7 @@ static uint64_t elements_of(const coh_host_side *side)
 uint64_t coh_measure_cache_bytes(void)
 {
     coh_topology topology;
-    return coh_topology_read(&topology) == COH_OK ? topology.last_cache_bytes : 0;
+    return coh_topology_read(&topology) == COH_OK ? topology.all_cache_bytes : 0;
 }
 
 /* Two thirds of the cache, so that all arrays take more than twice its size. */

@@ -32,15 +32,18 @@ static int count_usable(hwloc_topology_t topology, hwloc_const_cpuset_t cpus, hw
     return count;
 }
 
-static uint64_t last_cache_bytes(hwloc_topology_t topology)
+static void read_caches(hwloc_topology_t topology, hwloc_const_cpuset_t cpus, coh_topology *out)
 {
     static const hwloc_obj_type_t caches[] = { HWLOC_OBJ_L3CACHE, HWLOC_OBJ_L2CACHE };
     for (size_t i = 0; i < sizeof(caches) / sizeof(caches[0]); i++) {
-        hwloc_obj_t cache = hwloc_get_next_obj_by_type(topology, caches[i], NULL);
-        if (cache != NULL)
-            return cache->attr->cache.size;
+        const hwloc_obj_t cache = hwloc_get_next_obj_by_type(topology, caches[i], NULL);
+        if (cache == NULL)
+            continue;
+        out->last_cache_bytes = cache->attr->cache.size;
+        out->all_cache_bytes =
+            cache->attr->cache.size * (uint64_t)count_usable(topology, cpus, caches[i]);
+        return;
     }
-    return 0;
 }
 
 coh_status coh_topology_read(coh_topology *out_topology)
@@ -58,11 +61,11 @@ coh_status coh_topology_read(coh_topology *out_topology)
         int thread_count = count_usable(topology, cpus, HWLOC_OBJ_PU);
         out_topology->thread_count = thread_count > 0 ? thread_count : 1;
         out_topology->core_count = core_count > 0 ? core_count : out_topology->thread_count;
+        read_caches(topology, cpus, out_topology);
         hwloc_bitmap_free(cpus);
     }
     int node_count = hwloc_bitmap_weight(hwloc_topology_get_allowed_nodeset(topology));
     out_topology->node_count = node_count > 0 ? node_count : 1;
-    out_topology->last_cache_bytes = last_cache_bytes(topology);
     hwloc_obj_t package = hwloc_get_next_obj_by_type(topology, HWLOC_OBJ_PACKAGE, NULL);
     const char *name = package == NULL ? NULL : hwloc_obj_get_info_by_name(package, "CPUModel");
     if (name != NULL)

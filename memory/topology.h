@@ -15,6 +15,7 @@ typedef struct coh_topology {
     int thread_count;          /* hardware threads */
     int node_count;            /* NUMA nodes with memory; at least 1 */
     uint64_t last_cache_bytes; /* one last-level cache; 0: unknown */
+    uint64_t all_cache_bytes;  /* all last-level caches together */
     char cpu_name[64];         /* "": unknown */
 } coh_topology;
 

@@ -587,6 +587,20 @@ static void what_cannot_be_measured_is_refused_in_a_sentence(void **state)
 /* Not every allocation, for there are thousands: each of the first, then at growing distances.
  * Every second of the first ones starts from a known profile. Short runs use larger distances and
  * skip the case without a failure, which every other test covers. */
+static void what_is_touched_outgrows_the_caches(void **state)
+{
+    (void)state;
+    const uint64_t mib = (uint64_t)1 << 20;
+    coh_effort effort = { .cold_bytes = 32 * mib, .pass_bytes = 96 * mib };
+    coh_effort_outgrow(&effort, 0); /* unknown */
+    coh_effort_outgrow(&effort, 32 * mib);
+    assert_true(effort.cold_bytes == 32 * mib && effort.pass_bytes == 96 * mib);
+    coh_effort_outgrow(&effort, 64 * mib - 1);
+    assert_true(effort.cold_bytes == 64 * mib && effort.pass_bytes == 96 * mib);
+    coh_effort_outgrow(&effort, 384 * mib);
+    assert_true(effort.cold_bytes == 384 * mib && effort.pass_bytes == 384 * mib);
+}
+
 static void a_failed_allocation_leaves_nothing_behind(void **state)
 {
     (void)state;
@@ -628,6 +642,7 @@ int main(void)
         cmocka_unit_test(a_depth_that_no_link_has_does_not_stop_the_measurement),
         cmocka_unit_test(what_is_measured_is_written_and_read_as_the_same_bytes),
         cmocka_unit_test(what_cannot_be_measured_is_refused_in_a_sentence),
+        cmocka_unit_test(what_is_touched_outgrows_the_caches),
         cmocka_unit_test(a_failed_allocation_leaves_nothing_behind),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
