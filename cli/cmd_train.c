@@ -667,9 +667,6 @@ coh_status cli_train(const cli_options *options)
     if (options->new_data && !(options->resume && options->data))
         return cli_fail(COH_ERR_ARGUMENT, "--new-data is for --resume with --data: add both, or"
                                           " leave it out");
-    if (options->from_scratch && options->resume)
-        return cli_fail(COH_ERR_ARGUMENT, "--from-scratch begins a run, and --resume goes on with "
-                                          "one: leave one of them out");
     if (options->reset_optimizer && !options->resume)
         return cli_fail(COH_ERR_ARGUMENT, "--reset-optimizer is for --resume: add it, or leave "
                                           "--reset-optimizer out");

@@ -101,6 +101,9 @@ static coh_status resume_recipe(cli_job *job)
         return cli_fail(COH_ERR_ARGUMENT,
                         "the model comes from the checkpoint with --resume: leave '%s' out",
                         options->operand);
+    if (options->from_scratch)
+        return cli_fail(COH_ERR_ARGUMENT, "--from-scratch begins a run, and --resume goes on with "
+                                          "one: leave one of them out");
     coh_status status = cli_weights_open_checkpoint(options->resume, &job->weights);
     if (status == COH_ERR_CORRUPT)
         CLI_TRY(cli_weights_check_not_in_use(options->resume));

@@ -252,6 +252,7 @@ class Folder(ProgramTest):
                             ([folder, "--lora", 4, "--tokenizer", "bytes"], "--lora keeps trained weights"),
                             (["--resume", run, "--steps", 3], "--resume goes on with one")):
             self.fails(2, *train, *flags, "--from-scratch", says=says)
+        self.fails(2, "plan", "--resume", run, "--steps", 3, "--from-scratch", says="--resume goes on with one")
 
     # ---- results ----
 

@@ -748,8 +748,8 @@ static void each_mistake_gets_its_status_and_a_sentence(void **state)
 {
     (void)state;
     const uint64_t right = hash_of_right_run();
-    int wrong = 0;
-    for (int i = 0; i < MISUSES; i += test_seeks_races() ? 4 : 1) {
+    int made = 0, wrong = 0;
+    for (int i = 0; i < MISUSES; i += test_seeks_races() ? 4 : 1, made++) {
         model m;
         open_model(&m);
         const coh_status status =
@@ -766,7 +766,7 @@ static void each_mistake_gets_its_status_and_a_sentence(void **state)
     }
     assert_int_equal(wrong, 0);
     assert_true(hash_of_right_run() == right);
-    printf("figure: %d mistakes, each with its status and a sentence\n", MISUSES);
+    printf("figure: %d mistakes, each with its status and a sentence\n", made);
 }
 
 static int set_up(void **state)

@@ -191,6 +191,9 @@ class Package(ProgramTest):
             before = {name: bytes(memoryview(values)) for name, values in engine.parameters().items()}
             self.steps(engine, 0, 1)
             after = engine.parameters()
+            self.assertEqual(set(engine.gradients()), {name for name in frozen if not frozen[name]})
+            with self.assertRaisesRegex(cohobate.Error, "is not trained"):
+                engine.gradients([next(name for name in frozen if frozen[name])])
             changed = {name for name in frozen if bytes(memoryview(after[name])) != before[name]}
             self.assertEqual(changed, {name for name in frozen if ".lora_" in name})
 
