@@ -10,70 +10,32 @@
 #include "base/alloc.h"
 #include "base/bytes.h"
 #include "base/refusal.h"
-#include "planner/assemble.h"
-#include "planner/homes.h"
-#include "planner/lower.h"
 #include "planner/lower_ahead.h"
-#include "planner/optimizers.h"
 #include "planner/pattern.h"
-#include "planner/pins.h"
-#include "planner/residency.h"
+#include "planner/schedule_builder.h"
 #include "planner/waits.h"
 
-/* One program under construction. */
-typedef struct draft {
-    coh_lowered lowered;
-    uint32_t *operand_begin; /* of the lowered program as a sequence */
-    coh_residency device;
-    /* the device's moves and the host lane's instructions: the steps of the host level */
-    coh_outer_list outer;
-    coh_residency host;
-    int is_wanted;
-} draft;
-
-typedef struct builder {
-    const coh_graph *graph;
-    const coh_plan_options *options;
-    const coh_profile *profile;
-    const coh_decisions *decisions;
-    coh_layout *layout;
-    coh_object_map map;
-    draft drafts[COH_PROGRAM_KIND_COUNT];
-    size_t resident_capacity;
-    coh_pin_map pins;
-    coh_block_set recompute; /* of the decisions, modified by pins */
-    coh_homes device_homes, host_homes;
-    uint64_t hold_bytes; /* pinned to the device since the host tier is too small for them */
-    uint64_t survivor_bytes;
-    uint8_t *held_nearer;         /* host level: by chunk, in the device's boundary map */
-    uint8_t *keeps_far;           /* see coh_level */
-    int32_t written_microbatches; /* instructions are written for the first this many; 0: for all */
-    /* if short_bytes > 0: the tier that is too small; that many bytes would do */
-    coh_tier short_of;
-    uint64_t short_bytes;
-} builder;
-
-static int has_host(const builder *b)
+static int has_host(const coh_builder *b)
 {
     return !b->decisions->in_memory && b->options->host_memory_bytes > 0;
 }
 
-static int has_disk(const builder *b)
+static int has_disk(const coh_builder *b)
 {
     return !b->decisions->in_memory && b->options->disk_bytes > 0;
 }
 
-static int is_gpu(const builder *b)
+static int is_gpu(const coh_builder *b)
 {
     return b->profile->device_kind != COH_DEVICE_HOST;
 }
 
-static int starts_empty(const draft *d)
+static int starts_empty(const coh_draft *d)
 {
     return d->lowered.kind == COH_PROGRAM_INIT || d->lowered.kind == COH_PROGRAM_IMPORT;
 }
 
-static coh_sequence lowered_sequence(const draft *d)
+coh_sequence coh_draft_sequence(const coh_draft *d)
 {
     return (coh_sequence){ .step_count = (uint32_t)d->lowered.instruction_count,
                            .starts_empty = starts_empty(d),
@@ -82,7 +44,7 @@ static coh_sequence lowered_sequence(const draft *d)
                            .operands = d->lowered.operands };
 }
 
-static coh_sequence outer_sequence(const draft *d)
+static coh_sequence outer_sequence(const coh_draft *d)
 {
     return (coh_sequence){ .step_count = d->outer.count,
                            .starts_empty = starts_empty(d),
@@ -91,12 +53,11 @@ static coh_sequence outer_sequence(const draft *d)
                            .operand_version = d->outer.versions };
 }
 
-static coh_status lower_draft(builder *b, coh_program_kind kind)
+coh_status coh_builder_lower(coh_builder *b, coh_program_kind kind, int32_t microbatches,
+                             coh_draft *d)
 {
-    draft *d = &b->drafts[kind];
     coh_plan_options options = *b->options;
-    if (b->written_microbatches > 0)
-        options.microbatch_count = b->written_microbatches;
+    options.microbatch_count = microbatches;
     COH_TRY(coh_lower(b->graph, &options, b->layout, &b->map, &b->recompute,
                       has_host(b) ? b->decisions->host_updates : 0, kind, &d->lowered));
     COH_TRY(coh_lower_ahead(b->layout, b->decisions->lead, &d->lowered));
@@ -107,9 +68,28 @@ static coh_status lower_draft(builder *b, coh_program_kind kind)
     return COH_OK;
 }
 
+/* Returns the body from which the boundary maps are made. They depend on how a body begins and
+ * ends. If micro-batches run one after another, a body of the first, one in between and the last begins
+ * and ends alike, and takes a fraction of the time. Without the one between, states that are needed
+ * at the end compete with weights at the begin. */
+static coh_draft *brief_body(coh_builder *b)
+{
+    return b->brief.is_wanted ? &b->brief : &b->drafts[COH_PROGRAM_BODY];
+}
+
+static coh_status lower_brief_body(coh_builder *b)
+{
+    enum { FEW = 3 }; /* the first, one in between, the last */
+    const int has_far = has_host(b) || has_disk(b);
+    if (!has_far || b->options->sweep_order != COH_SWEEP_MICROBATCH ||
+        coh_fold_replicas(&b->options->replicas) > 1 || coh_builder_microbatches(b) <= FEW)
+        return COH_OK;
+    return coh_builder_lower(b, COH_PROGRAM_BODY, FEW, &b->brief);
+}
+
 /* Marks the chunks of survivors that are not pinned, except those that only a nearer tier
  * holds. */
-static void mark_survivors(const builder *b, const uint8_t *held_nearer, uint8_t *marks)
+static void mark_survivors(const coh_builder *b, const uint8_t *held_nearer, uint8_t *marks)
 {
     const coh_layout *layout = b->layout;
     for (uint32_t chunk = 0; chunk < layout->chunk_count; chunk++) {
@@ -126,7 +106,7 @@ static uint64_t whole_pages(uint64_t bytes)
     return bytes < coh_bytes_whole_pages(UINT64_MAX) ? coh_bytes_whole_pages(bytes) : UINT64_MAX;
 }
 
-static coh_level device_level(const builder *b)
+coh_level coh_builder_device_level(const coh_builder *b)
 {
     return (coh_level){ .layout = b->layout,
                         .tier = COH_TIER_DEVICE,
@@ -148,7 +128,7 @@ static coh_level device_level(const builder *b)
 
 /* Without a drive, parameters that are not trained need no copy in the host tier if the device
  * holds them between programs and the body never evicts them. */
-static void drop_far_copies(builder *b)
+static void drop_far_copies(coh_builder *b)
 {
     const coh_residency *body = &b->drafts[COH_PROGRAM_BODY].device;
     uint8_t *keeps_far = b->keeps_far;
@@ -162,10 +142,10 @@ static void drop_far_copies(builder *b)
 /* Places every program in one tier: the body first, the others within its peak, so that the body's
  * peak is the peak of the run whichever programs run. A program that does not fit there gets the
  * tier's whole capacity. */
-static coh_status run_level(builder *b, const coh_level *level,
-                            coh_sequence (*sequence_of)(const draft *), int is_host)
+static coh_status run_level(coh_builder *b, const coh_level *level,
+                            coh_sequence (*sequence_of)(const coh_draft *), int is_host)
 {
-    draft *body = &b->drafts[COH_PROGRAM_BODY];
+    coh_draft *body = &b->drafts[COH_PROGRAM_BODY];
     coh_residency *bodys = is_host ? &body->host : &body->device;
     const coh_sequence next = sequence_of(body);
     const coh_resident *residents = b->layout->residents;
@@ -173,11 +153,16 @@ static coh_status run_level(builder *b, const coh_level *level,
     COH_TRY(coh_residency_run(level, &next, &next, residents, resident_count, bodys));
     if (!is_host && !has_disk(b))
         drop_far_copies(b);
+    if (!is_host && has_host(b) && has_disk(b) && b->brief.is_wanted) {
+        const coh_sequence brief = coh_draft_sequence(&b->brief);
+        COH_TRY(
+            coh_residency_run(level, &brief, &brief, residents, resident_count, &b->brief.device));
+    }
     coh_level within = *level;
     if (level->has_far) /* otherwise homes give the places, also beyond the body's peak */
         within.capacity = bodys->peak_bytes;
     for (int kind = 0; kind < COH_PROGRAM_KIND_COUNT; kind++) {
-        draft *d = &b->drafts[kind];
+        coh_draft *d = &b->drafts[kind];
         coh_residency *out = is_host ? &d->host : &d->device;
         if (!d->is_wanted || d == body)
             continue;
@@ -191,12 +176,12 @@ static coh_status run_level(builder *b, const coh_level *level,
     return COH_OK;
 }
 
-static coh_status place_device(builder *b)
+static coh_status place_device(coh_builder *b)
 {
     COH_TRY(COH_ALLOC(b->layout->chunk_count, &b->keeps_far));
     for (uint32_t chunk = 0; chunk < b->layout->chunk_count; chunk++)
         b->keeps_far[chunk] = (uint8_t)coh_chunk_is_read_only(b->layout, chunk);
-    coh_level level = device_level(b);
+    coh_level level = coh_builder_device_level(b);
     if (!level.has_far) {
         uint8_t *marks = NULL;
         COH_TRY(COH_ALLOC(b->layout->chunk_count, &b->device_homes.offset));
@@ -208,15 +193,15 @@ static coh_status place_device(builder *b)
         level.rules = NULL;
         level.home_offset = b->device_homes.offset;
     }
-    coh_sequence body = lowered_sequence(&b->drafts[COH_PROGRAM_BODY]);
+    coh_sequence body = coh_draft_sequence(brief_body(b));
     COH_TRY(coh_residency_boundary(&level, &body, &b->layout->residents, &b->layout->resident_count,
                                    &b->resident_capacity));
-    return run_level(b, &level, lowered_sequence, 0);
+    return run_level(b, &level, coh_draft_sequence, 0);
 }
 
 /* ---- the host level ---- */
 
-static coh_assembly assembly_of(const builder *b, const draft *d)
+static coh_assembly assembly_of(const coh_builder *b, const coh_draft *d)
 {
     return (coh_assembly){ .layout = b->layout,
                            .lowered = &d->lowered,
@@ -226,7 +211,7 @@ static coh_assembly assembly_of(const builder *b, const draft *d)
 }
 
 /* Refuses a far tier of `room` bytes; a larger one would do. */
-static coh_status refuse_tier(builder *b, coh_tier tier, uint64_t room, uint64_t bytes)
+static coh_status refuse_tier(coh_builder *b, coh_tier tier, uint64_t room, uint64_t bytes)
 {
     coh_refusal refusal = coh_refusal_bytes(COH_REFUSAL_FAR_TIER, tier, room, bytes);
     b->short_of = tier;
@@ -241,7 +226,7 @@ static coh_status refuse_tier(builder *b, coh_tier tier, uint64_t room, uint64_t
 
 /* Fixes what fits beside the window: weights, which forward and backward read, before states; if
  * all have places, then waiting gradients. Other chunks use the home of an absent gradient. */
-static coh_status fix_host(builder *b)
+static coh_status fix_host(coh_builder *b)
 {
     const uint64_t room =
         b->options->host_memory_bytes / 64 * (uint64_t)(64 - b->decisions->host_window);
@@ -274,9 +259,9 @@ static coh_status fix_host(builder *b)
 }
 
 /* Makes the boundary map and places every program. */
-static coh_status fill_host(builder *b, const coh_level *level)
+static coh_status fill_host(coh_builder *b, const coh_level *level)
 {
-    coh_sequence body = outer_sequence(&b->drafts[COH_PROGRAM_BODY]);
+    coh_sequence body = outer_sequence(brief_body(b));
     COH_TRY(coh_residency_boundary(level, &body, &b->layout->residents, &b->layout->resident_count,
                                    &b->resident_capacity));
     return run_level(b, level, outer_sequence, 1);
@@ -284,7 +269,7 @@ static coh_status fill_host(builder *b, const coh_level *level)
 
 /* Marks, of the chunks that only pass while the body runs, as many as fit beside the marked ones:
  * an even share of all, so that the others pass at all times of the body. */
-static void mark_passing(const builder *b, uint64_t room, uint8_t *marks)
+static void mark_passing(const coh_builder *b, uint64_t room, uint8_t *marks)
 {
     enum { MARKED = 1, PASSES = 2 };
     const coh_layout *layout = b->layout;
@@ -309,7 +294,8 @@ static void mark_passing(const builder *b, uint64_t room, uint8_t *marks)
 
 /* Places every program with homes for the marked chunks; the others take the homes of absent
  * chunks, or the lowest free place above all homes. *out_peak: the bytes that would do. */
-static coh_status share_host(builder *b, coh_level *level, const uint8_t *marks, uint64_t *out_peak)
+static coh_status share_host(coh_builder *b, coh_level *level, const uint8_t *marks,
+                             uint64_t *out_peak)
 {
     level->floor_bytes = coh_homes_share(b->layout, marks, &b->host_homes);
     level->home_chunks = b->host_homes.list;
@@ -327,7 +313,7 @@ static coh_status share_host(builder *b, coh_level *level, const uint8_t *marks,
  * has each chunk that some program moves, if all homes fit; if not, as many of those that the body
  * moves as fit beside a part that is left for the others: a small part, a larger one, all. In the
  * last way no place depends on the tier's size: a tier of its peak would do. */
-static coh_status place_without_drive(builder *b, coh_level *level, uint8_t *marks)
+static coh_status place_without_drive(coh_builder *b, coh_level *level, uint8_t *marks)
 {
     static const uint64_t left_parts[] = { 64, 16, 1 };
     const uint64_t room = level->capacity;
@@ -353,7 +339,7 @@ static coh_status place_without_drive(builder *b, coh_level *level, uint8_t *mar
     return refuse_tier(b, COH_TIER_HOST, room, peak < all_bytes ? peak : all_bytes);
 }
 
-static coh_status place_host(builder *b)
+static coh_status place_host(coh_builder *b)
 {
     COH_TRY(COH_ALLOC(b->layout->chunk_count, &b->held_nearer));
     for (uint32_t i = 0; i < b->layout->resident_count; i++)
@@ -368,6 +354,10 @@ static coh_status place_host(builder *b)
     }
     if (has_disk(b))
         COH_TRY(fix_host(b));
+    if (has_disk(b) && b->brief.is_wanted) {
+        const coh_assembly assembly = assembly_of(b, &b->brief);
+        COH_TRY(coh_outer_list_make(&assembly, &b->brief.outer));
+    }
     coh_level level = { .layout = b->layout,
                         .tier = COH_TIER_HOST,
                         .capacity = whole_pages(b->options->host_memory_bytes),
@@ -401,7 +391,7 @@ static coh_status place_host(builder *b)
 
 /* Assigns a place in the working store to every chunk that survives or is ever written out; two,
  * one after the other, to those that a body must not overwrite. */
-static coh_status assign_file_offsets(builder *b)
+static coh_status assign_file_offsets(coh_builder *b)
 {
     uint8_t *moves = NULL;
     COH_TRY(COH_ALLOC(b->layout->chunk_count, &moves));
@@ -430,7 +420,7 @@ static coh_status assign_file_offsets(builder *b)
                : refuse_tier(b, COH_TIER_DISK, b->options->disk_bytes, offset);
 }
 
-static coh_access_matrix access_matrix(const builder *b)
+static coh_access_matrix access_matrix(const coh_builder *b)
 {
     coh_access_matrix m = { 0 };
     uint8_t device = 1u << COH_TIER_DEVICE, host = 1u << COH_TIER_HOST, disk = 1u << COH_TIER_DISK;
@@ -448,7 +438,7 @@ static coh_access_matrix access_matrix(const builder *b)
 }
 
 /* Releases the tables; accepts a released draft. */
-static void fini_draft(draft *d)
+static void fini_draft(coh_draft *d)
 {
     coh_lowered_fini(&d->lowered);
     coh_free(d->operand_begin);
@@ -458,14 +448,14 @@ static void fini_draft(draft *d)
     coh_outer_list_fini(&d->outer);
 }
 
-static coh_status finish(builder *b, coh_program *programs)
+static coh_status finish(coh_builder *b, coh_program *programs)
 {
     coh_layout *layout = b->layout;
     if (has_disk(b))
         COH_TRY(assign_file_offsets(b));
     layout->access = access_matrix(b);
     for (int kind = 0; kind < COH_PROGRAM_KIND_COUNT; kind++) {
-        draft *d = &b->drafts[kind];
+        coh_draft *d = &b->drafts[kind];
         coh_program *program = &programs[kind];
         if (!d->is_wanted)
             continue;
@@ -487,10 +477,11 @@ static coh_status finish(builder *b, coh_program *programs)
     return COH_OK;
 }
 
-static void fini_builder(builder *b)
+void coh_builder_fini(coh_builder *b)
 {
     for (int kind = 0; kind < COH_PROGRAM_KIND_COUNT; kind++)
         fini_draft(&b->drafts[kind]);
+    fini_draft(&b->brief);
     coh_object_map_fini(&b->map);
     coh_free(b->device_homes.offset);
     coh_free(b->host_homes.offset);
@@ -500,8 +491,7 @@ static void fini_builder(builder *b)
     coh_pin_map_fini(&b->pins);
 }
 
-/* Translates the pins to this layout's chunks; does nothing if everything stays in memory. */
-static coh_status take_pins(builder *b)
+coh_status coh_builder_take_pins(coh_builder *b)
 {
     const uint32_t chunks = b->layout->chunk_count;
     b->recompute = b->decisions->recompute;
@@ -526,7 +516,7 @@ static coh_status take_pins(builder *b)
 /* Pins parameters and states of the first groups to the device, whole objects up to `hold_bytes`,
  * because a host tier without a drive is too small for them. Leaves out objects that the host lane
  * updates, and objects that pins send away. */
-static coh_status hold_on_device(builder *b)
+static coh_status hold_on_device(coh_builder *b)
 {
     const coh_layout *layout = b->layout;
     const coh_lowered *body = &b->drafts[COH_PROGRAM_BODY].lowered;
@@ -566,15 +556,17 @@ static uint64_t count_survivors(const coh_layout *layout)
     return bytes;
 }
 
-static coh_status build(builder *b, int all, coh_program *programs)
+static coh_status build(coh_builder *b, int all, coh_program *programs)
 {
     COH_TRY(coh_layout_build(b->graph, b->options, b->decisions, b->layout, &b->map));
     b->layout->keeps_old = has_disk(b) && coh_plan_speculates(b->options);
     b->survivor_bytes = count_survivors(b->layout);
-    COH_TRY(take_pins(b));
+    COH_TRY(coh_builder_take_pins(b));
     for (int kind = 0; kind < COH_PROGRAM_KIND_COUNT; kind++)
         if (all || kind == COH_PROGRAM_BODY)
-            COH_TRY(lower_draft(b, (coh_program_kind)kind));
+            COH_TRY(coh_builder_lower(b, (coh_program_kind)kind, coh_builder_microbatches(b),
+                                      &b->drafts[kind]));
+    COH_TRY(lower_brief_body(b));
     COH_TRY(hold_on_device(b));
     COH_TRY(place_device(b));
     if (has_host(b))
@@ -582,12 +574,12 @@ static coh_status build(builder *b, int all, coh_program *programs)
     return finish(b, programs);
 }
 
-static coh_status build_and_release(builder *b, int all, coh_program *programs)
+static coh_status build_and_release(coh_builder *b, int all, coh_program *programs)
 {
     memset(programs, 0, COH_PROGRAM_KIND_COUNT * sizeof(*programs));
     *b->layout = (coh_layout){ 0 };
     const coh_status status = build(b, all, programs);
-    fini_builder(b);
+    coh_builder_fini(b);
     for (int kind = 0; status != COH_OK && kind < COH_PROGRAM_KIND_COUNT; kind++)
         coh_program_fini(&programs[kind]);
     if (status != COH_OK) {
@@ -599,7 +591,7 @@ static coh_status build_and_release(builder *b, int all, coh_program *programs)
 
 /* Returns the device bytes to hold at a further attempt (1, 2 or 3): a quarter, half or three
  * quarters, beginning with the least that takes the survivors beyond the host tier. */
-static uint64_t held_bytes(const builder *b, uint64_t survivor_bytes, uint64_t attempt)
+static uint64_t held_bytes(const coh_builder *b, uint64_t survivor_bytes, uint64_t attempt)
 {
     const uint64_t room = b->options->host_memory_bytes, quarter = b->decisions->device_bytes / 4;
     uint64_t first = 1;
@@ -621,12 +613,12 @@ coh_status coh_schedule_build(const coh_graph *graph, const coh_plan_options *op
     if (decisions->in_memory && coh_plan_speculates(options))
         return coh_fail(COH_ERR_INTERNAL, "in memory a step that speculates cannot be taken back");
     for (uint64_t attempt = 0; attempt < ATTEMPTS; attempt++) {
-        builder b = { .graph = graph,
-                      .options = options,
-                      .profile = profile,
-                      .decisions = decisions,
-                      .layout = out_layout,
-                      .written_microbatches = microbatches };
+        coh_builder b = { .graph = graph,
+                          .options = options,
+                          .profile = profile,
+                          .decisions = decisions,
+                          .layout = out_layout,
+                          .written_microbatches = microbatches };
         if (attempt > 0)
             b.hold_bytes = held_bytes(&b, survivor_bytes, attempt);
         const coh_status status = build_and_release(&b, all, out_programs);
@@ -640,158 +632,4 @@ coh_status coh_schedule_build(const coh_graph *graph, const coh_plan_options *op
     }
     *out_layout = (coh_layout){ .arena_bytes[COH_TIER_HOST] = least_bytes };
     return coh_refuse(&refusal);
-}
-
-/* ---- the bound ---- */
-
-/* Returns 1 for instructions that take one chunk at a time; the windows of all others do not
- * depend on the chunk size. */
-static int visits_chunks(coh_opcode opcode)
-{
-    return opcode == COH_OP_NORM || opcode == COH_OP_UPDATE || opcode == COH_OP_INIT ||
-           opcode == COH_OP_IMPORT || opcode == COH_OP_HASH || opcode == COH_OP_SAVE ||
-           opcode == COH_OP_EDIT || opcode == COH_OP_REDUCE || opcode == COH_OP_GATHER;
-}
-
-/* The bytes of a deferred update with uncut objects: all the work that the following forward reads
- * as one, and a chunk of the gradient and the states. 0 for other instructions. */
-static uint64_t update_bytes(const builder *b, const draft *d, uint32_t index, uint64_t held)
-{
-    const coh_lowered_instruction *instruction = &d->lowered.instructions[index];
-    uint64_t bytes = held;
-    if (instruction->opcode != COH_OP_UPDATE || instruction->lane != COH_LANE_COMPUTE ||
-        d->lowered.kind != COH_PROGRAM_BODY || !coh_plan_defers(b->options))
-        return 0;
-    for (uint32_t i = instruction->operand_begin;
-         i < instruction->operand_begin + instruction->operand_count; i++) {
-        const coh_lowered_operand *operand = &d->lowered.operands[i];
-        const coh_object *object = &b->layout->objects[operand->object];
-        const coh_chunk *chunks = &b->layout->chunks[object->chunk_begin];
-        const coh_chunk *last = &chunks[operand->window_end - 1];
-        uint64_t window =
-            last->object_offset + last->bytes - chunks[operand->window_begin].object_offset;
-        if (object->pinned || object->stream > COH_STREAM_STATE)
-            continue;
-        const coh_group_layout *group = &b->layout->groups[object->owner];
-        const uint64_t chunk = coh_group_chunk_bytes(group, object->stream,
-                                                     b->decisions->chunk_bytes / sizeof(float) *
-                                                         coh_dtype_bytes(group->dtype));
-        if (object->stream != COH_STREAM_WORK)
-            bytes += window < chunk ? window : chunk;
-        else if (b->pins.on_device == NULL ||
-                 !b->pins.on_device[object->chunk_begin + operand->window_begin])
-            bytes += window;
-    }
-    return bytes;
-}
-
-/* The most bytes that an instruction needs at once, its operator, and the most bytes that pins
- * hold. */
-typedef struct instruction_bound {
-    uint64_t bytes, held_bytes;
-    int32_t op; /* -1: none */
-} instruction_bound;
-
-/* Returns the operator of an instruction, or of the parameters that it visits; -1: none. */
-static int32_t operator_of(const builder *b, const coh_lowered *lowered, uint32_t index)
-{
-    const coh_lowered_instruction *instruction = &lowered->instructions[index];
-    const int32_t op = coh_lowered_operator(lowered, index);
-    for (uint32_t i = 0; op < 0 && i < instruction->operand_count; i++) {
-        const coh_object *object =
-            &b->layout->objects[lowered->operands[instruction->operand_begin + i].object];
-        if (object->pinned || object->stream > COH_STREAM_STATE)
-            continue;
-        const coh_group_layout *group = &b->layout->groups[object->owner];
-        const int32_t parameter = b->layout->parameters[group->parameter_begin].parameter;
-        return b->graph->parameters[parameter].op;
-    }
-    return op;
-}
-
-static void take_instruction(const builder *b, const draft *d, uint32_t index, uint64_t bytes,
-                             instruction_bound *bound)
-{
-    if (bytes <= bound->bytes)
-        return;
-    bound->bytes = bytes;
-    bound->op = operator_of(b, &d->lowered, index);
-}
-
-/* Raises *bound by the instructions of one program (with `skips`, except instructions that visit
- * chunks). */
-static coh_status bound_program(builder *b, const draft *d, int skips, instruction_bound *bound)
-{
-    const coh_level level = device_level(b);
-    const coh_sequence sequence = lowered_sequence(d);
-    uint64_t *kept = NULL; /* by instruction */
-    coh_status status = COH_OK;
-    if (level.rules != NULL) {
-        COH_TRY(COH_ALLOC(sequence.step_count + 1, &kept));
-        status = coh_residency_kept_bytes(&level, &sequence, kept);
-    }
-    for (uint32_t i = 0; i < sequence.step_count && status == COH_OK; i++) {
-        uint64_t held = (level.home_offset ? level.floor_bytes : level.base_bytes);
-        uint64_t more = kept ? kept[i] : 0;
-        bound->held_bytes = held + more > bound->held_bytes ? held + more : bound->held_bytes;
-        if (skips && visits_chunks(d->lowered.instructions[i].opcode)) {
-            take_instruction(b, d, i, more + update_bytes(b, d, i, held), bound);
-            continue;
-        }
-        take_instruction(b, d, i, more + coh_residency_step_bytes(&level, &sequence, i), bound);
-    }
-    coh_free(kept);
-    return status;
-}
-
-/* As bound_program for all programs, in chunks of `chunk_bytes`. */
-static coh_status bound_instructions(builder *b, uint64_t chunk_bytes, int skips,
-                                     instruction_bound *out)
-{
-    coh_decisions decisions = *b->decisions;
-    decisions.chunk_bytes = chunk_bytes;
-    *out = (instruction_bound){ .op = -1 };
-    COH_TRY(coh_layout_build(b->graph, b->options, &decisions, b->layout, &b->map));
-    b->map.is_for_memory = 1;
-    COH_TRY(take_pins(b));
-    for (int kind = 0; kind < COH_PROGRAM_KIND_COUNT; kind++) {
-        COH_TRY(lower_draft(b, (coh_program_kind)kind));
-        COH_TRY(bound_program(b, &b->drafts[kind], skips, out));
-    }
-    return COH_OK;
-}
-
-/* If micro-batches run one after another, only the first, one in the middle and the last of each
- * replica are lowered: all others need the same as the middle one. */
-static coh_status bound_of(const coh_graph *graph, const coh_plan_options *options,
-                           const coh_decisions *decisions, uint64_t chunk_bytes, int skips,
-                           instruction_bound *out)
-{
-    enum { KINDS = 3 };
-    coh_layout layout = { 0 };
-    builder b = { .graph = graph, .options = options, .decisions = decisions, .layout = &layout };
-    if (options->sweep_order == COH_SWEEP_MICROBATCH)
-        b.written_microbatches = coh_few_microbatches(options, KINDS).microbatch_count;
-    coh_status status = bound_instructions(&b, chunk_bytes, skips, out);
-    fini_builder(&b);
-    coh_layout_fini(&layout);
-    return status;
-}
-
-/* The largest models have millions of small chunks: these are only lowered if the instructions
- * that visit them could need the most. */
-coh_status coh_schedule_bound(const coh_graph *graph, const coh_plan_options *options,
-                              const coh_decisions *decisions, uint64_t *out_bytes, int32_t *out_op)
-{
-    const uint64_t chunk_bytes = decisions->chunk_bytes;
-    uint64_t most_visited = 0; /* work, gradient and states of one chunk, in either dtype */
-    instruction_bound bound;
-    COH_TRY(bound_of(graph, options, decisions, COH_WHOLE_OBJECTS, 1, &bound));
-    COH_TRY(coh_optimizers_most_bytes(graph, options, chunk_bytes, &most_visited));
-    if (bound.held_bytes + most_visited > bound.bytes)
-        COH_TRY(bound_of(graph, options, decisions, chunk_bytes, 0, &bound));
-    *out_bytes = bound.bytes;
-    if (out_op != NULL)
-        *out_op = bound.op;
-    return COH_OK;
 }

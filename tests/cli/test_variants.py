@@ -38,12 +38,12 @@ class Variants(ProgramTest):
         self.assertLessEqual(rows[1]["step_seconds"], rows[0]["step_seconds"])
 
     def test_no_row_of_a_sweep_is_slower_than_the_plan_of_a_faster_row_on_its_machine(self):
-        slow, fast = ["--profile", "h100,pcie=1GB/s"], ["--profile", "h100,pcie=4500MB/s"]
+        slow, fast = ["--profile", "h100,pcie=500MB/s"], ["--profile", "h100,pcie=4500MB/s"]
         plan = ["plan", "gpt2-nano", "--sequence", "32", "--batch", "4", "--dtype", "f32", "--device-memory", "60MiB", "--json"]
         path = self.path("fast.json")
         self.succeeds(*plan, *fast, "-o", path)
         taken_over = self.succeeds("simulate", path, *slow, "--json").json["step_seconds"]
-        rows = self.succeeds(*plan, *slow, "--sweep", "pcie=1GB/s:4500MB/s:2").json["rows"]
+        rows = self.succeeds(*plan, *slow, "--sweep", "pcie=500MB/s:4500MB/s:2").json["rows"]
         self.assertLess(taken_over, rows[0]["step_seconds"])  # on its own, the search finds a slower plan
         self.assertLessEqual(rows[1]["step_seconds"], taken_over)
 
@@ -348,7 +348,7 @@ class Replays(ProgramTest):
                 held_to += is_so
                 if is_so and one.get("change", 0) > 0:
                     self.assertNotIn(one["pin"], found["why"])
-        self.assertGreater(held_to, 1)
+        self.assertGreater(held_to, 0)
 
     def test_explain_takes_no_more_room_than_the_plan_was_made_for(self):
         path, made = self.made(*TIGHT, "--disk", self.folder)
@@ -371,8 +371,8 @@ class Replays(ProgramTest):
 
         def tried(*more):
             made = self.succeeds(*plan, *more).json
-            found = self.succeeds("explain", path, "h.3.mlp.c_fc", "--json").json
-            return made, {one["pin"]: one for one in found["alternatives"]}, found["why"]
+            found = [self.succeeds("explain", path, name, "--json").json for name in ("h.3.mlp.c_fc", "h.0.mlp.c_fc", "wte")]
+            return made, {one["pin"]: one for each in found for one in each["alternatives"]}, [each["why"] for each in found]
 
         made, free, _ = tried()
         day = made["disk_bytes_written_per_day"]
@@ -383,7 +383,7 @@ class Replays(ProgramTest):
         for pin in refused:
             self.assertTrue(free[pin]["fits"], pin)
             self.assertFalse(limited[pin]["fits"], pin)
-            self.assertFalse(why.startswith(pin))
+            self.assertFalse(any(each.startswith(pin) for each in why))
 
     def test_explain_says_what_updates_on_the_host_lane_would_cost(self):
         path, made = self.made("--profile", "h100,pcie=2GB/s", *TIGHT)

@@ -43,7 +43,7 @@ static int set_up(void **state)
         toy_graph_make(&toy, &w.graph) != COH_OK ||
         coh_plan_in_memory_bytes(w.graph, &w.options, &memory) != COH_OK)
         return -1;
-    w.options.device_memory_bytes = memory / 2;
+    w.options.device_memory_bytes = memory / 3;
     w.options.emulate_host = 1;
     w.options.host_memory_bytes = memory / 4;
     w.options.disk_bytes = (uint64_t)1 << 30;

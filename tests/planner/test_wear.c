@@ -17,16 +17,23 @@ static coh_graph *make_graph(const toy_options *toy)
     return graph;
 }
 
-/* Plans with `percent` of the in-memory bytes and a drive; returns NULL if refused. */
-static coh_plan *make_plan(const coh_graph *graph, uint64_t percent, uint64_t wear_bytes)
+/* Sets `percent` of the in-memory bytes and a drive. */
+static coh_plan_options make_options(const coh_graph *graph, uint64_t percent)
 {
     coh_plan_options options;
-    coh_plan *plan = NULL;
     uint64_t memory = 0;
     coh_plan_options_init(&options);
     assert_int_equal(coh_plan_in_memory_bytes(graph, &options, &memory), COH_OK);
     options.device_memory_bytes = memory / 100 * percent;
     options.disk_bytes = UINT64_MAX;
+    return options;
+}
+
+/* Returns NULL if refused. */
+static coh_plan *make_plan(const coh_graph *graph, uint64_t percent, uint64_t wear_bytes)
+{
+    coh_plan_options options = make_options(graph, percent);
+    coh_plan *plan = NULL;
     options.wear_bytes = wear_bytes;
     coh_status status = coh_plan_create(graph, &options, &plan);
     if (status != COH_OK && status != COH_ERR_FULL)
@@ -69,9 +76,14 @@ static void a_plan_that_writes_less_is_found_where_there_is_one(void **state)
     coh_plan *fastest = make_plan(graph, 40, 0);
     assert_non_null(fastest);
     const uint64_t most = written(fastest, COH_PROGRAM_BODY);
-    coh_plan *less = make_plan(graph, 40, most - most / 10);
+    const coh_plan_options options = make_options(graph, 40);
+    uint64_t least = 0;
+    assert_int_equal(coh_plan_least_written(graph, &options, &least), COH_OK);
+    assert_in_range(least, 1, most - 1);
+    const uint64_t limit = least + (most - least) / 4;
+    coh_plan *less = make_plan(graph, 40, limit);
     assert_non_null(less);
-    assert_true(written(less, COH_PROGRAM_BODY) <= most - most / 10);
+    assert_true(written(less, COH_PROGRAM_BODY) <= limit);
     assert_null(make_plan(graph, 40, 4096));
     coh_plan_destroy(less);
     coh_plan_destroy(fastest);
@@ -85,12 +97,8 @@ static void the_least_that_is_written_has_a_plan_and_a_byte_less_has_none(void *
     (void)state;
     const toy_options toy = { .layers = 4, .width = 256, .vocabulary = 200, .rows = 200 };
     coh_graph *graph = make_graph(&toy);
-    coh_plan_options options;
-    uint64_t memory = 0, least = 0;
-    coh_plan_options_init(&options);
-    assert_int_equal(coh_plan_in_memory_bytes(graph, &options, &memory), COH_OK);
-    options.device_memory_bytes = memory / 100 * 40;
-    options.disk_bytes = UINT64_MAX;
+    coh_plan_options options = make_options(graph, 40);
+    uint64_t least = 0;
     assert_int_equal(coh_plan_least_written(graph, &options, &least), COH_OK);
     coh_plan *plan = make_plan(graph, 40, least);
     assert_non_null(plan);
