@@ -493,30 +493,3 @@ void cli_budget_engine_options(const cli_options *options, coh_engine_options *o
     out_options->device = options->device;
     out_options->log = log_sentence;
 }
-
-void cli_budget_add_flags(const cli_options *options, cli_line *line)
-{
-    if (cli_budget_on_gpu(options))
-        cli_line_add(line, " --device %s", options->device);
-    if (cli_given(options, CLI_FLAG_DEVICE_MEMORY))
-        cli_line_add(line, " --device-memory %s", cli_size_whole(options->device_memory_bytes).at);
-    for (int32_t i = 0; i < options->disk_count; i++) {
-        const cli_disk *disk = &options->disk[i];
-        char *absolute = realpath(disk->folder, NULL);
-        cli_line_add(line, " --disk ");
-        cli_line_add_word(line, absolute ? absolute : disk->folder);
-        free(absolute);
-        if (disk->bytes != UINT64_MAX)
-            cli_line_add(line, ":%s", cli_size_whole(disk->bytes).at);
-    }
-    if (cli_given(options, CLI_FLAG_EMULATE_HOST))
-        cli_line_add(line, " --emulate-host %s", cli_size_whole(options->emulate_host_bytes).at);
-    for (int32_t i = 0; i < options->pin_count; i++)
-        cli_line_add(line, " --pin '%s'", options->pin[i]);
-    if (options->pins)
-        cli_line_add(line, " --pins %s", options->pins);
-    if (cli_given(options, CLI_FLAG_THREADS))
-        cli_line_add(line, " --threads %" PRId64, (int64_t)options->threads);
-    if (cli_given(options, CLI_FLAG_RANKS))
-        cli_line_add(line, " --ranks %" PRId64, (int64_t)options->ranks);
-}

@@ -88,8 +88,4 @@ coh_status cli_budget_check_disk(const coh_profile *profile, const char *path,
  * numbers. The engine's messages go to standard error. */
 void cli_budget_engine_options(const cli_options *options, coh_engine_options *out_options);
 
-/* Adds the budget and thread flags as given ("--device-memory 64MiB --disk ..."), with the folder
- * absolute, for the message that says how to resume. */
-void cli_budget_add_flags(const cli_options *options, cli_line *line);
-
 #endif

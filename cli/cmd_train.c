@@ -89,8 +89,8 @@ static coh_status open_folder(cli_run *run)
     CLI_TRY(check_note(run, path));
     if (!path[0])
         return COH_OK;
-    CLI_TRY(cli_run_folder_open(path, run->options->data, run->options->keep, run->job.first_step,
-                                &run->folder));
+    CLI_TRY(cli_run_folder_open(path, run->options->data, (int64_t)run->job.recipe.keep,
+                                run->job.first_step, &run->folder));
     run->folder.keeps_best |= run->options->keep_best != 0;
     if (run->folder.step_count > 0)
         cli_stop_kept();
@@ -108,8 +108,10 @@ static int may_validate(const cli_options *options)
     return options->resume || cli_given(options, CLI_FLAG_VALIDATION_SPLIT);
 }
 
-/* Refuses flags of validation that would have no effect. */
-static coh_status check_validates(const cli_options *options, int validates)
+/* Refuses flags of validation that would have no effect in a run that saves and validates as in
+ * `recipe`. NULL: not known yet. */
+static coh_status check_validates(const cli_options *options, int validates,
+                                  const cli_recipe *recipe)
 {
     const int has_windows = cli_given(options, CLI_FLAG_VALIDATION_WINDOWS);
     const char *flag = options->keep_best          ? "keep-best"
@@ -122,11 +124,13 @@ static coh_status check_validates(const cli_options *options, int validates)
                         "--%s needs a validation loss, and there is no text to validate with: add"
                         " --validation FILE or --validation-split X, or leave it out",
                         flag);
-    if (has_windows && options->validation_every == 0)
+    if (!recipe)
+        return COH_OK;
+    if (has_windows && recipe->validation_every == 0)
         return cli_fail(COH_ERR_ARGUMENT,
                         "--validation-windows is for the validations of --validation-every, since"
                         " those at saves take all windows: add it, or leave this out");
-    if (options->stop_after_worse && options->validation_every == 0 && options->save_every == 0)
+    if (options->stop_after_worse && recipe->validation_every == 0 && recipe->save_every == 0)
         return cli_fail(COH_ERR_ARGUMENT,
                         "--stop-after-worse compares validations, and there is only one, at the"
                         " end: add --validation-every N or --save-every N");
@@ -166,7 +170,7 @@ static coh_status take_buffers(cli_run *run)
  * the last. */
 static uint64_t save_count(const cli_run *run)
 {
-    uint64_t every = (uint64_t)run->options->save_every, steps = run->job.recipe.steps;
+    uint64_t every = run->job.recipe.save_every, steps = run->job.recipe.steps;
     if (every == 0)
         return 1;
     return steps / every - run->job.first_step / every + (steps % every != 0);
@@ -342,9 +346,12 @@ static void describe_start(const cli_run *run)
                      "start:  first values of seed %" PRIu64 ", as %s/config.json has them\n",
                      run->job.recipe.seed, run->job.model.folder);
     cli_line_add(&line, "keeps:  %s", run->folder.path[0] ? run->folder.path : "nothing");
-    if (run->folder.path[0] && run->options->save_every == 0)
+    if (run->folder.path[0] && run->job.recipe.save_every == 0)
         cli_line_add(&line, ", saved at the end or if stopped (--save-every N: also on the way, in "
                             "case of a kill)");
+    else if (run->folder.path[0])
+        cli_line_add(&line, ", saved every %" PRIu64 " steps (--save-every)",
+                     run->job.recipe.save_every);
     cli_note("%s", line.text);
 }
 
@@ -407,24 +414,12 @@ static void add_result_text(const cli_run *run, uint64_t hash, cli_line *line)
                      run->folder.best_step, run->folder.best_loss);
     if (run->ended)
         cli_line_add(line,
-                     "ended:  %" PRId64 " validation%s in a row without a lower loss"
+                     "ended:  %" PRIu64 " validation%s in a row without a lower loss"
                      " (--stop-after-worse)\n",
-                     run->options->stop_after_worse,
-                     run->options->stop_after_worse == 1 ? "" : "s");
+                     run->job.recipe.stop_after_worse,
+                     run->job.recipe.stop_after_worse == 1 ? "" : "s");
     cli_line_add(line, "hash:   %016" PRIx64 "\n", hash);
     add_done(run, line);
-}
-
-/* Adds the flags of saves and validations, which the checkpoint does not keep. */
-static void add_run_flags(const cli_options *options, cli_line *line)
-{
-    static const cli_flag flags[] = { CLI_FLAG_SAVE_EVERY, CLI_FLAG_KEEP, CLI_FLAG_VALIDATION_EVERY,
-                                      CLI_FLAG_VALIDATION_WINDOWS, CLI_FLAG_STOP_AFTER_WORSE };
-    const int64_t values[] = { options->save_every, options->keep, options->validation_every,
-                               options->validation_windows, options->stop_after_worse };
-    for (size_t i = 0; i < sizeof(flags) / sizeof(*flags); i++)
-        if (cli_given(options, flags[i]))
-            cli_line_add(line, " --%s %" PRId64, cli_flag_table[flags[i]].name, values[i]);
 }
 
 /* Work of all ranks. */
@@ -475,8 +470,7 @@ static coh_status finish(cli_run *run)
                         run->done_steps);
     cli_line_clear(&line);
     cli_line_add_word(&line, run->folder.path);
-    cli_budget_add_flags(run->options, &line);
-    add_run_flags(run->options, &line);
+    cli_options_add_again(run->options, &line);
     return cli_fail(COH_ERR_STOPPED,
                     "stopped after step %" PRIu64 " of %" PRIu64
                     "; go on with: cohobate train --resume %s",
@@ -546,8 +540,10 @@ static coh_status prepare_validation(cli_run *run)
     const cli_recipe *recipe = &run->job.recipe;
     const uint64_t hash = recipe->validation_hash;
     if (!run->validation.file)
-        return check_validates(options, 0);
-    const uint64_t some = (uint64_t)options->validation_windows;
+        return check_validates(options, 0, recipe);
+    if (run->job.resumed)
+        CLI_TRY(check_validates(options, 1, recipe));
+    const uint64_t some = recipe->validation_windows;
     const uint64_t kept = some < run->score.total ? some : 0;
     if (run->job.resumed)
         cli_validations_from_note(run->job.weights.facts.note_json, hash, kept, &run->validations);
@@ -585,8 +581,8 @@ static coh_status meet_others(const cli_run *run)
         { "--schedule-steps", recipe->schedule.schedule_steps },
         { "--weight-decay", bits_of(recipe->weight_decay) },
         { "--clip", bits_of(recipe->clip) },
-        { "--save-every", (uint64_t)run->options->save_every },
-        { "--validation-every", (uint64_t)run->options->validation_every },
+        { "--save-every", recipe->save_every },
+        { "--validation-every", recipe->validation_every },
     };
     enum { COUNT = sizeof(facts) / sizeof(*facts) };
     return run->options->launch ? cli_launch_ready(run->options->launch, facts, COUNT) : COH_OK;
@@ -649,21 +645,41 @@ static coh_status check_report(const cli_options *options)
 /* Writes the report of a run that ended with `status`, or was stopped. */
 static coh_status report_run_of(const char *folder, const char *path, coh_status status)
 {
+    char sentence[1024];
     if (status == COH_OK)
         return cli_report_folder(folder, path);
-    if (status == COH_ERR_STOPPED && folder[0] && cli_report_folder(folder, path) != COH_OK)
+    if (status != COH_ERR_STOPPED || !folder[0])
+        return status;
+    snprintf(sentence, sizeof(sentence), "%s", coh_last_error());
+    if (cli_report_folder(folder, path) != COH_OK)
         cli_note("warning: there is no report: %s", coh_last_error());
-    return status;
+    return cli_fail(status, "%s", sentence); /* planning changes for the report set others */
+}
+
+/* Refuses flags of saves and validations that would have no effect. A resumed run's are checked
+ * when its note is read. */
+static coh_status check_saves(const cli_options *options)
+{
+    const char *flag = options->keep_best                  ? "keep-best"
+                       : options->save_every > 0           ? "save-every"
+                       : cli_given(options, CLI_FLAG_KEEP) ? "keep"
+                                                           : NULL;
+    cli_recipe recipe = { .struct_bytes = sizeof(recipe) };
+    cli_recipe_set_saves(&recipe, options);
+    CLI_TRY(check_validates(options, may_validate(options), options->resume ? NULL : &recipe));
+    if (flag && cli_given(options, CLI_FLAG_SAVE) && strcmp(options->save, "none") == 0)
+        return cli_fail(COH_ERR_ARGUMENT,
+                        "--%s is for checkpoints, and --save none keeps nothing: leave one of them "
+                        "out",
+                        flag);
+    return COH_OK;
 }
 
 coh_status cli_train(const cli_options *options)
 {
     if (!options->data && !options->resume)
         return cli_fail(COH_ERR_ARGUMENT, "--data FILE|DIR is missing: the text to train on");
-    CLI_TRY(check_validates(options, may_validate(options)));
-    if (options->keep_best && options->save && strcmp(options->save, "none") == 0)
-        return cli_fail(COH_ERR_ARGUMENT, "--keep-best keeps a checkpoint, and --save none keeps"
-                                          " nothing: leave one of them out");
+    CLI_TRY(check_saves(options));
     if (options->new_data && !(options->resume && options->data))
         return cli_fail(COH_ERR_ARGUMENT, "--new-data is for --resume with --data: add both, or"
                                           " leave it out");

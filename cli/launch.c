@@ -71,7 +71,8 @@ void cli_launch_quiet(void)
 /* The flags of a rank above 0: it writes no file, as if the flags of files were not given. */
 static void keep_nothing(cli_options *options)
 {
-    static const cli_flag files[] = { CLI_FLAG_LOG, CLI_FLAG_REPORT, CLI_FLAG_TENSORBOARD };
+    static const cli_flag files[] = { CLI_FLAG_LOG, CLI_FLAG_REPORT, CLI_FLAG_SAVE,
+                                      CLI_FLAG_TENSORBOARD };
     for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++)
         options->given[files[i]] = 0;
     options->save = "none";

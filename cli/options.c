@@ -542,6 +542,17 @@ static coh_status unknown_flag(cli_command command, char *const *arguments, int 
                     name);
 }
 
+/* Is the word exactly "--NAME" or "--NAME=VALUE" of a flag of the command? */
+static int is_flag_of(cli_command command, const char *word)
+{
+    const size_t length = strncmp(word, "--", 2) == 0 ? strcspn(word + 2, "=") : 0;
+    for (int f = 0; length > 0 && f < CLI_FLAG_COUNT; f++)
+        if (cli_flag_table[f].commands >> command & 1 && strlen(cli_flag_table[f].name) == length &&
+            strncmp(cli_flag_table[f].name, word + 2, length) == 0)
+            return 1;
+    return 0;
+}
+
 /* explain and diff take two operands. */
 static coh_status check_second(cli_options *options, int operand_count, char **arguments)
 {
@@ -617,6 +628,7 @@ static coh_status take_flag(cli_flag flag, const char *text, cli_options *option
         return cli_fail(COH_ERR_ARGUMENT, "--%s is given twice: leave one out", row->name);
     CLI_TRY(parse_value(row, text, options));
     options->given[flag] = 1;
+    options->written[flag] = text;
     return COH_OK;
 }
 
@@ -649,8 +661,54 @@ coh_status cli_options_parse(cli_command command, int argument_count, char **arg
         const cli_flag_row *elsewhere = flag_elsewhere(command, word);
         if (elsewhere != NULL)
             return not_of(command, elsewhere);
+        if (optarg && optarg != word && arguments[optind - 1] == optarg &&
+            is_flag_of(command, optarg))
+            return cli_fail(COH_ERR_ARGUMENT,
+                            "--%s needs a value, and %s is the next flag: for example %s",
+                            cli_flag_table[flag].name, optarg, cli_flag_table[flag].example);
         CLI_TRY(take_flag(flag, optarg, out_options));
     }
     CLI_TRY(expand_state(out_options));
     return check_operand(out_options, argument_count, arguments);
+}
+
+/* ---- going on ---- */
+
+static void add_disks(const cli_options *options, cli_line *line)
+{
+    for (int32_t i = 0; i < options->disk_count; i++) {
+        const cli_disk *disk = &options->disk[i];
+        char *absolute = realpath(disk->folder, NULL);
+        cli_line_add(line, " --disk ");
+        cli_line_add_word(line, absolute ? absolute : disk->folder);
+        free(absolute);
+        if (disk->bytes != UINT64_MAX)
+            cli_line_add(line, ":%s", cli_size_whole(disk->bytes).at);
+    }
+}
+
+static void add_texts(const char *name, const char *const *texts, int32_t count, cli_line *line)
+{
+    for (int32_t i = 0; i < count && texts[i]; i++) {
+        cli_line_add(line, " --%s ", name);
+        cli_line_add_word(line, texts[i]);
+    }
+}
+
+void cli_options_add_again(const cli_options *options, cli_line *line)
+{
+    for (int f = 0; f < CLI_FLAG_COUNT; f++) {
+        const cli_flag_row *row = &cli_flag_table[f];
+        if (!row->again || !options->given[f])
+            continue;
+        if (row->value == CLI_VALUE_DISK)
+            add_disks(options, line);
+        else if (row->value == CLI_VALUE_PIN)
+            add_texts(row->name, options->pin, options->pin_count, line);
+        else if (row->value == CLI_VALUE_LIST)
+            add_texts(row->name, (const char *const *)((const char *)options + row->offset),
+                      CLI_WHAT_IFS, line);
+        else
+            add_texts(row->name, &options->written[f], 1, line);
+    }
 }

@@ -79,6 +79,7 @@ typedef struct cli_options {
     char **arguments; /* the command's name and what follows it */
     int argument_count;
     uint8_t given[CLI_FLAG_COUNT];         /* 1: the flag was given */
+    const char *written[CLI_FLAG_COUNT];   /* its value as it was written, the last; NULL: none */
     const char *what_if[CLI_WHAT_IFS + 1]; /* all values; ended by NULL */
     const char *prompt[CLI_WHAT_IFS + 1];  /* likewise */
     const char *stop[CLI_WHAT_IFS + 1];    /* likewise */
@@ -157,6 +158,10 @@ cli_operand cli_command_operand(cli_command command);
 coh_status cli_options_parse(cli_command command, int argument_count, char **arguments,
                              cli_options *out_options, int *out_help);
 
+/* Adds the given flags of a run that its checkpoints do not keep, as " --flag value", so that a
+ * resumed run has them, too. Folders of --disk become absolute. */
+void cli_options_add_again(const cli_options *options, cli_line *line);
+
 /* Prints --help of one command, or of the program for CLI_COMMAND_COUNT, to standard output. */
 void cli_help(cli_command command);
 
@@ -189,6 +194,7 @@ typedef struct cli_flag_row {
     const char *example; /* a value that works */
     uint32_t commands;   /* bit per cli_command */
     int hidden;          /* for tests: not in the help */
+    int again;           /* 1: of a run, and no checkpoint keeps it (cli_options_add_again) */
     char short_name;     /* 0: none */
     const char *help;
 } cli_flag_row;

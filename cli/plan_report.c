@@ -140,7 +140,9 @@ static void list_links(what_ifs *w)
 
 static void list_micro_batch(what_ifs *w)
 {
-    change *one = w->base.micro_batch > 0 ? begin_change(w) : NULL;
+    const int divides =
+        w->base.micro_batch > 0 && w->base.replica_batch % (2 * w->base.micro_batch) == 0;
+    change *one = divides ? begin_change(w) : NULL;
     if (!one)
         return;
     one->options.micro_batch = 2 * w->base.micro_batch;

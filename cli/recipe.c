@@ -334,6 +334,26 @@ coh_status cli_recipe_check_clip(const cli_recipe *recipe)
     return COH_OK;
 }
 
+void cli_recipe_set_saves(cli_recipe *recipe, const cli_options *options)
+{
+    const struct {
+        cli_flag flag;
+        int64_t value;
+        uint64_t *field;
+    } all[] = {
+        { CLI_FLAG_SAVE_EVERY, options->save_every, &recipe->save_every },
+        { CLI_FLAG_KEEP, options->keep, &recipe->keep },
+        { CLI_FLAG_VALIDATION_EVERY, options->validation_every, &recipe->validation_every },
+        { CLI_FLAG_VALIDATION_WINDOWS, options->validation_windows, &recipe->validation_windows },
+        { CLI_FLAG_STOP_AFTER_WORSE, options->stop_after_worse, &recipe->stop_after_worse },
+    };
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+        if (cli_given(options, all[i].flag))
+            *all[i].field = (uint64_t)all[i].value;
+    if (recipe->keep == 0)
+        recipe->keep = (uint64_t)options->keep; /* an older note, or a new run's default */
+}
+
 coh_status cli_recipe_from_options(const cli_options *options, cli_recipe *out_recipe)
 {
     cli_recipe *recipe = out_recipe;
@@ -351,6 +371,7 @@ coh_status cli_recipe_from_options(const cli_options *options, cli_recipe *out_r
                             .dropout = options->dropout,
                             .seed = (uint64_t)options->seed };
     cli_recipe_set_clip_mode(recipe, (cli_clip_mode)options->clip_mode);
+    cli_recipe_set_saves(recipe, options);
     if (options->replicas)
         CLI_TRY(coh_fold_shape_parse(options->replicas, &recipe->replicas));
     recipe->micro_batch =

@@ -70,6 +70,9 @@ coh_status cli_recipe_of_checkpoint(const char *note_json, const cli_options *op
  * run. */
 coh_status cli_recipe_override(cli_recipe *recipe, const cli_options *options, uint64_t step);
 
+/* Sets when the run saves and validates, from the flags that are given. */
+void cli_recipe_set_saves(cli_recipe *recipe, const cli_options *options);
+
 /* Sets the sweep order of steps with several micro-batches; prints a note if it changes. */
 void cli_recipe_set_order(cli_recipe *recipe, coh_sweep_order order);
 

@@ -297,5 +297,6 @@ coh_status cli_recipe_override(cli_recipe *recipe, const cli_options *options, u
     if (cli_given(options, CLI_FLAG_SWEEP_ORDER) && options->sweep_order != COH_SWEEP_AUTO)
         cli_recipe_set_order(recipe, (coh_sweep_order)options->sweep_order);
     set_gradients(recipe, options);
+    cli_recipe_set_saves(recipe, options);
     return COH_OK;
 }

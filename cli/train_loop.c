@@ -294,27 +294,27 @@ static coh_status save(cli_run *run)
     return COH_OK;
 }
 
-static int falls_on(uint64_t step, int64_t every)
+static int falls_on(uint64_t step, uint64_t every)
 {
-    return every > 0 && step % (uint64_t)every == 0;
+    return every > 0 && step % every == 0;
 }
 
 static int save_due(const cli_run *run, uint64_t step)
 {
-    return step == run->job.recipe.steps || falls_on(step, run->options->save_every);
+    return step == run->job.recipe.steps || falls_on(step, run->job.recipe.save_every);
 }
 
 static int validation_due(const cli_run *run, uint64_t step)
 {
     return run->validation.file &&
-           (save_due(run, step) || falls_on(step, run->options->validation_every));
+           (save_due(run, step) || falls_on(step, run->job.recipe.validation_every));
 }
 
 /* --stop-after-worse: were the last validations, including this step's, no better? */
 static int is_worse_for_long(const cli_run *run)
 {
-    const int64_t most = run->options->stop_after_worse;
-    return most > 0 && run->validations.worse_in_row >= (uint64_t)most;
+    const uint64_t most = run->job.recipe.stop_after_worse;
+    return most > 0 && run->validations.worse_in_row >= most;
 }
 
 /* Validates, and decides whether the run ends. */

@@ -130,6 +130,7 @@ static void take_plan(const cli_job *job, cli_variant *out)
     snprintf(out->limit, sizeof(out->limit), "%s", coh_plan_bound_name(job->summary.binding));
     out->fits = 1;
     out->micro_batch = job->recipe.micro_batch;
+    out->replica_batch = job->recipe.batch / coh_fold_shape_replicas(&job->recipe.replicas);
     out->summary = job->summary;
     out->speed = cli_speed_get(job);
 }

@@ -88,6 +88,11 @@ static const note_row note_rows[] = {
     LATER("validation", NOTE_PATH, validation),
     LATER("validation_hash", NOTE_HEX, validation_hash),
     LATER("validation_id_bytes", NOTE_AMOUNT, validation_id_bytes),
+    LATER("save_every", NOTE_AMOUNT, save_every),
+    LATER("keep", NOTE_AMOUNT, keep),
+    LATER("validation_every", NOTE_AMOUNT, validation_every),
+    LATER("validation_windows", NOTE_AMOUNT, validation_windows),
+    LATER("stop_after_worse", NOTE_AMOUNT, stop_after_worse),
 };
 enum { NOTE_ROW_COUNT = sizeof(note_rows) / sizeof(note_rows[0]) };
 

@@ -69,9 +69,9 @@ coh_status coh_builder_lower(coh_builder *b, coh_program_kind kind, int32_t micr
 }
 
 /* Returns the body from which the boundary maps are made. They depend on how a body begins and
- * ends. If micro-batches run one after another, a body of the first, one in between and the last begins
- * and ends alike, and takes a fraction of the time. Without the one between, states that are needed
- * at the end compete with weights at the begin. */
+ * ends. If micro-batches run one after another, a body of the first, one in between and the last
+ * begins and ends alike, and takes a fraction of the time. Without the one in between, states that
+ * are needed at the end compete with weights at the begin. */
 static coh_draft *brief_body(coh_builder *b)
 {
     return b->brief.is_wanted ? &b->brief : &b->drafts[COH_PROGRAM_BODY];

@@ -110,6 +110,9 @@ typedef struct coh_training_note {
     uint64_t data_first_step, data_first_window;
     coh_fold_shape replicas; /* as in coh_plan_options */
     uint64_t speculates;     /* 1: updates in backward, taken back if the norm is above `clip` */
+    /* When the run saves and validates, in steps; they change no number. 0: a checkpoint at the end
+     * only; 2 checkpoints are kept; no validation but at saves; of all windows; no early end. */
+    uint64_t save_every, keep, validation_every, validation_windows, stop_after_worse;
 } coh_training_note;
 
 /* As coh_training_note_init; `bytes` is the size that the caller was compiled with. */

@@ -254,6 +254,26 @@ class Resume(TrainTest):
         self.assertEqual([name for name in before if "tokens" in name],
                          [name for name in sorted(os.listdir(self.path("run"))) if "tokens" in name])
 
+    def test_a_resumed_run_saves_and_validates_as_before(self):
+        def steps():
+            return sorted(int(name[5:]) for name in os.listdir(self.path("run")) if name.startswith("step-"))
+        flags = ["--save-every", 2, "--keep", 3, "--validation", self.other, "--validation-every", 1, "--validation-windows", 1]
+        self.succeeds("train", self.path("model"), "--data", self.data, *SMALL[:-2], "--save", self.path("run"), "--steps", 3, *flags)
+        self.assertEqual(steps(), [2, 3])
+        done = self.go_on("run", "--steps", 7, "--log", self.path("log"))
+        self.assertIn("saved every 2 steps", done.err)
+        self.assertEqual(steps(), [4, 6, 7])
+        with open(self.path("log"), encoding="utf-8") as file:
+            seen = {row["step"]: row["windows"] for row in map(json.loads, file) if "validation_loss" in row}
+        every = seen[7]  # all windows where it is saved
+        self.assertEqual(seen, {4: every, 5: 1, 6: every, 7: every})
+        self.assertGreater(every, 1)
+        self.go_on("run", "--steps", 9, "--keep", 1, "--save-every", 0, "--validation", "none")
+        self.assertEqual(steps(), [9])
+        note = self.note("run")
+        self.assertEqual([note[key] for key in ("save_every", "keep", "validation_every", "validation_windows")], [0, 1, 1, 1])
+        self.fails(2, "train", "--resume", self.path("run"), "--steps", 10, "--stop-after-worse", 2, says="--stop-after-worse")
+
     def test_a_note_of_an_earlier_version_goes_on_bit_for_bit(self):
         whole = self.begin("whole", "--batch", 2, "--steps", 4)
         self.begin("half", "--batch", 2, "--steps", 2, "--schedule-steps", 4)

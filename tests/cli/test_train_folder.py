@@ -69,10 +69,26 @@ class TrainFolder(TrainTest):
         self.assertIn("go on with: cohobate train --resume", sentence)
         arguments = shlex.split(sentence.split("go on with: cohobate ")[1])
         self.assertEqual(arguments, ["train", "--resume", self.path(odd), "--device-memory", "1000MiB", "--disk",
-                                     self.path("a disk") + ":1GB", "--threads", "2"])
-        self.assertTrue(sentence.endswith(":1GB --threads 2"), sentence)
+                                     self.path("a disk") + ":1GB", "--threads", "2", "--search", "quick"])
+        self.assertTrue(sentence.endswith(":1GB --threads 2 --search quick"), sentence)
         self.succeeds("check", self.path(odd))
         self.assertEqual(self.says_hash(self.succeeds(*arguments, "--threads", 2)), self.says_hash(whole))
+
+    def test_the_command_that_goes_on_has_every_flag_that_no_checkpoint_keeps(self):
+        """Also behind a report, which plans changes of the run and may fail at some."""
+        kept = ["--save-every", "50", "--keep", "3", "--micro-batch", "2", "--lr", "1e-3"]
+        told = ["--device-memory", "100MiB", "--disk", self.folder, "--disk-write-limit", "1000TB/day", "--threads", "2",
+                "--chunk", "256KiB", "--search", "quick", "--log", self.path("a log"), "--tensorboard", self.path("tb"),
+                "--record", "5", "--report", self.path("r.txt")]
+        process = self.begun("--save", self.path("run"), "--batch", "2", *kept, *told)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=120)
+        self.assertEqual(process.returncode, 75, err)
+        sentence = err.decode().strip().split("\n")[-1]
+        arguments = shlex.split(sentence.split("go on with: cohobate ")[1])
+        self.assertEqual(arguments, ["train", "--resume", self.path("run"), *told])
+        with open(self.path("r.txt"), encoding="utf-8") as file:
+            self.assertNotIn("micro-batches of 4", file.read())
 
     def begun(self, *flags, **keywords):
         """A run of many steps that has finished one."""

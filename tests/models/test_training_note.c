@@ -56,6 +56,11 @@ static void a_note_is_read_as_it_was_written(void **state)
     note.form.validation_split = 0.125;
     note.form.chat_form = 2;
     note.data_first_step = 5;
+    note.save_every = 50;
+    note.keep = 3;
+    note.validation_every = 20;
+    note.validation_windows = 64;
+    note.stop_after_worse = 4;
     note.data_first_window = 60;
     note.replicas = (coh_fold_shape){ { 2, 2 } };
     assert_int_equal(coh_training_note_write(&note, &model, text, sizeof(text)), COH_OK);
