@@ -472,14 +472,22 @@ static int real_order(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
+/* Is it a step of the last process of the run, whose plan run.json describes? */
+static int is_of_this_plan(const report_run *run, const report_row *row)
+{
+    return !((double)row->step <= run->facts.first_step);
+}
+
 static coh_status fill_steps(const report_run *run, report_analysis *a)
 {
     float *seconds;
     size_t count = 0;
     COH_TRY(COH_ALLOC(run->row_count, &seconds));
     for (size_t i = 0; i < run->row_count; i++)
-        if (isfinite(run->rows[i].seconds) && run->rows[i].seconds > 0)
+        if (is_of_this_plan(run, &run->rows[i]) && isfinite(run->rows[i].seconds) &&
+            run->rows[i].seconds > 0)
             seconds[count++] = run->rows[i].seconds;
+    a->timed_count = count;
     a->step_s = a->first_s = a->least_s = a->most_s = NAN;
     if (count > 0) {
         a->first_s = (double)seconds[0];
@@ -491,7 +499,7 @@ static coh_status fill_steps(const report_run *run, report_analysis *a)
     coh_free(seconds);
     for (size_t i = 0; i < run->row_count; i++) {
         const report_row *row = &run->rows[i];
-        if (!((double)row->seconds > 1.5 * a->step_s))
+        if (!is_of_this_plan(run, row) || !((double)row->seconds > 1.5 * a->step_s))
             continue;
         if (a->slow_count < REPORT_SLOW_STEPS)
             a->slow_steps[a->slow_count] =

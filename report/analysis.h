@@ -138,7 +138,9 @@ typedef struct report_analysis {
     report_operator *operators;
     uint32_t operator_count;
     report_memory memory;
-    double step_s, predicted_s; /* median of the run; if nothing ran, the predicted one */
+    /* Steps since the run was begun or resumed: those before had another plan, or may have. */
+    size_t timed_count;
+    double step_s, predicted_s; /* median of these steps; if nothing ran, the predicted one */
     double first_s, least_s, most_s;
     double tokens_per_s, utilisation, of_in_memory; /* NaN: not known */
     report_cause causes[REPORT_CAUSES]; /* by saved_s, the largest first; computing last */

@@ -25,6 +25,7 @@ static void add_speed(const report_analysis *a, coh_json_writer *w)
     coh_json_put_text(w, "verdict", a->verdict);
     coh_json_put(w, "measured", "%s", a->is_measured ? "true" : "false");
     coh_json_put(w, "steps", "%zu", a->run->row_count);
+    coh_json_put(w, "timed_steps", "%zu", a->timed_count);
     put(w, "step_seconds", a->step_s);
     put(w, "least_step_seconds", a->least_s);
     put(w, "most_step_seconds", a->most_s);

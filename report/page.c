@@ -79,8 +79,8 @@ static coh_status add_verdict(const report_analysis *a, coh_text *out)
         COH_TRY(add_tile("Tokens/s", report_count(a->tokens_per_s).at, note, out));
     snprintf(note, sizeof(note), "predicted %s", report_time(a->predicted_s).at);
     if (isfinite(a->step_s))
-        COH_TRY(add_tile(a->run->row_count ? "Step, median" : "Step", report_time(a->step_s).at,
-                         note, out));
+        COH_TRY(add_tile(a->timed_count ? "Step, median" : "Step", report_time(a->step_s).at, note,
+                         out));
     snprintf(note, sizeof(note), "of %s FLOP/s", report_count(a->run->facts.peak_flops_per_s).at);
     if (isfinite(a->utilisation))
         COH_TRY(add_tile("Model FLOP utilisation", report_percent(a->utilisation).at, note, out));
@@ -424,9 +424,13 @@ static coh_status add_method(const report_analysis *a, coh_text *out)
 {
     const coh_trace *t = a->run->trace;
     ADD("<section id=\"method\"><h2>How it was measured</h2>");
-    if (a->run->row_count)
-        ADD("<p>Speed: the median of %zu steps, from %s to %s.</p>", a->run->row_count,
+    if (a->timed_count)
+        ADD("<p>Speed: the median of %zu steps, from %s to %s.</p>", a->timed_count,
             report_time(a->least_s).at, report_time(a->most_s).at);
+    if (a->run->facts.first_step > 0)
+        ADD("<p>The run was resumed at step %.0f, perhaps with another plan: times are of the "
+            "steps since.</p>",
+            a->run->facts.first_step);
     if (t && t->step_count)
         ADD("<p>Instructions: %" PRIu32 " recorded steps with begin and end of each of %" PRIu32
             " instructions, by the monotonic clock.</p>",

@@ -68,10 +68,12 @@ static coh_status add_head(const report_analysis *a, coh_text *out)
         report_percent(a->of_in_memory).at);
     ADD("  step %s (predicted %s, %s)", report_time(a->step_s).at, report_time(a->predicted_s).at,
         report_change(a->step_s / a->predicted_s - 1).at);
-    if (a->run->row_count)
-        ADD(" · median of %zu, %s to %s", a->run->row_count, report_time(a->least_s).at,
+    if (a->timed_count)
+        ADD(" · median of %zu, %s to %s", a->timed_count, report_time(a->least_s).at,
             report_time(a->most_s).at);
     ADD("\n");
+    if (a->run->facts.first_step > 0)
+        ADD("  resumed at step %.0f: times are of the steps since\n", a->run->facts.first_step);
     return COH_OK;
 }
 

@@ -497,7 +497,7 @@ static void write_verdict(report_analysis *a)
         if (isfinite(a->step_s))
             snprintf(a->verdict, sizeof(a->verdict),
                      "%s %s; no step was recorded, so what holds it back cannot be named.",
-                     a->run->row_count ? "A step takes" : "A step is predicted to take",
+                     a->timed_count ? "A step takes" : "A step is predicted to take",
                      report_time(a->step_s).at);
         else
             snprintf(a->verdict, sizeof(a->verdict),
@@ -512,13 +512,14 @@ static void write_verdict(report_analysis *a)
                  subject, report_time(step).at, 100 * busy / step, 100 * WORTH_NAMING);
     else if (cause->saved_s < WORTH_BLAMING * step)
         snprintf(a->verdict, sizeof(a->verdict),
-                 "%s %s and is limited by compute, which is busy for %.0f %% of it; the largest "
-                 "loss is %s: %s.",
+                 "%s %s and is limited by compute, which is busy for %.0f %% of it; most could be "
+                 "saved at %s: %s.",
                  subject, report_time(step).at, 100 * busy / step, report_kind_name(cause->kind),
                  cause->text);
     else
-        snprintf(a->verdict, sizeof(a->verdict), "%s %s and loses most to %s: %s.", subject,
-                 report_time(step).at, report_kind_name(cause->kind), cause->text);
+        snprintf(a->verdict, sizeof(a->verdict), "%s %s, of which %s could be saved at %s: %s.",
+                 subject, report_time(step).at, report_time(cause->saved_s).at,
+                 report_kind_name(cause->kind), cause->text);
 }
 
 coh_status report_judge(report_analysis *a)

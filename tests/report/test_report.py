@@ -248,6 +248,14 @@ def real(folder):
     assert sum(part["ns"] for part in report["parts"]) == report["window_ns"]
     refused = run("train", *small, "--data", text, "--save", "none", "--report", out, expect=2)[1]
     assert "--save none" in refused
+    # a resumed run has another plan, whose prediction is that of its own steps
+    run("train", "--resume", kept, "--steps", "7", "--batch", "1")
+    report = json.loads(run("report", kept, "--json")[0])
+    with open(os.path.join(kept, "steps.jsonl"), encoding="utf-8") as file:
+        seconds = sorted(row["seconds"] for row in map(json.loads, file) if row["step"] > 4 and "seconds" in row)
+    assert report["steps"] == 7 and report["timed_steps"] == 3 == len(seconds), report
+    assert abs(report["step_seconds"] / seconds[1] - 1) < 1e-6, (report["step_seconds"], seconds)
+    assert "resumed at step 4: times are of the steps since" in run("report", kept, "--text")[0]
     print("a plan and a real run: drawn")
 
 
