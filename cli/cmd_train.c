@@ -236,6 +236,23 @@ static coh_status load_parameters(void *context, coh_engine *engine, int32_t ran
     return COH_OK;
 }
 
+/* If the newest checkpoint of the run is damaged, adds to the message how to go on from the one
+ * before. A step is not set aside by itself: its numbers may still be worth something. */
+static coh_status name_one_before(const cli_run *run, coh_status status)
+{
+    const cli_run_folder *folder = &run->folder;
+    char sentence[1024];
+    if (status != COH_ERR_CORRUPT || !run->job.resumed || folder->step_count < 2 ||
+        folder->steps[folder->step_count - 1] != run->job.first_step)
+        return status;
+    snprintf(sentence, sizeof(sentence), "%s", coh_last_error());
+    return cli_fail(status,
+                    "%s; before it there is step-%" PRIu64 ": move %s/step-%" PRIu64
+                    " out of the folder, and the same command goes on from there",
+                    sentence, folder->steps[folder->step_count - 2], folder->path,
+                    run->job.first_step);
+}
+
 /* In a signal handler. */
 static void ask_stop(void *engine)
 {
@@ -268,7 +285,9 @@ static coh_status open_engine(cli_run *run)
         cli_ranks_open(run->job.plan, &engine_options, cli_job_rank_count(&run->job), &run->ranks));
     run->engine = cli_ranks_engine(run->ranks);
     cli_stop_tell(ask_stop, run->engine);
-    CLI_TRY(cli_ranks_run_in_turn(run->ranks, load_parameters, run));
+    const coh_status status = cli_ranks_run_in_turn(run->ranks, load_parameters, run);
+    if (status != COH_OK)
+        return name_one_before(run, status);
     run->facts = (coh_engine_facts){ .struct_bytes = sizeof(run->facts) };
     return coh_engine_facts_get(run->engine, &run->facts);
 }
@@ -345,6 +364,11 @@ static void describe_start(const cli_run *run)
         cli_line_add(&line,
                      "start:  first values of seed %" PRIu64 ", as %s/config.json has them\n",
                      run->job.recipe.seed, run->job.model.folder);
+    if (run->job.model.adapters.rank > 0 && !cli_weights_are_there(&run->job.weights))
+        cli_line_add(&line,
+                     "note:   the weights under the adapters are first values of seed %" PRIu64
+                     ", not trained ones\n",
+                     run->job.recipe.seed);
     cli_line_add(&line, "keeps:  %s", run->folder.path[0] ? run->folder.path : "nothing");
     if (run->folder.path[0] && run->job.recipe.save_every == 0)
         cli_line_add(&line, ", saved at the end or if stopped (--save-every N: also on the way, in "

@@ -226,6 +226,11 @@ static coh_status check_path(const named *n, kind needed, const char *remedy)
     case FINE:
         return check_rights(n, needed, is);
     case MISSING:
+        if (n->flag[0] == '\0' && cli_artefact_is_preset(n->path))
+            return cli_fail(COH_ERR_ARGUMENT,
+                            "%s is a preset, which has no weights: give the folder of a run, a "
+                            "checkpoint or a Hugging Face model",
+                            n->path);
         return cli_fail(COH_ERR_ARGUMENT, "%s%s%s is not there: %s", n->flag, n->space, n->path,
                         remedy);
     case NEEDS_PLACE:

@@ -277,9 +277,11 @@ static coh_status open_newest(const char *path, coh_checkpoint **out_checkpoint)
                         "start the run again",
                         path, newest_text);
     if (count == 0)
-        return coh_fail(COH_ERR_CORRUPT,
-                        "%s is no checkpoint: it has neither manifest.json nor a folder step-<n>",
-                        path);
+        return coh_fail(
+            COH_ERR_CORRUPT,
+            "%s is no checkpoint: it has neither manifest.json nor a folder step-<n>; a "
+            "run that was killed before its first save has none",
+            path);
     return coh_fail(COH_ERR_CORRUPT,
                     "none of the %zu checkpoints in %s is whole; the newest: %s: put a copy of one "
                     "there, or start the run again",

@@ -257,7 +257,9 @@ coh_status coh_run_lock_holder(const char *folder, int32_t *out_is_held, int64_t
     if (fd < 0 && errno == ENOENT)
         return COH_OK;
     if (fd < 0)
-        return coh_fail(COH_ERR_IO, "%s cannot be opened: %s", text, strerrordesc_np(errno));
+        return coh_fail(COH_ERR_IO,
+                        "%s cannot be opened: %s: see to its rights, or use another folder", text,
+                        strerrordesc_np(errno));
     const int error = flock(fd, LOCK_SH | LOCK_NB) == 0 ? 0 : errno;
     char number[32] = "";
     const ssize_t got = pread(fd, number, sizeof(number) - 1, 0);
@@ -280,7 +282,9 @@ coh_status coh_run_lock_take(const char *folder, coh_run_lock *out_lock)
     COH_TRY(lock_path(folder, text));
     int fd = open(text, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
     if (fd < 0)
-        return coh_fail(COH_ERR_IO, "%s cannot be opened: %s", text, strerrordesc_np(errno));
+        return coh_fail(COH_ERR_IO,
+                        "%s cannot be opened: %s: see to its rights, or use another folder", text,
+                        strerrordesc_np(errno));
     if (lock_alone(fd) != 0) {
         status = errno == EWOULDBLOCK ? tell_holder(fd, folder)
                                       : coh_fail(COH_ERR_IO, "%s cannot be locked: %s", text,

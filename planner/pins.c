@@ -186,7 +186,8 @@ static coh_status check_tiers(const coh_plan_options *options, const coh_pin *pi
     if (coh_plan_speculates(options) &&
         (pin->place == COH_PIN_DEVICE || pin->place == COH_PIN_HOST))
         return fail_pin(pin,
-                        "updates that speculate keep weights on the drive alone between steps");
+                        "updates that speculate keep weights on the drive alone between steps: "
+                        "leave the pin out, or do not speculate");
     if (pin->place == COH_PIN_OFFLOAD && !has_host && !has_disk)
         return refuse_tier(pin, "there is no tier to move to", COH_TERM_A_DISK);
     return COH_OK;

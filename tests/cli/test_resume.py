@@ -274,6 +274,18 @@ class Resume(TrainTest):
         self.assertEqual([note[key] for key in ("save_every", "keep", "validation_every", "validation_windows")], [0, 1, 1, 1])
         self.fails(2, "train", "--resume", self.path("run"), "--steps", 10, "--stop-after-worse", 2, says="--stop-after-worse")
 
+    def test_a_damaged_newest_checkpoint_names_the_way_to_the_one_before(self):
+        self.begin("run", "--steps", 4, "--save-every", 2)
+        newest = self.path("run", "step-4")
+        with open(os.path.join(newest, "work.bin"), "r+b") as file:
+            byte = file.read(1)[0]
+            file.seek(0)
+            file.write(bytes([byte ^ 1]))
+        said = self.fails(4, "train", "--resume", self.path("run"), "--steps", 5, says="is damaged").err
+        self.assertIn(f"before it there is step-2: move {newest} out of the folder", said)
+        os.rename(newest, self.path("aside"))
+        self.assertIn("step-2, step 2", self.go_on("run", "--steps", 5).err)
+
     def test_a_note_of_an_earlier_version_goes_on_bit_for_bit(self):
         whole = self.begin("whole", "--batch", 2, "--steps", 4)
         self.begin("half", "--batch", 2, "--steps", 2, "--schedule-steps", 4)
