@@ -7,6 +7,9 @@
 #include "base/alloc.h"
 #include "planner/residency_state.h"
 
+/* Rounds after which most offsets no longer change. */
+enum { SETTLING_ROUNDS = 2 };
+
 /* The caller's list; the entries of this level begin at `first`. */
 typedef struct boundary {
     coh_resident **residents;
@@ -114,8 +117,9 @@ done:
 
 /* Runs the body from the map and updates each entry's offset to its place just before the end: an
  * entry present at another offset then need not be written out and read back. Absent entries are
- * dropped. A second such run takes a fifth of the planning time and gains nothing in the mean. */
-static coh_status settle(const coh_level *level, const coh_sequence *body, const boundary *b)
+ * dropped. */
+static coh_status settle(const coh_level *level, const coh_sequence *body, const boundary *b,
+                         int *out_changes)
 {
     coh_runner r = { .residents = *b->residents, .resident_count = *b->count };
     coh_status status = COH_OK;
@@ -128,10 +132,14 @@ static coh_status settle(const coh_level *level, const coh_sequence *body, const
         coh_resident entry = (*b->residents)[i];
         int32_t segment = r.map.segment_of_chunk[entry.chunk];
         int is_there = segment >= 0 && r.map.segments[segment].extent != COH_NO_EXTENT;
-        if (!is_there && !is_home(level, entry.chunk))
+        if (!is_there && !is_home(level, entry.chunk)) {
+            *out_changes = 1;
             continue;
-        if (is_there)
+        }
+        if (is_there && entry.offset != r.map.segments[segment].offset) {
+            *out_changes = 1;
             entry.offset = r.map.segments[segment].offset;
+        }
         (*b->residents)[kept++] = entry;
     }
     *b->count = kept;
@@ -256,8 +264,11 @@ coh_status coh_residency_boundary(const coh_level *level, const coh_sequence *bo
     if (level->boundary != COH_BOUNDARY_WANTED)
         COH_TRY(find_hits(level, body, &b));
     COH_TRY(keep_survivors(level, &b));
-    if (level->boundary == COH_BOUNDARY_SETTLED || level->boundary == COH_BOUNDARY_FULL)
-        COH_TRY(settle(level, body, &b));
+    int changes = level->boundary == COH_BOUNDARY_SETTLED || level->boundary == COH_BOUNDARY_FULL;
+    for (int round = 0; changes && round < SETTLING_ROUNDS; round++) {
+        changes = 0;
+        COH_TRY(settle(level, body, &b, &changes));
+    }
     if (level->boundary == COH_BOUNDARY_WANTED || level->boundary == COH_BOUNDARY_FULL)
         COH_TRY(fill_up(level, body, &b));
     if (*resident_count > b.first)

@@ -8,6 +8,7 @@ run takes every fourth, from the second on: the first of four are those that tak
 
 import json
 import os
+import re
 import sys
 import unittest
 
@@ -33,6 +34,12 @@ class Programs(ProgramTest):
         for arguments, recorded in rows()[1::4] if SHORT else rows():
             with self.subTest(arguments=arguments):
                 self.assertEqual(planned(arguments), recorded)
+
+    def test_the_screen_of_the_documentation_is_of_the_present_plan(self):
+        with open(os.path.join(os.path.dirname(ROWS), "..", "..", "docs", "planning.md"), encoding="utf-8") as file:
+            screen = file.read().split("    $ cohobate plan ")[1].split("\n\n|")[0]
+        told = re.search(r"program\s+([0-9a-f]{16})", screen)[1]
+        self.assertEqual(planned(screen.split("\n")[0].replace("/var/tmp", "@DISK") + " --calibration none"), told)
 
 
 def record():
