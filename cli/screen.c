@@ -259,7 +259,7 @@ static void add_limits(const cli_job *job, const cli_speed *s, cli_line *line)
     if (summary->bounds_ns[summary->runner_up] > 0 && summary->runner_up != summary->binding)
         cli_line_add(line, "; then %s, %s", coh_plan_bound_name(summary->runner_up),
                      cli_time((double)summary->bounds_ns[summary->runner_up] * 1e-9).at);
-    if (summary->bound_ns < summary->bounds_ns[summary->binding])
+    if (summary->bound_ns != summary->bounds_ns[summary->binding])
         cli_line_add(line, "; no decisions go below %s (%.1f %% above)",
                      cli_time((double)summary->bound_ns * 1e-9).at, 100 * s->gap);
     cli_line_add(line, "\n");

@@ -25,9 +25,17 @@ typedef struct use_lists {
     uint32_t *begin, *end;
 } use_lists;
 
+/* Sequences for bounds leave out exchanges (coh_alone). Weights and gradients that ranks divide may
+ * come from other ranks instead of a far tier, so they count neither as kept nor as moved. */
 static int moves(const coh_layout *layout, const coh_lowered_operand *operand)
 {
-    return !layout->objects[operand->object].pinned;
+    const coh_object *object = &layout->objects[operand->object];
+    const int is_exchanged =
+        object->stream == COH_STREAM_GRAD_PART ||
+        (layout->chunks[object->chunk_begin].is_divided &&
+         (object->stream == COH_STREAM_WORK || object->stream == COH_STREAM_GRAD ||
+          object->stream == COH_STREAM_CONTRIBUTION));
+    return !object->pinned && !is_exchanged;
 }
 
 static void add_use(use_lists *lists, uint32_t chunk, uint32_t step,

@@ -422,6 +422,17 @@ static coh_status create(const coh_graph *graph, const coh_plan_options *options
     return create_in_order(graph, &each, only_fits, out_plan, &unused);
 }
 
+/* Plans to speculate where no plan that waits was found. If there is none either, fails with the
+ * message of the one that waits, since it needs no room for the step before. */
+static coh_status create_speculating(const coh_graph *graph, const coh_plan_options *options,
+                                     int only_fits, coh_plan **out_plan)
+{
+    coh_attempt waits = { 0 };
+    coh_attempt_end(&waits, COH_ERR_FULL);
+    const coh_status status = create(graph, options, only_fits, out_plan);
+    return status == COH_ERR_FULL ? coh_attempt_fail(&waits) : status;
+}
+
 /* Of a plan that waits for norms and one that speculates takes the faster. A step in memory has
  * nothing to gain. */
 static coh_status create_or_speculate(const coh_graph *graph, const coh_plan_options *options,
@@ -434,7 +445,7 @@ static coh_status create_or_speculate(const coh_graph *graph, const coh_plan_opt
     if (!coh_plan_speculates(options) || (status != COH_OK && status != COH_ERR_FULL))
         return status;
     if (status == COH_ERR_FULL)
-        return create(graph, options, only_fits, out_plan);
+        return create_speculating(graph, options, only_fits, out_plan);
     if (only_fits || (*out_plan)->decisions.in_memory)
         return COH_OK;
     const coh_status other = create(graph, options, 0, &speculating);

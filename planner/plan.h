@@ -87,6 +87,12 @@ static inline coh_plan_options coh_alone(const coh_plan_options *options)
     return alone;
 }
 
+/* Returns 1 if a tier beyond the device may hold something. */
+static inline int coh_plan_has_far(const coh_plan_options *options)
+{
+    return options->host_memory_bytes > 0 || options->disk_bytes > 0;
+}
+
 /* Returns the options with at most `most` micro-batches for each replica. */
 static inline coh_plan_options coh_few_microbatches(const coh_plan_options *options, int32_t most)
 {

@@ -13,6 +13,7 @@
 #include "base/refusal.h"
 #include "planner/candidates.h"
 #include "planner/fold.h"
+#include "planner/in_memory.h"
 #include "planner/initial.h"
 #include "planner/layout.h"
 #include "planner/least_step.h"
@@ -23,8 +24,6 @@
 #include "planner/rank_axes.h"
 #include "planner/residency.h"
 #include "planner/schedule.h"
-
-#define MIB ((uint64_t)1 << 20)
 
 /* Half of the evaluations of a search: their schedules have about EVALUATED_INSTRUCTIONS
  * instructions in all. */
@@ -38,11 +37,6 @@ enum { VALLEYS = 4 };
 
 /* Starts built at a time. */
 enum { INITIAL_AT_ONCE = 4 };
-
-static int has_far(const coh_plan_options *options)
-{
-    return options->host_memory_bytes > 0 || options->disk_bytes > 0;
-}
 
 static coh_status count_survivors(coh_plan *plan)
 {
@@ -62,76 +56,6 @@ static coh_status count_survivors(coh_plan *plan)
     coh_object_map_fini(&map);
     coh_layout_fini(&layout);
     return COH_OK;
-}
-
-/* ---- in memory ---- */
-
-/* The chunk size is 8 MiB; for the largest models more, so that there are not many more than
- * 4,096 chunks. Nothing moves in memory, so if the batch makes the program too long, chunks
- * grow further. */
-static coh_status in_memory_decisions(const coh_plan *plan, coh_decisions *out)
-{
-    *out = (coh_decisions){
-        .device_bytes = UINT64_MAX,
-        .chunk_bytes = 8 * MIB,
-        .in_memory = 1,
-        .row_passes = 1,
-        .patterns = coh_pattern_choose(1),
-    };
-    while (out->chunk_bytes < COH_CHUNK_BYTES_MOST &&
-           out->chunk_bytes * 4096 < plan->survivor_bytes)
-        out->chunk_bytes *= 2;
-    if (plan->options.chunk_bytes > 0) {
-        out->chunk_bytes = plan->options.chunk_bytes;
-        return COH_OK;
-    }
-    return coh_effort_raise_chunk(plan->graph, &plan->options, COH_WHOLE_OBJECTS, out);
-}
-
-/* Tries to gather work earlier than the best plan in memory does. */
-static coh_status gather_earlier(const coh_plan *plan, coh_candidate *best)
-{
-    coh_decisions decisions = best->decisions;
-    for (int32_t lead = 1; best->valid && lead <= COH_LEAD_MOST; lead *= 2) {
-        coh_candidate candidate;
-        decisions.lead = lead;
-        COH_TRY(coh_candidate_make(plan, &decisions, &candidate));
-        if (coh_candidate_is_better(&candidate, best))
-            *best = candidate;
-    }
-    return COH_OK;
-}
-
-/* Tries everything on the device: first without recomputation, then with more and more blocks,
- * until it fits; more blocks take longer. *out_smallest: the candidate of the least memory,
- * computed if a plan fits and has no far tier, or if none fits. */
-static coh_status try_in_memory(const coh_plan *plan, coh_candidate *best,
-                                coh_candidate *out_smallest)
-{
-    int32_t choices[COH_INITIAL_CHOICES];
-    int count = coh_initial_choices(plan, choices);
-    *out_smallest = (coh_candidate){ .device_bytes = UINT64_MAX };
-    coh_decisions decisions;
-    COH_TRY(in_memory_decisions(plan, &decisions));
-    if (plan->options.device_memory_bytes == UINT64_MAX)
-        count = 1;
-    for (int cache = 0; cache <= coh_candidates_have_caches(plan); cache++) {
-        for (int i = 0; i < count; i++) {
-            coh_candidate candidate;
-            decisions.cache = cache;
-            decisions.recompute = coh_block_set_first(choices[i]);
-            COH_TRY(coh_candidate_make(plan, &decisions, &candidate));
-            if (candidate.device_bytes > 0 && candidate.device_bytes < out_smallest->device_bytes)
-                *out_smallest = candidate;
-            if (coh_candidate_is_better(&candidate, best))
-                *best = candidate;
-            if (candidate.valid && has_far(&plan->options))
-                break;
-            if (candidate.valid && i < count - 2)
-                i = count - 2; /* the last is the smallest */
-        }
-    }
-    return coh_ranks_divide(&plan->options) ? gather_earlier(plan, best) : COH_OK;
 }
 
 /* ---- streamed ---- */
@@ -566,8 +490,9 @@ static coh_status shortest_effort(const coh_plan *plan, coh_effort *out)
 {
     int32_t choices[COH_INITIAL_CHOICES];
     coh_decisions decisions;
-    COH_TRY(in_memory_decisions(plan, &decisions));
-    if (has_far(&plan->options) && plan->survivor_bytes > plan->options.device_memory_bytes) {
+    COH_TRY(coh_in_memory_decisions(plan, &decisions));
+    if (coh_plan_has_far(&plan->options) &&
+        plan->survivor_bytes > plan->options.device_memory_bytes) {
         decisions.in_memory = 0;
         COH_TRY(coh_initial_chunk(plan, &decisions.chunk_bytes));
     }
@@ -599,7 +524,7 @@ static coh_status check_live_room(const coh_plan *plan, const coh_effort *shorte
     const coh_block_set recompute = coh_block_set_first(blocks);
     const coh_tier outermost = o->disk_bytes > 0 ? COH_TIER_DISK : COH_TIER_HOST;
     uint64_t live = 0, room = o->device_memory_bytes;
-    if (!has_far(o) || coh_effort_sum(shortest) <= COH_SHORT_EFFORT)
+    if (!coh_plan_has_far(o) || coh_effort_sum(shortest) <= COH_SHORT_EFFORT)
         return COH_OK;
     if (__builtin_add_overflow(room, o->host_memory_bytes, &room) ||
         __builtin_add_overflow(room, o->disk_bytes, &room))
@@ -640,7 +565,7 @@ static coh_status check_size(coh_plan *plan)
     COH_TRY(shortest_effort(plan, &shortest));
     plan->is_folded = coh_fold_is_worth(plan, &shortest);
     COH_TRY(check_live_room(plan, &shortest));
-    if (!coh_effort_is_bearable(&shortest) && has_far(&plan->options))
+    if (!coh_effort_is_bearable(&shortest) && coh_plan_has_far(&plan->options))
         COH_TRY(check_device(plan));
     return coh_effort_refuse(&shortest, &plan->options);
 }
@@ -665,11 +590,12 @@ static coh_status refuse(const coh_plan *plan, const coh_candidate *in_memory)
                                   .row_passes = COH_ROW_PASSES_MOST,
                                   .slices = COH_SLICES_MOST,
                                   .patterns = coh_pattern_choose(COH_SLICES_MOST) };
-    if (has_far(&plan->options))
+    if (coh_plan_has_far(&plan->options))
         COH_TRY(coh_pins_blame(plan->graph, &plan->options, &least));
-    if (!has_far(&plan->options) && in_memory->device_bytes <= plan->options.device_memory_bytes)
+    if (!coh_plan_has_far(&plan->options) &&
+        in_memory->device_bytes <= plan->options.device_memory_bytes)
         return refuse_length(plan);
-    if (!has_far(&plan->options))
+    if (!coh_plan_has_far(&plan->options))
         return refuse_in_memory(plan, in_memory);
     if (plan->options.device_memory_bytes < plan->smallest_device_bytes)
         return refuse_device(plan);
@@ -733,15 +659,16 @@ coh_status coh_plan_search(coh_plan *plan)
     /* When offloading is possible, fail without computing the shortfall: the largest models take
      * long to place whole. */
     if (!coh_pins_need_far(&plan->options) && !coh_plan_speculates(&plan->options) &&
-        (plan->survivor_bytes <= plan->options.device_memory_bytes || !has_far(&plan->options)))
-        COH_TRY(try_in_memory(plan, &best, &in_memory));
-    if (best.valid && has_far(&plan->options)) {
+        (plan->survivor_bytes <= plan->options.device_memory_bytes ||
+         !coh_plan_has_far(&plan->options)))
+        COH_TRY(coh_in_memory_search(plan, &best, &in_memory));
+    if (best.valid && coh_plan_has_far(&plan->options)) {
         coh_decisions unused;
         COH_TRY(coh_initial_smallest(plan, NULL, &unused));
-    } else if (best.valid || !has_far(&plan->options)) {
+    } else if (best.valid || !coh_plan_has_far(&plan->options)) {
         plan->smallest_device_bytes = in_memory.device_bytes;
     }
-    if (has_far(&plan->options) && may_gain_far(plan, &best))
+    if (coh_plan_has_far(&plan->options) && may_gain_far(plan, &best))
         COH_TRY(search_streamed(plan, &best));
     COH_TRY(try_earlier(plan, &best));
     if (!best.valid)
@@ -758,7 +685,7 @@ coh_status coh_plan_search_bound(coh_plan *plan, uint64_t *out_ns)
     int count = 0;
     coh_status status = COH_OK;
     *out_ns = 0;
-    if (!has_far(&plan->options))
+    if (!coh_plan_has_far(&plan->options))
         return COH_OK;
     COH_TRY(count_survivors(plan));
     COH_TRY(shortest_effort(plan, &shortest));

@@ -87,6 +87,15 @@ class Plan(ProgramTest):
         self.assertGreater(asked["of_forward"], 0.5)
         self.assertIsNone(asked["end_device_bytes"])
 
+    def test_in_memory_no_more_blocks_are_recomputed_than_must_be(self):
+        plan = ["plan", "gpt2-xl", "--profile", "a100-40g", "--sequence", "1024", "--host-memory", "none", "--calibration", "none"]
+        for memory in ("38GiB", "36GiB"):
+            done = self.succeeds(*plan, "--device-memory", memory, "--json").json
+            fewest = done["recomputes"]
+            self.assertGreater(fewest, 0)
+            self.assertNotIn(fewest, (12, 24, 36, 48))  # of these the search starts
+            self.fails(3, *plan, "--device-memory", memory, "--pin", f"blocks.{fewest - 1}-47=keep")
+
     def test_what_does_not_fit_is_an_object_too(self):
         done = self.fails(3, "plan", *NANO, "--device-memory", "1MiB", "--disk", self.folder, "--json")
         said = done.err.strip().split("\n")[-1].split(": ", 1)[1]

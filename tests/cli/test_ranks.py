@@ -76,6 +76,16 @@ class Ranks(TrainTest):
         self.assertGreater(apart["link_bytes"]["comm1"], 0)
         self.assertGreater(apart["step_seconds"], fast["step_seconds"])
 
+    def test_the_least_of_a_link_is_no_more_than_a_plan_moves(self):
+        """What other ranks send need not come over the link."""
+        shape = ["gpt2-medium", "--sequence", 512, "--batch", 8, "--gradients", "f32", *SHAPE, "--ranks", 4, "--search", "quick",
+                 "--profile", "rtx-4090,node-link=25GB/s,device-memory=1GB,host-memory=8GB", "--calibration", "none", "--json"]
+        for pattern in ("zero2", "zero3"):
+            plan = self.succeeds("plan", *shape, "--pattern", pattern).json
+            self.assertGreater(plan["link_bytes"]["h2d"], 0)
+            for lane, least in plan["least_link_bytes"].items():
+                self.assertLessEqual(least, plan["link_bytes"][lane], pattern)
+
     def test_a_wire_sends_fewer_bytes(self):
         shape = [*RUN, *F32, *SHAPE, "--ranks", 4, "--pattern", "zero3"]
         plans = {wire: self.succeeds("plan", *shape, "--wire", wire, "--json").json

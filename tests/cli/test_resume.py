@@ -128,6 +128,14 @@ class Resume(TrainTest):
         self.fails(2, "plan", *flags, "--pin", "blocks.0=device", says="keep weights on the drive alone")
         waits = self.succeeds("plan", *flags[:-6], "--clip-mode", "speculate")
         self.assertIn("exact: to speculate would not be faster", waits.out)
+        # a drive too small to keep the step before may do for a plan that waits: a refusal asks for no more
+
+        def sized(size):
+            return ["plan", *(f"{flag}:{size}" if flag == self.folder else flag for flag in flags), "--calibration", "none"]
+
+        asked = int(re.search(r"raise --disk to (\d+)B", self.fails(3, *sized("200kB")).err)[1])
+        self.succeeds(*sized(f"{asked}B"))
+        self.fails(3, *sized(f"{asked - 1}B"))
 
     # ---- reports and notes ----
 
