@@ -97,9 +97,17 @@ coh_status coh_check_integer(const char *what, int64_t value, int64_t least, int
 
 coh_status coh_check_status(coh_status status, const char *function)
 {
+    if ((int)status > COH_OK && (int)status <= COH_ERR_INTERNAL && error_text[0] == '\0')
+        return coh_fail(status, "%s fails and gives no reason (coh_kind_fail)", function);
     if ((int)status >= COH_OK && (int)status <= COH_ERR_INTERNAL)
         return status;
     return coh_fail(COH_ERR_ARGUMENT, "%s returned %d, which is no status", function, (int)status);
+}
+
+void coh_error_clear(void)
+{
+    error_text[0] = '\0';
+    coh_refusal_clear();
 }
 
 void coh_error_save(char *text)

@@ -32,8 +32,12 @@ coh_status coh_fail(coh_status status, const char *format, ...)
 coh_status coh_fail_prefix(coh_status status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
+/* Clears this thread's error text, before a function of the caller's: if it fails without a text,
+ * that of an earlier failure is not taken for its own. */
+void coh_error_clear(void);
+
 /* Returns the status that a function of the caller's returned. One that is none becomes
- * COH_ERR_ARGUMENT, with a text that names the function. */
+ * COH_ERR_ARGUMENT, and a failure without a text gets one; both name the function. */
 coh_status coh_check_status(coh_status status, const char *function);
 
 /* Carry a failure from one thread to another: save copies this thread's text to `text`, a buffer of

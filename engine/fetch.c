@@ -127,8 +127,11 @@ static coh_status fetch_all_take(coh_visit *visit, const coh_chunk_visit *run)
     const fetch_all_visit *fetch = (const fetch_all_visit *)visit;
     const coh_engine *engine = visit->engine;
     const coh_parameter parameter = { engine->plan->layout.parameters[run->parameter].parameter };
-    return fetch->sink(fetch->context, parameter, engine->tensors[run->parameter].name,
-                       run->element_begin, run->count, run->data);
+    coh_error_clear();
+    return coh_check_status(fetch->sink(fetch->context, parameter,
+                                        engine->tensors[run->parameter].name, run->element_begin,
+                                        run->count, run->data),
+                            "the sink");
 }
 
 coh_status coh_engine_fetch_all(coh_engine *engine, coh_fetch what, coh_parameter_sink sink,
@@ -208,6 +211,18 @@ static coh_status put_take(coh_visit *visit, const coh_chunk_visit *run)
     return COH_OK;
 }
 
+coh_status coh_check_values(const char *name, uint64_t element_begin, uint64_t count,
+                            const float *values)
+{
+    for (uint64_t i = 0; i < count; i++)
+        if (!isfinite(values[i]))
+            return coh_fail(COH_ERR_NUMBER,
+                            "the value for element %" PRIu64 " of parameter '%s' is %g: only "
+                            "finite numbers can be written",
+                            element_begin + i, name, (double)values[i]);
+    return COH_OK;
+}
+
 static coh_status check_put(const coh_logical_tensor *tensor, uint64_t element_begin,
                             uint64_t count, const float *values)
 {
@@ -216,13 +231,7 @@ static coh_status check_put(const coh_logical_tensor *tensor, uint64_t element_b
                         "%" PRIu64 " values from element %" PRIu64 " on do not fit into parameter "
                         "'%s', which has %" PRIu64 " elements",
                         count, element_begin, tensor->name, tensor->elements);
-    for (uint64_t i = 0; i < count; i++)
-        if (!isfinite(values[i]))
-            return coh_fail(COH_ERR_NUMBER,
-                            "the value for element %" PRIu64 " of parameter '%s' is %g: only "
-                            "finite numbers can be written",
-                            element_begin + i, tensor->name, (double)values[i]);
-    return COH_OK;
+    return coh_check_values(tensor->name, element_begin, count, values);
 }
 
 coh_status coh_engine_put(coh_engine *engine, coh_parameter parameter, uint64_t element_begin,

@@ -336,6 +336,7 @@ static coh_status run_kind(coh_step *step, const coh_ticket *ticket,
         .ports = &ticket->bound->ports[instruction_call->binding_begin],
         .port_count = instruction_call->binding_count,
     };
+    coh_error_clear();
     const coh_status status =
         step->call_check != NULL
             ? coh_call_check_run(step->call_check, &checked, kernels, &step->call)

@@ -25,9 +25,12 @@
 /* The beginning of a rank's slots of losses, as it sends them. */
 typedef struct loss_slot {
     float loss;
-    int32_t asks_stop; /* this and the next: only of the rank's first slot. It is to stop */
+    int32_t asks_stop; /* this and all below: only of the rank's first slot. It is to stop */
     uint64_t step;     /* that its losses are of */
-    unsigned char rest[COH_LOSS_STRIDE_BYTES - 2 * sizeof(uint64_t)];
+    uint64_t seed;     /* and the other numbers of the step's input */
+    float learning_rate, clip, loss_factor;
+    unsigned char
+        rest[COH_LOSS_STRIDE_BYTES - 3 * sizeof(uint64_t) - 3 * sizeof(float) - sizeof(uint32_t)];
 } loss_slot;
 _Static_assert(sizeof(loss_slot) == COH_LOSS_STRIDE_BYTES, "a loss has a slot");
 
@@ -230,8 +233,36 @@ coh_status coh_run_reduce(coh_step *step, coh_ticket *ticket, const coh_instruct
     return COH_OK;
 }
 
-/* Puts this rank's losses at their place among those of all ranks. With them go its step, so that a
- * rank that is at another step than rank 0 is found here, and whether it is to stop. */
+/* Compares what a rank was given for its step with what rank 0 was given. */
+static coh_status compare_steps(const loss_slot *first, const loss_slot *other, int32_t rank)
+{
+    const struct {
+        const char *name;
+        double first, other;
+    } numbers[] = { { "learning rate", (double)first->learning_rate, (double)other->learning_rate },
+                    { "clip", (double)first->clip, (double)other->clip },
+                    { "loss factor", (double)first->loss_factor, (double)other->loss_factor } };
+    if (other->step != first->step)
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "rank %" PRId32 " trains step %" PRIu64 " and rank 0 step %" PRIu64
+                        ": submit the same steps on all ranks",
+                        rank, other->step, first->step);
+    if (other->seed != first->seed)
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "step %" PRIu64 ": rank %" PRId32 " has seed %" PRIu64
+                        " and rank 0 seed %" PRIu64 ": submit the same numbers on all ranks",
+                        first->step, rank, other->seed, first->seed);
+    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
+        if (memcmp(&numbers[i].first, &numbers[i].other, sizeof(double)) != 0)
+            return coh_fail(COH_ERR_ARGUMENT,
+                            "step %" PRIu64 ": rank %" PRId32 " has %s %.9g and rank 0 %.9g: "
+                            "submit the same numbers on all ranks",
+                            first->step, rank, numbers[i].name, numbers[i].other, numbers[i].first);
+    return COH_OK;
+}
+
+/* Puts this rank's losses at their place among those of all ranks. With them go the numbers of its
+ * step, so that a rank with others than rank 0 is found here, and whether it is to stop. */
 static coh_status gather_losses(coh_step *step, coh_ticket *ticket,
                                 const coh_instruction *instruction, loss_slot *slots)
 {
@@ -241,16 +272,17 @@ static coh_status gather_losses(coh_step *step, coh_ticket *ticket,
     if (own != slots)
         memcpy(own, slots, count * sizeof(*slots));
     own->step = ticket->input.step;
+    own->seed = ticket->input.seed;
+    own->learning_rate = ticket->input.learning_rate;
+    own->clip = ticket->input.clip;
+    own->loss_factor = ticket->input.loss_factor;
     own->asks_stop = atomic_load_explicit(&step->asks_stop, memory_order_relaxed);
     COH_TRY(exchange(step, ticket->bound, instruction));
     ticket->is_stop_asked = slots->asks_stop;
     for (int32_t rank = 1; rank < ranks; rank++) {
-        ticket->is_stop_asked |= slots[(size_t)rank * count].asks_stop;
-        if (slots[(size_t)rank * count].step != slots->step)
-            return coh_fail(COH_ERR_ARGUMENT,
-                            "rank %" PRId32 " trains step %" PRIu64 " and rank 0 step %" PRIu64
-                            ": submit the same steps on all ranks",
-                            rank, slots[(size_t)rank * count].step, slots->step);
+        const loss_slot *other = &slots[(size_t)rank * count];
+        ticket->is_stop_asked |= other->asks_stop;
+        COH_TRY(compare_steps(slots, other, rank));
     }
     return COH_OK;
 }

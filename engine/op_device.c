@@ -84,7 +84,8 @@ static coh_status run_job(void *context, uint64_t index)
 {
     job *j = context;
     (void)index;
-    j->status = j->function(&j->call);
+    coh_error_clear();
+    j->status = coh_check_status(j->function(&j->call), "its function");
     if (j->status != COH_OK)
         coh_error_save(j->text);
     return j->status;

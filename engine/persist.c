@@ -107,8 +107,12 @@ static coh_status take_given(const coh_engine *engine, const given_values *given
                              const coh_chunk_visit *run)
 {
     const coh_parameter parameter = { engine->plan->layout.parameters[run->parameter].parameter };
-    return given->source(given->context, parameter, engine->tensors[run->parameter].name,
-                         run->element_begin, run->count, run->data);
+    const char *name = engine->tensors[run->parameter].name;
+    coh_error_clear();
+    const coh_status status =
+        given->source(given->context, parameter, name, run->element_begin, run->count, run->data);
+    COH_TRY(coh_check_status(status, "the source of first values"));
+    return coh_check_values(name, run->element_begin, run->count, run->data);
 }
 
 typedef struct init_visit {

@@ -28,6 +28,11 @@ typedef struct coh_visit {
 coh_status coh_engine_visit(coh_engine *engine, coh_program_kind kind, coh_visit *visit,
                             const coh_step_input *input);
 
+/* Fails with COH_ERR_NUMBER at the first value of `count` from `element_begin` on that is not
+ * finite. */
+coh_status coh_check_values(const char *name, uint64_t element_begin, uint64_t count,
+                            const float *values);
+
 /* Two choices of `wants`. */
 int coh_visit_wants_values(const coh_visit *visit, const coh_chunk_visit *run);
 int coh_visit_wants_values_and_states(const coh_visit *visit, const coh_chunk_visit *run);

@@ -278,15 +278,11 @@ static coh_status add_outputs(coh_builder *b, const char *name, const coh_own_gr
 static coh_status run_build(const char *name, coh_own_graph *to)
 {
     char earlier[COH_ERROR_TEXT_BYTES];
-    const char none[COH_ERROR_TEXT_BYTES] = "";
     coh_error_save(earlier);
-    coh_error_restore(none);
-    const coh_status status = coh_check_status(to->model->build(to), "build");
+    coh_error_clear();
+    const coh_status status = coh_check_status(to->model->build(to), "its build");
     if (status == COH_OK)
         coh_error_restore(earlier);
-    else if (coh_last_error()[0] == '\0')
-        return coh_fail(status, "model %s: its build fails and gives no reason (coh_kind_fail)",
-                        name);
     return status == COH_OK ? COH_OK : coh_fail_prefix(status, "model %s", name);
 }
 

@@ -118,9 +118,10 @@ typedef struct coh_engine_options {
     /* This rank's handle of a world of as many ranks, with the same pairs and nodes, as the plan's;
      * NULL if the plan has one rank. It must outlive the engine and belongs to this engine alone.
      * All ranks create their engines together, with one plan, and then make the same calls in the
-     * same order with the same values; only `inputs` are each rank's own. A failure of an engine
-     * stops the world, so all engines fail with its sentence. Meet in a barrier (world.h) before
-     * destroying an engine. Rank 0 alone writes checkpoints: the others take part in
+     * same order with the same values; only `inputs` are each rank's own. The numbers of each step
+     * are compared, and others than rank 0's end all ranks with COH_ERR_ARGUMENT. A failure of an
+     * engine stops the world, so all engines fail with its sentence. Meet in a barrier (world.h)
+     * before destroying an engine. Rank 0 alone writes checkpoints: the others take part in
      * coh_engine_save and ignore its path. With rank pattern replicate (rank_pattern.h) any rank
      * may also save, hash, evaluate and so on without the others; with other patterns they would
      * wait for them. */
@@ -168,12 +169,14 @@ COH_API coh_status coh_engine_init(coh_engine *engine, uint64_t seed);
 
 /* Supplies weights: may overwrite `values`, which holds elements [element_begin,
  * element_begin + count) of a parameter as f32, whatever its dtype. Called on the compute lane,
- * with pieces in any order; must not call the engine. */
+ * with pieces in any order; must not call the engine, which would wait for itself. Fails with a text
+ * set by coh_kind_fail. */
 typedef coh_status (*coh_parameter_source)(void *context, coh_parameter parameter, const char *name,
                                            uint64_t element_begin, uint64_t count, float *values);
 
 /* As coh_engine_init, then passes each piece to `source`, which may overwrite it.
- * Fails: with the source's failure; the engine then needs another init or load. */
+ * Fails: with the source's failure; COH_ERR_NUMBER if it gave a value that is not finite. The engine
+ * then needs another init or load. */
 COH_API coh_status coh_engine_init_from(coh_engine *engine, uint64_t seed,
                                         coh_parameter_source source, void *context);
 
@@ -348,7 +351,8 @@ COH_API coh_status coh_engine_fetch(coh_engine *engine, coh_parameter parameter,
 
 /* Takes elements [element_begin, element_begin + count) of a parameter, or of its gradient, as f32.
  * `values` is valid during the call. Called on the compute lane, with pieces of all parameters in
- * any order; must not call the engine. */
+ * any order; must not call the engine, which would wait for itself. Fails with a text set by
+ * coh_kind_fail. */
 typedef coh_status (*coh_parameter_sink)(void *context, coh_parameter parameter, const char *name,
                                          uint64_t element_begin, uint64_t count,
                                          const float *values);

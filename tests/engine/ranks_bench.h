@@ -70,6 +70,8 @@ typedef struct setting {
     int world_is_faulty;
     uint64_t failing_allocation; /* of those that the ranks make; 0: none */
     int asks_stop;               /* 1 + the rank that asks for a stop during step 1; 0: none */
+    int differs; /* 1 + the rank with another number in step 1, the `differs_in`-th; 0: none */
+    int differs_in;
     int hangs; /* 1 + the rank that comes too late to step 1, with a timeout; 0: none */
     /* A pattern of ranks: that, and a model whose weights have a grain for each rank. */
     const char *pattern, *pin;
@@ -198,6 +200,17 @@ static inline coh_status exchange_row(coh_engine *engine, float row[CHANNELS])
     return COH_OK;
 }
 
+enum { STEP_NUMBERS = 5 }; /* that all ranks must have alike */
+
+static inline void change_number(coh_step_input *input, int which)
+{
+    input->step += which == 0;
+    input->seed += which == 1;
+    input->learning_rate *= which == 2 ? 2 : 1;
+    input->clip += which == 3 ? 0.5f : 0;
+    input->loss_factor *= which == 4 ? 2 : 1;
+}
+
 static inline coh_status run_steps(rank_run *run, coh_engine *engine)
 {
     const int32_t rank = run->world != NULL ? coh_world_rank(run->world) : 0;
@@ -210,13 +223,15 @@ static inline coh_status run_steps(rank_run *run, coh_engine *engine)
     else
         COH_TRY(coh_engine_init(engine, 3));
     for (uint64_t step = 0; step < STEPS && !run->s->keeps; step++) {
-        const coh_step_input input = { .struct_bytes = sizeof(input),
-                                       .step = step,
-                                       .seed = 1,
-                                       .learning_rate = 1e-2f,
-                                       .clip = run->s->clip,
-                                       .loss_factor = 1.0f,
-                                       .inputs = { tokens + first, targets + first } };
+        coh_step_input input = { .struct_bytes = sizeof(input),
+                                 .step = step,
+                                 .seed = 1,
+                                 .learning_rate = 1e-2f,
+                                 .clip = run->s->clip,
+                                 .loss_factor = 1.0f,
+                                 .inputs = { tokens + first, targets + first } };
+        if (step == 1 && run->s->differs == rank + 1)
+            change_number(&input, run->s->differs_in);
         run->end.results[step] = (coh_step_result){ .struct_bytes = sizeof(coh_step_result) };
         const int breaks = step == 1 && run->s->broken_rank == rank;
         if (breaks)

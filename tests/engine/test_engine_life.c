@@ -262,6 +262,50 @@ static coh_status third_bias(void *context, coh_parameter parameter, const char 
     return COH_OK;
 }
 
+static coh_status fail_wordless(void *context, coh_parameter parameter, const char *name,
+                                uint64_t element_begin, uint64_t count, float *out_values)
+{
+    (void)parameter, (void)name, (void)element_begin, (void)count, (void)out_values;
+    return *(const coh_status *)context;
+}
+
+static coh_status give_nan(void *context, coh_parameter parameter, const char *name,
+                           uint64_t element_begin, uint64_t count, float *out_values)
+{
+    (void)context, (void)name, (void)element_begin;
+    if (parameter.index == 5)
+        out_values[count - 1] = NAN;
+    return COH_OK;
+}
+
+static coh_status take_wordless(void *context, coh_parameter parameter, const char *name,
+                                uint64_t element_begin, uint64_t count, const float *found)
+{
+    (void)parameter, (void)name, (void)element_begin, (void)count, (void)found;
+    return *(const coh_status *)context;
+}
+
+/* A failure without a text does not show the text of an earlier one. */
+static void what_the_caller_gives_is_checked_and_a_failure_has_a_reason(void **state)
+{
+    (void)state;
+    run r;
+    run_begin(&r, &placements[2], 1);
+    coh_status fails = COH_ERR_IO;
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(coh_engine_init_from(r.engine, 42, fail_wordless, &fails), COH_ERR_IO);
+        assert_non_null(strstr(coh_last_error(), "the source of first values fails and gives no"));
+        assert_null(strstr(strstr(coh_last_error(), "fails and") + 1, "fails and"));
+    }
+    assert_int_equal(coh_engine_init_from(r.engine, 42, give_nan, NULL), COH_ERR_NUMBER);
+    assert_non_null(strstr(coh_last_error(), "of parameter 'layer2.bias' is nan"));
+    assert_int_equal(coh_engine_init(r.engine, 42), COH_OK);
+    assert_int_equal(coh_engine_fetch_all(r.engine, COH_FETCH_VALUE, take_wordless, &fails),
+                     COH_ERR_IO);
+    assert_non_null(strstr(coh_last_error(), "the sink fails and gives no reason"));
+    run_end(&r);
+}
+
 static void first_values_may_come_from_a_source(void **state)
 {
     (void)state;
@@ -520,6 +564,7 @@ int main(void)
         cmocka_unit_test(an_engine_without_values_refuses_to_run),
         cmocka_unit_test(first_values_are_a_function_of_seed_parameter_and_element),
         cmocka_unit_test(first_values_may_come_from_a_source),
+        cmocka_unit_test(what_the_caller_gives_is_checked_and_a_failure_has_a_reason),
         cmocka_unit_test(all_values_and_gradients_come_in_one_pass),
         cmocka_unit_test(a_step_that_is_not_finite_changes_nothing_and_is_named),
         in_folder(a_broken_number_is_never_saved),

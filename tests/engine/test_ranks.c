@@ -72,6 +72,37 @@ static void a_stop_that_one_rank_asks_for_is_known_to_all_after_the_same_step(vo
     }
 }
 
+/* ---- failures ---- */
+
+static void expect_one_sentence(const setting *s, const end *ends, const char *part)
+{
+    for (int i = 0; i < s->ranks; i++) {
+        if (ends[i].status != ends[0].status || strcmp(ends[i].sentence, ends[0].sentence) != 0)
+            fail_msg("rank %d ends with '%s', rank 0 with '%s'", i, ends[i].sentence,
+                     ends[0].sentence);
+        if (ends[i].status == COH_OK || strstr(ends[i].sentence, part) == NULL)
+            fail_msg("rank %d: %s '%s' lacks '%s'", i, coh_status_name(ends[i].status),
+                     ends[i].sentence, part);
+    }
+}
+
+static void a_rank_that_is_given_other_numbers_is_refused(void **state)
+{
+    static const char *const parts[STEP_NUMBERS] = { "trains step 2 and rank 0 step 1",
+                                                     "has seed 2", "has learning rate 0.0199999996",
+                                                     "has clip 1.5", "has loss factor 2" };
+    (void)state;
+    for (int which = 0; which < STEP_NUMBERS; which++) {
+        setting s = with_ranks(plain, 2);
+        end ends[RANKS_MOST];
+        s.differs = 2;
+        s.differs_in = which;
+        s.clip = 1;
+        run_setting(&s, ends);
+        expect_one_sentence(&s, ends, parts[which]);
+    }
+}
+
 static void a_broken_number_on_one_rank_masks_the_update_on_all(void **state)
 {
     (void)state;
@@ -90,20 +121,6 @@ static void a_broken_number_on_one_rank_masks_the_update_on_all(void **state)
             assert_int_equal(ends[i].results[2].applied_count, twin.results[2].applied_count);
             assert_true(ends[i].hash == twin.hash);
         }
-    }
-}
-
-/* ---- failures ---- */
-
-static void expect_one_sentence(const setting *s, const end *ends, const char *part)
-{
-    for (int i = 0; i < s->ranks; i++) {
-        if (ends[i].status != ends[0].status || strcmp(ends[i].sentence, ends[0].sentence) != 0)
-            fail_msg("rank %d ends with '%s', rank 0 with '%s'", i, ends[i].sentence,
-                     ends[0].sentence);
-        if (ends[i].status == COH_OK || strstr(ends[i].sentence, part) == NULL)
-            fail_msg("rank %d: %s '%s' lacks '%s'", i, coh_status_name(ends[i].status),
-                     ends[i].sentence, part);
     }
 }
 
@@ -377,6 +394,7 @@ int main(void)
         cmocka_unit_test(any_number_of_ranks_gives_the_twins_bits),
         cmocka_unit_test(no_place_changes_a_bit),
         cmocka_unit_test(a_stop_that_one_rank_asks_for_is_known_to_all_after_the_same_step),
+        cmocka_unit_test(a_rank_that_is_given_other_numbers_is_refused),
         cmocka_unit_test(a_broken_number_on_one_rank_masks_the_update_on_all),
         cmocka_unit_test(each_call_that_fails_ends_all_ranks_with_one_sentence),
         cmocka_unit_test(a_rank_that_hangs_ends_all_with_what_the_others_wait_for),
