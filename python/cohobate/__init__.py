@@ -16,6 +16,7 @@ figures as attributes.
 
 The library is libcohobate.so.0: the file that COHOBATE_LIBRARY names, else the one that the loader finds."""
 
+import contextlib
 import ctypes
 import functools
 import json
@@ -396,8 +397,17 @@ def _facts(struct):
     return facts
 
 
-def _flat(values):
-    return [each for value in values for each in _flat(value)] if isinstance(values, (list, tuple)) else [values]
+def _flat(values, rows, columns, what):
+    """The integers of a list, or of a list of `rows` rows of `columns` integers."""
+    if not isinstance(values, (list, tuple)):
+        return [values]
+    if not any(hasattr(value, "__len__") for value in values):
+        return values
+    lengths = [len(value) if hasattr(value, "__len__") else 1 for value in values]
+    if len(lengths) != rows or set(lengths) != {columns}:
+        raise ValueError(f"{what} has {len(lengths)} rows of {min(lengths)} to {max(lengths)} ids, the plan's step takes "
+                         f"{rows} of {columns}: [batch, sequence]")
+    return [each for value in values for each in (value.tolist() if hasattr(value, "tolist") else value)]
 
 
 def _ids(values, rows, columns, what):
@@ -412,7 +422,7 @@ def _ids(values, rows, columns, what):
     if view is not None and view.format == "i":
         ids = array("i", view.tobytes())
     else:
-        ids = array("i", _flat(values.tolist() if hasattr(values, "tolist") else values))
+        ids = array("i", _flat(values.tolist() if hasattr(values, "tolist") else values, rows, columns, what))
     if len(ids) != count:
         raise ValueError(f"{what} has {len(ids)} ids, the plan's step takes {count}")
     return ids
@@ -516,7 +526,7 @@ class Tokenizer(_Owner):
 
     def decode(self, ids):
         """Bytes of the text of ids."""
-        ids = array("i", _flat(list(ids)))
+        ids = array("i", list(ids))
         text, count = c_void_p(), c_size_t()
         _library().coh_tokenizer_decode(self._object, _pointer(ids, c_int32) if ids else None, len(ids), byref(text),
                                         byref(count))
@@ -733,8 +743,9 @@ class Engine(_Owner):
     weight_decay     of parameters whose kind has weight decay
     hyperparameters  {"beta2": 0.99, ...}, for every optimizer that has them
     device           "host", or a GPU: "cuda:0", for plans made with a GPU's profile
-    progress         called as progress("load", done, total) during long operations: init, load, save, hash, fetch
-    The library's remarks go to logging.getLogger("cohobate")."""
+    progress         called as progress("load", done, total) during long operations: init, load, save, hash, fetch.
+                     It must not use the engine, which would wait for itself. What it raises is raised after the operation
+    An engine is used by one thread at a time. The library's remarks go to logging.getLogger("cohobate")."""
 
     _close_name = "coh_engine_destroy"
 
@@ -750,18 +761,39 @@ class Engine(_Owner):
         options.hyperparameters = (coh_hyperparameter_value * len(numbers))(*numbers)
         options.hyperparameter_count, options.device = len(numbers), device.encode()
         self._log = _Log(lambda _, sentence: logging.getLogger("cohobate").info(sentence.decode(errors="replace")))
+        if progress is not None and not callable(progress):
+            raise TypeError(f"progress is called as progress(\"load\", done, total), and {progress!r} cannot be called")
+        self._raised = []
         self._progress = _Progress() if progress is None else _Progress(
-            lambda _, operation, done, total: progress(_OPERATIONS[operation], done, total))
+            lambda _, operation, done, total: self._tell(progress, _OPERATIONS[operation], done, total))
         options.log, options.progress = self._log, self._progress
         library.coh_engine_create(plan._object, byref(options), byref(self._object))
         plan._engines[id(self._object)] = self._object
         self._parameters = plan.parameters
-        self._begin()
+        with self._telling():
+            self._begin()
 
     def close(self):
         """Frees the engine. May be called again."""
         self.plan._engines.pop(id(self._object), None)
         super().close()
+
+    def _tell(self, progress, *arguments):
+        """Calls progress until it raises: ctypes would drop what it raised, Ctrl-C, too."""
+        try:
+            if not self._raised:
+                progress(*arguments)
+        except BaseException as error:
+            self._raised.append(error)
+
+    @contextlib.contextmanager
+    def _telling(self):
+        """Around calls that report progress: raises what it raised."""
+        try:
+            yield
+        finally:
+            if self._raised:
+                raise self._raised.pop() from None
 
     def _begin(self):
         library, model = _library(), self.plan.model._model
@@ -849,7 +881,8 @@ class Engine(_Owner):
     def _fetch(self, name, what):
         found, count = self._found(name)
         values = array("f", bytes(4 * count))
-        _library().coh_engine_fetch(self._object, coh_parameter(found.index), what, _pointer(values, c_float))
+        with self._telling():
+            _library().coh_engine_fetch(self._object, coh_parameter(found.index), what, _pointer(values, c_float))
         return _shaped(values, "float32", found.shape)
 
     def _fetch_all(self, names, what):
@@ -870,7 +903,8 @@ class Engine(_Owner):
                 return 1
 
         try:
-            _library().coh_engine_fetch_all(self._object, what, cast(take, c_void_p), None)
+            with self._telling():
+                _library().coh_engine_fetch_all(self._object, what, cast(take, c_void_p), None)
         except Error:
             if failure:
                 raise failure[0] from None
@@ -888,13 +922,15 @@ class Engine(_Owner):
             raise ValueError(f"parameter {name!r} takes contiguous float32 numbers of shape {found.shape}, not "
                              f"{view.format!r} of shape {view.shape}")
         numbers = (c_float * count).from_buffer_copy(view.cast("B"))
-        _library().coh_engine_put(self._object, coh_parameter(found.index), 0, count, numbers)
+        with self._telling():
+            _library().coh_engine_put(self._object, coh_parameter(found.index), 0, count, numbers)
 
     def hash(self):
         """One number of all parameters and optimizer states: that of `cohobate train` for the same numeric plan, data and
         seed, whatever the budget. `f"{engine.hash():016x}"` is the text that the program prints."""
         out_hash = c_uint64()
-        _library().coh_engine_hash(self._object, byref(out_hash))
+        with self._telling():
+            _library().coh_engine_hash(self._object, byref(out_hash))
         return out_hash.value
 
     def save(self, path, **note):
@@ -902,12 +938,14 @@ class Engine(_Owner):
         read. `note` is kept in it."""
         text = json.dumps({**note, "model": self.plan.model.note()})
         checkpoint = coh_checkpoint_note(struct_bytes=sizeof(coh_checkpoint_note), step=self.step_count, json=text.encode())
-        _library().coh_engine_save(self._object, _path(path), byref(checkpoint))
+        with self._telling():
+            _library().coh_engine_save(self._object, _path(path), byref(checkpoint))
 
     def load(self, path):
         """Continues from a checkpoint: parameters, optimizer states and the number of the next step. Returns True if it was
         made under another numeric plan, so that bits differ from those of one long run."""
         facts = _sized(coh_load_facts)
-        _library().coh_engine_load(self._object, _path(path), byref(facts))
+        with self._telling():
+            _library().coh_engine_load(self._object, _path(path), byref(facts))
         self.step_count = facts.step
         return bool(facts.numeric_changed)

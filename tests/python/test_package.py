@@ -159,6 +159,32 @@ class Package(ProgramTest):
             self.assertEqual(calls, sorted(calls))
             self.assertEqual(*calls[-1])
 
+    def test_what_progress_raises_is_raised_after_the_operation(self):
+        class Enough(BaseException):
+            pass
+
+        def tell(what, done, total):
+            told.append(what)
+            if what in wanted:
+                raise Enough
+
+        told, wanted = [], {"init"}
+        with self.model().plan(BATCH, SEQUENCE, **SIZES) as plan:
+            with self.assertRaises(Enough):
+                plan.engine(progress=tell)
+            with self.assertRaisesRegex(TypeError, "5 cannot be called"):
+                plan.engine(progress=5)
+            wanted = {"save"}
+            with plan.engine(progress=tell) as engine:
+                told.clear()
+                with self.assertRaises(Enough):
+                    engine.save(self.path("checkpoint"))
+                self.assertEqual(told.count("save"), 1)
+                wanted = {}
+                before = engine.hash()
+                engine.load(self.path("checkpoint"))  # it is whole
+                self.assertEqual(engine.hash(), before)
+
     def test_the_program_evaluates_a_saved_checkpoint_to_the_same_loss(self):
         text = self.write("held.txt", "line 42: the held out one"[:SEQUENCE + 1])
         ids = list(pathlib.Path(text).read_bytes())
@@ -233,6 +259,13 @@ class Package(ProgramTest):
             turned = memoryview(array("i", [1] * 64)).cast("B").cast("i", (SEQUENCE, BATCH))
             with self.assertRaisesRegex(ValueError, r"targets has the shape .* takes \(.*\): \[batch, sequence\]"):
                 engine.step([1] * 64, turned, RATE)
+            rows, transposed = [[1] * SEQUENCE] * BATCH, [[1] * BATCH] * SEQUENCE
+            for wrong in (transposed, [[1] * (SEQUENCE - 1), *rows[2:], [1] * (SEQUENCE + 1)], [rows]):
+                with self.assertRaisesRegex(ValueError, r"targets has \d+ rows of .*: \[batch, sequence\]"):
+                    engine.step(rows, wrong, RATE)
+            of_arrays = [array("i", row) for row in rows]
+            self.assertEqual(engine.evaluate(of_arrays[:plan.micro_batch], of_arrays[:plan.micro_batch]),
+                             engine.evaluate(rows[:plan.micro_batch], rows[:plan.micro_batch]))
             with self.assertRaisesRegex(cohobate.Error, "999"):
                 engine.step([999] * 64, [1] * 64, RATE)
             with self.assertRaises(OverflowError):
