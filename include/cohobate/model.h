@@ -232,7 +232,8 @@ typedef struct coh_op_kind {
     int32_t in_place_count[COH_PHASE_COUNT];
 
     /* Bit i: parameter i may arrive in ranges of its rows (dim 0), one per call. A huge embedding
-     * can then be streamed through less memory than it has. At most one bit. */
+     * can then be streamed through less memory than it has. At most one bit. With several
+     * micro-batches only if can_add_grad has the bit, too: ranges add their gradients. */
     uint32_t row_split_parameters;
     /* 1: output 0 is the loss, a scalar f32: the sum over this micro-batch's items / items,
      * unscaled. backward scales by loss_scale and reads no output_grad. */

@@ -87,6 +87,20 @@ class Plan(ProgramTest):
         self.assertGreater(asked["of_forward"], 0.5)
         self.assertIsNone(asked["end_device_bytes"])
 
+    def test_the_screen_says_what_a_user_would_try_next(self):
+        of = ["--profile", "rtx-4090", "--calibration", "none"]
+        lean = ["plan", "gpt2-xl", *of, "--device-memory", "6GB", "--host-memory", "16GB", "--sequence", "512", "--state", "lean",
+                "--search", "quick"]
+        said = self.succeeds(*lean).out
+        share = float(re.search(r"\(--clip-mode previous\) a step takes .*, (0\.\d\d) of this one", said)[1])
+        exact, previous = (self.succeeds(*lean, "--json", *more).json["step_seconds"]
+                           for more in ([], ["--clip-mode", "previous"]))
+        self.assertAlmostEqual(previous / exact, share, delta=0.006)
+        self.assertNotIn("clip-mode", self.succeeds(*lean, "--clip-mode", "previous").out)
+        few = ["plan", "gpt2", *of, "--sequence", "512", "--batch"]
+        self.assertIn("1 x 512 tokens at once are few (1 is the largest divisor of 31 up to 8)", self.succeeds(*few, "31").out)
+        self.assertNotIn("at once are few", self.succeeds(*few, "32").out + self.succeeds(*few, "31", "--micro-batch", "1").out)
+
     def test_in_memory_no_more_blocks_are_recomputed_than_must_be(self):
         plan = ["plan", "gpt2-xl", "--profile", "a100-40g", "--sequence", "1024", "--host-memory", "none", "--calibration", "none"]
         for memory in ("38GiB", "36GiB"):
