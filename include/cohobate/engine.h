@@ -169,14 +169,14 @@ COH_API coh_status coh_engine_init(coh_engine *engine, uint64_t seed);
 
 /* Supplies weights: may overwrite `values`, which holds elements [element_begin,
  * element_begin + count) of a parameter as f32, whatever its dtype. Called on the compute lane,
- * with pieces in any order; must not call the engine, which would wait for itself. Fails with a text
- * set by coh_kind_fail. */
+ * with pieces in any order; must not call the engine, which would wait for itself. Fails with a
+ * text set by coh_kind_fail. */
 typedef coh_status (*coh_parameter_source)(void *context, coh_parameter parameter, const char *name,
                                            uint64_t element_begin, uint64_t count, float *values);
 
 /* As coh_engine_init, then passes each piece to `source`, which may overwrite it.
- * Fails: with the source's failure; COH_ERR_NUMBER if it gave a value that is not finite. The engine
- * then needs another init or load. */
+ * Fails: with the source's failure; COH_ERR_NUMBER if it gave a value that is not finite. The
+ * engine then needs another init or load. */
 COH_API coh_status coh_engine_init_from(coh_engine *engine, uint64_t seed,
                                         coh_parameter_source source, void *context);
 
