@@ -260,16 +260,26 @@ static uint64_t sum_lanes(const uint64_t *values)
     return sum;
 }
 
+/* Prints the first column, whose names can be copied: a long one has its own line. */
+static void print_name(const char *name)
+{
+    enum { COLUMN = 32 };
+    if (strlen(name) > COLUMN)
+        printf("%s\n%-*s", name, COLUMN, "");
+    else
+        printf("%-*s", COLUMN, name);
+}
+
 static void print_trial(const char *name, uint64_t step_ns, double change, uint64_t busy_ns,
                         const uint64_t *link_bytes, const uint64_t *exposed_ns, uint64_t peak)
 {
     char percent[32] = "-";
     if (change != 0)
         snprintf(percent, sizeof(percent), "%+.2f %%", 100 * change);
-    printf("%-32.32s %9s %9s %9s %9s %12s %12s\n", name, cli_time((double)step_ns * 1e-9).at,
-           percent, cli_time((double)busy_ns * 1e-9).at,
-           cli_time((double)sum_lanes(exposed_ns) * 1e-9).at, cli_size(sum_lanes(link_bytes)).at,
-           cli_size(peak).at);
+    print_name(name);
+    printf(" %9s %9s %9s %9s %12s %12s\n", cli_time((double)step_ns * 1e-9).at, percent,
+           cli_time((double)busy_ns * 1e-9).at, cli_time((double)sum_lanes(exposed_ns) * 1e-9).at,
+           cli_size(sum_lanes(link_bytes)).at, cli_size(peak).at);
 }
 
 static void print_alternative(const cli_replay *replay, const alternative *a)
@@ -278,15 +288,18 @@ static void print_alternative(const cli_replay *replay, const alternative *a)
         print_trial(a->name, a->trial.step_ns, change_of(replay, a),
                     a->trial.busy_ns[COH_LANE_COMPUTE], a->trial.link_bytes, a->trial.exposed_ns,
                     a->trial.peak_bytes[COH_TIER_DEVICE]);
-    else
-        printf("%-32.32s %s: %s\n", a->name,
-               a->contradicts ? "contradicts the plan's pins" : "does not fit", a->trial.why);
+    else {
+        print_name(a->name);
+        printf(" %s: %s\n", a->contradicts ? "contradicts the plan's pins" : "does not fit",
+               a->trial.why);
+    }
 }
 
 /* Prints an alternative that already holds, apart from real alternatives. */
 static void print_so(const cli_replay *replay, const alternative *a)
 {
-    printf("%-32.32s is so already; held to it throughout", a->name);
+    print_name(a->name);
+    printf(" is so already; held to it throughout");
     if (a->trial.fits)
         printf(": %s a step, %+.2f %%\n", cli_time((double)a->trial.step_ns * 1e-9).at,
                100 * change_of(replay, a));
@@ -324,8 +337,10 @@ static void print_text(const cli_replay *replay, const explanation *e)
     for (int i = 0; i < e->count; i++)
         if (e->alternatives[i].is_so)
             print_so(replay, &e->alternatives[i]);
-    for (int i = 0; i < e->same_count; i++)
-        printf("%-32.32s is what is planned\n", e->same[i]);
+    for (int i = 0; i < e->same_count; i++) {
+        print_name(e->same[i]);
+        printf(" is what is planned\n");
+    }
     printf("\n%s\n", e->why);
     print_prices(&replay->job);
 }

@@ -468,6 +468,9 @@ static coh_status take_hash(cli_run *run, uint64_t *out_hash)
     return COH_OK;
 }
 
+/* Of the command that goes on, as a part of a sentence. */
+enum { COMMAND_BYTES_MOST = 900 };
+
 static coh_status finish(cli_run *run)
 {
     uint64_t hash;
@@ -495,6 +498,13 @@ static coh_status finish(cli_run *run)
     cli_line_clear(&line);
     cli_line_add_word(&line, run->folder.path);
     cli_options_add_again(run->options, &line);
+    if (line.used > COMMAND_BYTES_MOST) { /* a sentence of the library is cut at 1,024 bytes */
+        cli_note("cohobate train --resume %s", line.text);
+        return cli_fail(COH_ERR_STOPPED,
+                        "stopped after step %" PRIu64 " of %" PRIu64
+                        "; go on with the command above",
+                        run->done_steps, run->job.recipe.steps);
+    }
     return cli_fail(COH_ERR_STOPPED,
                     "stopped after step %" PRIu64 " of %" PRIu64
                     "; go on with: cohobate train --resume %s",

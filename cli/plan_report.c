@@ -81,12 +81,14 @@ static int needs_no_memory(const coh_plan_summary *plan)
     return moved == 0 && plan->recomputes == 0;
 }
 
-/* Memory that a machine lacks is no change of the run; a profile may be of another machine. */
+/* Memory that a machine lacks is no change of the run: without --device-memory a GPU's plan has all
+ * that it has. A profile may be of another machine. */
 static int is_there(const what_ifs *w, uint64_t bytes)
 {
     const cli_options *options = &w->changes[0].options;
-    return options->profile || strcmp(options->device, "host") != 0 ||
-           bytes <= coh_machine_most_bytes();
+    if (options->profile || strcmp(options->device, "host") != 0)
+        return cli_given(options, CLI_FLAG_DEVICE_MEMORY);
+    return bytes <= coh_machine_most_bytes();
 }
 
 static void list_memory(what_ifs *w)

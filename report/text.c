@@ -226,7 +226,8 @@ static coh_status add_rest(const report_analysis *a, coh_text *out)
 {
     if (a->what_if_count)
         ADD("\nWHAT IF  predicted without calibration, so \"as it is\" is not the step above;\n"
-            "         gains are over \"as it is\"; ~: plans of the quick search\n");
+            "         gains are over \"as it is\"; rows with ~ and their gains are of the\n"
+            "         quick search, also of the plan as it is\n");
     for (int i = 0; i < a->what_if_count; i++)
         COH_TRY(add_what_if(&a->what_ifs[i], out));
     if (a->needs_no_memory)

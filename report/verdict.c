@@ -507,8 +507,8 @@ static void write_verdict(report_analysis *a)
     const double busy = seconds_of(a->window.lanes[COH_LANE_COMPUTE].busy_ns);
     if (cause->kind == REPORT_COMPUTE)
         snprintf(a->verdict, sizeof(a->verdict),
-                 "%s %s and is limited by compute, which is busy for %.0f %% of it; no loss is "
-                 "above %.0f %%.",
+                 "%s %s and is limited by compute, which is busy for %.0f %% of it; no "
+                 "cause could save more than %.0f %%.",
                  subject, report_time(step).at, 100 * busy / step, 100 * WORTH_NAMING);
     else if (cause->saved_s < WORTH_BLAMING * step)
         snprintf(a->verdict, sizeof(a->verdict),

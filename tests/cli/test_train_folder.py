@@ -90,6 +90,19 @@ class TrainFolder(TrainTest):
         with open(self.path("r.txt"), encoding="utf-8") as file:
             self.assertNotIn("micro-batches of 4", file.read())
 
+    def test_a_long_command_that_goes_on_is_whole(self):
+        deep = self.path(*(letter * 200 for letter in "abcde"))
+        os.makedirs(deep)
+        process = self.begun("--save", self.path("run"), "--log", os.path.join(deep, "log"))
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=120)
+        self.assertEqual(process.returncode, 75, err)
+        *_, command, sentence = err.decode().strip().split("\n")
+        self.assertIn("go on with the command above", sentence)
+        arguments = shlex.split(command)
+        self.assertEqual(arguments[1:4], ["train", "--resume", self.path("run")])
+        self.assertEqual(arguments[arguments.index("--log") + 1], os.path.join(deep, "log"))
+
     def begun(self, *flags, **keywords):
         """A run of many steps that has finished one."""
         process = start("train", *TINY, "--data", self.corpus(), "--steps", 100000, *flags, **keywords)

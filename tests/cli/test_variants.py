@@ -350,6 +350,14 @@ class Replays(ProgramTest):
                     self.assertNotIn(one["pin"], found["why"])
         self.assertGreater(held_to, 0)
 
+    def test_explain_prints_names_that_can_be_copied(self):
+        path = self.path("plan.json")
+        self.succeeds("plan", "llama-3.2-1b", "--profile", "rtx-4090,device-memory=4GB", "--sequence", "512", "--search", "quick",
+                      "-o", path)
+        said = self.succeeds("explain", path, "model.layers.3.mlp.down_proj").out
+        self.assertRegex(said, r"(?m)^model\.layers\.3\.mlp\.down_proj=(device|host)$")
+        self.assertRegex(said, r"(?m)^blocks\.3=\w+ {2}")
+
     def test_explain_takes_no_more_room_than_the_plan_was_made_for(self):
         path, made = self.made(*TIGHT, "--disk", self.folder)
         explain = ["explain", path, "h.3.mlp.c_fc", "--json", "--device-memory"]
