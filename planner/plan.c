@@ -571,8 +571,11 @@ static coh_status refuse(const coh_plan_options *options, double day, double lea
     const uint64_t limit = options->disk_write_bytes_per_day, written = (uint64_t)day;
     coh_refusal refusal = coh_refusal_bytes(COH_REFUSAL_WRITES, COH_TIER_DISK, limit, written);
     refusal.microbatch_count = options->microbatch_count;
+    refusal.is_gpu = options->profile != NULL && options->profile->device_kind != COH_DEVICE_HOST;
     coh_refusal_add(&refusal, COH_CHANGE_RAISE_WRITES, (uint64_t)least);
     coh_refusal_raise(&refusal, COH_TIER_DEVICE, 0);
+    if (options->host_memory_bytes > 0)
+        coh_refusal_raise(&refusal, COH_TIER_HOST, 0);
     coh_refusal_add(&refusal, COH_CHANGE_RAISE_BATCH, 0);
     return coh_refuse(&refusal);
 }

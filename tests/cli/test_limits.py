@@ -165,7 +165,7 @@ class Limits(ProgramTest):
     def test_a_disk_that_suffices_is_named_where_none_was_given(self):
         for flags in pairs([], ["--sweep-order", "auto", "--micro-batch", 2]):
             plan = [*ROOMY, *flags]
-            said = self.fails(3, *plan, says="the smallest change: --disk DIR:").err
+            said = self.fails(3, *plan, says="a change that is enough: --disk DIR:").err
             size = re.search(r"--disk DIR:(\d+\w+), where micro-batch \d fits", said)[1]
             self.succeeds(*plan, "--disk", f"{self.folder}:{size}")
 
