@@ -261,8 +261,8 @@ static void add_disk(writer *w, const coh_change *c)
         add(w, "give %s", term(COH_TERM_A_DISK));
         return;
     }
-    add(w, "a change that is enough: %s%s%" PRIu64 "B", term(COH_TERM_A_DISK), term(COH_TERM_DISK_SIZE),
-        c->bytes);
+    add(w, "a change that is enough: %s%s%" PRIu64 "B", term(COH_TERM_A_DISK),
+        term(COH_TERM_DISK_SIZE), c->bytes);
     if (c->microbatch > 0)
         add(w, ", where micro-batch %" PRId64 " fits", c->microbatch);
 }
