@@ -13,8 +13,8 @@ enum { CLI_VARIANT_LABEL_BYTES = 200 };
 typedef struct cli_variant {
     char label[CLI_VARIANT_LABEL_BYTES]; /* the entries, or the model's name */
     int fits;
-    char why[1024];      /* the reason, if it does not fit */
-    coh_refusal refusal; /* the same as data; reason COH_REFUSAL_NONE: it fits */
+    char why[1024];                     /* the reason, if it does not fit */
+    coh_refusal refusal;                /* the same as data; reason COH_REFUSAL_NONE: it fits */
     int64_t micro_batch, replica_batch; /* sequences; of a replica's share of a step */
     cli_speed speed;
     coh_plan_summary summary;
