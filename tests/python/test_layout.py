@@ -13,8 +13,8 @@ INCLUDE, COMPILER = pathlib.Path(sys.argv[1]), sys.argv[2:]
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "python"), str(ROOT / "tests" / "api")]
 
-import cohobate  # noqa: E402
 import public_api  # noqa: E402
+from cohobate import _library, _structs  # noqa: E402
 
 API = public_api.read(INCLUDE / "cohobate")
 NUMBERS = {
@@ -23,19 +23,19 @@ NUMBERS = {
 }
 # Array lengths and values that the package repeats.
 CONSTANTS = {
-    "COH_TIER_COUNT": cohobate._TIERS, "COH_LANE_COUNT": cohobate._LANES, "COH_PLAN_BOUND_COUNT": cohobate._BOUNDS,
-    "COH_DTYPE_F32": cohobate._DTYPES["f32"], "COH_DTYPE_BF16": cohobate._DTYPES["bf16"],
-    "COH_RECOMPUTE_AUTO": cohobate._RECOMPUTE["auto"], "COH_RECOMPUTE_NONE": cohobate._RECOMPUTE["none"],
-    "COH_RECOMPUTE_ALL": cohobate._RECOMPUTE["all"], "COH_SEARCH_USUAL": cohobate._SEARCH["usual"],
-    "COH_SEARCH_QUICK": cohobate._SEARCH["quick"], "COH_SWEEP_SAME_BITS": cohobate._SWEEP_SAME_BITS,
-    "COH_FETCH_VALUE": cohobate._FETCH_VALUE, "COH_MODEL_JSON_BYTES": cohobate._MODEL_JSON_BYTES, "COH_OK": 0,
+    "COH_TIER_COUNT": _structs.TIERS, "COH_LANE_COUNT": _structs.LANES, "COH_PLAN_BOUND_COUNT": _structs.BOUNDS,
+    "COH_DTYPE_F32": _structs.DTYPES["f32"], "COH_DTYPE_BF16": _structs.DTYPES["bf16"],
+    "COH_RECOMPUTE_AUTO": _structs.RECOMPUTE["auto"], "COH_RECOMPUTE_NONE": _structs.RECOMPUTE["none"],
+    "COH_RECOMPUTE_ALL": _structs.RECOMPUTE["all"], "COH_SEARCH_USUAL": _structs.SEARCH["usual"],
+    "COH_SEARCH_QUICK": _structs.SEARCH["quick"], "COH_SWEEP_SAME_BITS": _structs.SWEEP_SAME_BITS,
+    "COH_FETCH_VALUE": _structs.FETCH_VALUE, "COH_MODEL_JSON_BYTES": _structs.MODEL_JSON_BYTES, "COH_OK": 0,
 }
 
 
 def expected():
     """{C expression: value that the package has}."""
     table = dict(CONSTANTS)
-    for struct in cohobate._STRUCTS:
+    for struct in _structs.STRUCTS:
         name = struct.__name__
         table[f"sizeof({name})"] = ctypes.sizeof(struct)
         for field, _ in struct._fields_:
@@ -90,7 +90,7 @@ def is_same_member(variable, kind):
 
 
 def wrong_members():
-    for struct in cohobate._STRUCTS:
+    for struct in _structs.STRUCTS:
         kinds = dict(struct._fields_)
         for variable in API.structs[struct.__name__].fields:
             if variable.name in kinds and not is_same_member(variable, kinds[variable.name]):
@@ -99,14 +99,14 @@ def wrong_members():
 
 def wrong_functions():
     known = {function.name: function for function in API.functions}
-    for name, (result, parameters) in cohobate._FUNCTIONS.items():
+    for name, (result, parameters) in _library.FUNCTIONS.items():
         if name not in known:
             yield f"{name}: not in the headers"
             continue
         function = known[name]
-        if (function.result.type == "coh_status") != (result is cohobate._STATUS):
+        if (function.result.type == "coh_status") != (result is _library.STATUS):
             yield f"{name}: a coh_status on one side only"
-        elif result is not cohobate._STATUS and not fits(function.result, result):
+        elif result is not _library.STATUS and not fits(function.result, result):
             yield f"{name}: another result"
         if len(function.parameters) != len(parameters):
             yield f"{name}: {len(parameters)} parameters, the headers have {len(function.parameters)}"
@@ -121,13 +121,13 @@ def main():
     for (expression, value), seen in zip(table.items(), compiled(table)):
         if value != seen:
             wrong.append(f"{expression} is {seen}, the package has {value}")
-    for struct in cohobate._STRUCTS:
+    for struct in _structs.STRUCTS:
         names = [field.name for field in API.structs[struct.__name__].fields]
         mine = [field for field, _ in struct._fields_]
-        if struct is not cohobate.coh_model and names != mine:
+        if struct is not _structs.coh_model and names != mine:
             wrong.append(f"{struct.__name__} has members {names}, the package has {mine}")
     print("\n".join(wrong))
-    print(f"{len(cohobate._STRUCTS)} structs, {len(table)} sizes, offsets and constants, {len(cohobate._FUNCTIONS)} functions:"
+    print(f"{len(_structs.STRUCTS)} structs, {len(table)} sizes, offsets and constants, {len(_library.FUNCTIONS)} functions:"
           f" {len(wrong)} wrong")
     return bool(wrong)
 

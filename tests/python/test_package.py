@@ -14,6 +14,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "python"), str(ROOT / "tests" / "cli")]
 
 import cohobate  # noqa: E402
+from cohobate import _library  # noqa: E402
 import model_folder  # noqa: E402
 from program import SHORT, ProgramTest  # noqa: E402
 
@@ -277,7 +278,7 @@ class Package(ProgramTest):
         engine.close()
 
     def test_garbage_of_a_plan_and_its_engine_frees_the_engine_first(self):
-        freed, library = [], cohobate._library()
+        freed, library = [], _library.library()
         names = ("coh_engine_destroy", "coh_batch_plan_destroy")
         functions = {name: getattr(library, name) for name in names}
         for name in names:
@@ -293,7 +294,7 @@ class Package(ProgramTest):
         def interrupted(*_):
             raise KeyboardInterrupt
 
-        library = cohobate._library()
+        library = _library.library()
         self.addCleanup(setattr, library, "coh_model_train_graph", library.coh_model_train_graph)
         library.coh_model_train_graph = interrupted
         with self.assertRaises(KeyboardInterrupt):

@@ -1,0 +1,146 @@
+"""Loads the library and declares its functions.
+
+The one idea: FUNCTIONS is a table of prototypes under the C names, and a function of it that
+reports a status raises Error or Refusal unless the status is COH_OK. So every method of the
+package calls library().coh_... and checks nothing. tests/python/test_layout.py compares the table
+with the headers. Next: errors.py, and _owner.py."""
+import ctypes
+import functools
+import os
+import types
+from ctypes import (POINTER, byref, c_char_p, c_double, c_float, c_int, c_int32, c_int64, c_size_t,
+                    c_uint64, c_void_p, sizeof)
+
+from ._structs import *  # noqa: F403  every struct is used in the table
+from .errors import Error, Refusal
+
+_SONAME = "libcohobate.so.0"
+
+STATUS = "coh_status"  # a result that raises unless it is COH_OK
+
+# Name: result, parameters.
+FUNCTIONS = {
+    "coh_version": (c_char_p, []),
+    "coh_last_error": (c_char_p, []),
+    "coh_last_refusal": (c_int32, [POINTER(coh_refusal)]),
+    "coh_status_name": (c_char_p, [c_int]),
+    "coh_status_exit_code": (c_int, [c_int]),
+    "coh_refusal_reason_name": (c_char_p, [c_int]),
+    "coh_change_kind_name": (c_char_p, [c_int]),
+    "coh_tier_name": (c_char_p, [c_int]),
+    "coh_lane_name": (c_char_p, [c_int]),
+    "coh_plan_bound_name": (c_char_p, [c_int]),
+    "coh_size_parse": (STATUS, [c_char_p, POINTER(c_uint64)]),
+    "coh_machine_free_bytes": (c_uint64, []),
+    "coh_machine_core_count": (c_int, []),
+    "coh_model_resolve": (STATUS, [c_char_p, c_int64, POINTER(coh_model)]),
+    "coh_model_size_get": (coh_model_size, [POINTER(coh_model)]),
+    "coh_model_dtype_set": (None, [POINTER(coh_model), c_int]),
+    "coh_model_adapters_set": (STATUS, [POINTER(coh_model), POINTER(coh_adapters)]),
+    "coh_model_train_graph": (STATUS, [POINTER(coh_model), c_int64, c_int64, POINTER(c_void_p)]),
+    "coh_model_to_json": (STATUS, [POINTER(coh_model), c_char_p, c_size_t]),
+    "coh_folder_open": (STATUS, [POINTER(coh_model), POINTER(c_void_p)]),
+    "coh_folder_close": (None, [c_void_p]),
+    "coh_folder_numbers": (
+        STATUS, [c_void_p, coh_parameter, c_char_p, c_uint64, c_uint64, POINTER(c_float)]),
+    "coh_graph_parameter_count": (c_int32, [c_void_p]),
+    "coh_graph_parameter_at": (STATUS, [c_void_p, c_int32, POINTER(coh_graph_parameter_facts)]),
+    "coh_profile_read": (STATUS, [c_char_p, POINTER(c_void_p)]),
+    "coh_profile_destroy": (None, [c_void_p]),
+    "coh_pin_parse": (STATUS, [c_char_p, POINTER(coh_pin)]),
+    "coh_plan_options_init_sized": (None, [POINTER(coh_plan_options), c_size_t]),
+    "coh_batch_plan_create": (
+        STATUS, [POINTER(coh_batch), POINTER(coh_plan_options), POINTER(coh_batch_plan)]),
+    "coh_batch_plan_destroy": (None, [POINTER(coh_batch_plan)]),
+    "coh_plan_summarize": (STATUS, [c_void_p, POINTER(coh_plan_summary)]),
+    "coh_plan_write": (STATUS, [c_void_p, c_char_p]),
+    "coh_engine_options_init_sized": (None, [POINTER(coh_engine_options), c_size_t]),
+    "coh_engine_create": (STATUS, [c_void_p, POINTER(coh_engine_options), POINTER(c_void_p)]),
+    "coh_engine_destroy": (None, [c_void_p]),
+    "coh_engine_init": (STATUS, [c_void_p, c_uint64]),
+    "coh_engine_init_from": (STATUS, [c_void_p, c_uint64, c_void_p, c_void_p]),
+    "coh_engine_load": (STATUS, [c_void_p, c_char_p, POINTER(coh_load_facts)]),
+    "coh_engine_load_weights": (STATUS, [c_void_p, c_char_p]),
+    "coh_engine_submit": (STATUS, [c_void_p, POINTER(coh_step_input)]),
+    "coh_engine_wait": (STATUS, [c_void_p, POINTER(coh_step_result)]),
+    "coh_engine_evaluate": (STATUS, [c_void_p, POINTER(coh_step_input), POINTER(c_double)]),
+    "coh_engine_fetch": (STATUS, [c_void_p, coh_parameter, c_int, POINTER(c_float)]),
+    "coh_engine_fetch_all": (STATUS, [c_void_p, c_int, c_void_p, c_void_p]),
+    "coh_engine_put": (STATUS, [c_void_p, coh_parameter, c_uint64, c_uint64, POINTER(c_float)]),
+    "coh_engine_hash": (STATUS, [c_void_p, POINTER(c_uint64)]),
+    "coh_engine_save": (STATUS, [c_void_p, c_char_p, POINTER(coh_checkpoint_note)]),
+    "coh_checkpoint_open": (STATUS, [c_char_p, POINTER(c_void_p)]),
+    "coh_checkpoint_close": (None, [c_void_p]),
+    "coh_checkpoint_facts_get": (STATUS, [c_void_p, POINTER(coh_checkpoint_facts)]),
+    "coh_tokenizer_open": (STATUS, [c_char_p, POINTER(c_void_p)]),
+    "coh_tokenizer_close": (None, [c_void_p]),
+    "coh_tokenizer_vocabulary": (c_int64, [c_void_p]),
+    "coh_tokenizer_end_of_text": (c_int32, [c_void_p]),
+    "coh_tokenizer_encode": (
+        STATUS, [c_void_p, c_char_p, c_size_t, POINTER(POINTER(c_int32)), POINTER(c_size_t)]),
+    "coh_tokenizer_decode": (
+        STATUS, [c_void_p, POINTER(c_int32), c_size_t, POINTER(c_void_p), POINTER(c_size_t)]),
+    "coh_text_free": (None, [c_void_p]),
+    "coh_token_file_build": (
+        STATUS, [c_void_p, c_char_p, c_char_p, c_int, c_char_p, POINTER(c_uint64)]),
+    "coh_token_file_open": (STATUS, [c_char_p, POINTER(c_void_p)]),
+    "coh_token_file_close": (None, [c_void_p]),
+    "coh_token_file_facts_get": (STATUS, [c_void_p, POINTER(coh_token_file_facts)]),
+    "coh_token_file_window_count": (c_uint64, [c_void_p, c_int64]),
+    "coh_token_file_window": (
+        STATUS, [c_void_p, c_uint64, c_uint64, c_int64, POINTER(c_int32), POINTER(c_int32)]),
+}
+
+
+@functools.lru_cache(None)
+def library():
+    """Loads the library once. If it lacks a function, it is older than this package."""
+    path = os.environ.get("COHOBATE_LIBRARY", _SONAME)
+    try:
+        loaded = ctypes.CDLL(path)
+    except OSError as error:
+        raise ImportError(f"{error}: install Cohobate, or set COHOBATE_LIBRARY to the path of "
+                          f"{_SONAME}") from None
+    for name, (result, parameters) in FUNCTIONS.items():
+        try:
+            function = getattr(loaded, name)
+        except AttributeError:
+            raise ImportError(f"{path} has no {name}: it is older than this package") from None
+        function.restype, function.argtypes = c_int if result is STATUS else result, parameters
+        if result is STATUS:
+            function.errcheck = _check
+    return loaded
+
+
+def _check(code, _function, _arguments):
+    """Raises what the library reports."""
+    if code == 0:
+        return code
+    refusal = coh_refusal(struct_bytes=sizeof(coh_refusal))
+    is_refusal = library().coh_last_refusal(byref(refusal))
+    sentence = library().coh_last_error().decode(errors="replace")
+    status = library().coh_status_name(code).decode()
+    exit_code = library().coh_status_exit_code(code)
+    if is_refusal:
+        raise Refusal(sentence, status, exit_code, **_figures(refusal))
+    raise Error(sentence, status, exit_code)
+
+
+def _tier_name(tier):
+    return library().coh_tier_name(tier).decode() if tier >= 0 else None
+
+
+def _figures(refusal):
+    """The members of a coh_refusal that Refusal has."""
+    figures = {name: getattr(refusal, name)
+               for name in ("given_bytes", "needed_bytes", "short_bytes", "microbatch")}
+    for name in ("is_proven", "is_least", "is_gpu", "is_with_disk"):
+        figures[name] = bool(getattr(refusal, name))
+    for name in ("operator_name", "pin", "profile", "path", "items"):
+        figures[name] = getattr(refusal, name).decode(errors="replace")
+    changes = [types.SimpleNamespace(kind=library().coh_change_kind_name(change.kind).decode(),
+                                     tier=_tier_name(change.tier), bytes=change.bytes,
+                                     microbatch=change.microbatch, is_least=bool(change.is_least))
+               for change in refusal.changes[:refusal.change_count]]
+    return {"reason": library().coh_refusal_reason_name(refusal.reason).decode(),
+            "tier": _tier_name(refusal.tier), "changes": changes, **figures}

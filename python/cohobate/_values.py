@@ -1,0 +1,122 @@
+"""Turns Python values into those of C, and back: sizes, paths, ids, structs, arrays.
+
+The one idea: a batch may come from any package, because the buffer protocol is all that is asked of
+it. Arrays that come back are NumPy's if NumPy is installed, else memoryviews of the same shape."""
+from __future__ import annotations
+
+import ctypes
+import operator
+import os
+import types
+from array import array
+from ctypes import byref, c_uint64, sizeof
+
+from ._library import library
+from ._structs import BOUNDS, LANES, TIERS
+
+try:
+    import numpy
+except ImportError:
+    numpy = None
+
+NO_LIMIT = 2**64 - 1
+
+
+# ---- into C ----
+
+
+def parse_size(size: int | str) -> int:
+    """Bytes of an int, or of a text such as "64MiB" or "40GB"."""
+    if not isinstance(size, str):
+        size = operator.index(size)
+        if not 0 <= size <= NO_LIMIT:  # ctypes would take it modulo 2**64
+            raise ValueError(f"a size of {size} bytes is not 0 to 2**64 - 1")
+        return size
+    out_bytes = c_uint64()
+    library().coh_size_parse(size.encode(), byref(out_bytes))
+    return out_bytes.value
+
+
+def as_path(path):
+    return os.fsencode(path)
+
+
+def sized(struct):
+    """A zeroed struct of that type, with struct_bytes."""
+    return struct(struct_bytes=sizeof(struct))
+
+
+def chosen(name, choices, what):
+    """The number of a choice by its name."""
+    if name not in choices:
+        raise ValueError(f"{what} {name!r} is not one of {', '.join(choices)}")
+    return choices[name]
+
+
+def pointer(values, kind):
+    """The memory of an array.array as a ctypes array of `kind`."""
+    return (kind * len(values)).from_buffer(values)
+
+
+def _flat(values, rows, columns, what):
+    """The integers of a list, or of a list of `rows` rows of `columns` integers."""
+    if not isinstance(values, (list, tuple)):
+        return [values]
+    if not any(hasattr(value, "__len__") for value in values):
+        return values
+    lengths = [len(value) if hasattr(value, "__len__") else 1 for value in values]
+    if len(lengths) != rows or set(lengths) != {columns}:
+        raise ValueError(f"{what} has {len(lengths)} rows of {min(lengths)} to {max(lengths)} ids, "
+                         f"the plan's step takes {rows} of {columns}: [batch, sequence]")
+    return [each for value in values
+            for each in (value.tolist() if hasattr(value, "tolist") else value)]
+
+
+def ids_of(values, rows, columns, what):
+    """Ids as an array of 32-bit integers. Other integers are converted; too large ones are
+    refused."""
+    count, shape = rows * columns, tuple(getattr(values, "shape", ()))
+    if len(shape) > 1 and shape != (rows, columns):
+        raise ValueError(f"{what} has the shape {shape}, the plan's step takes {(rows, columns)}: "
+                         "[batch, sequence]")
+    try:
+        view = memoryview(values)
+    except TypeError:
+        view = None
+    if view is not None and view.format == "i":
+        ids = array("i", view.tobytes())
+    else:
+        listed = values.tolist() if hasattr(values, "tolist") else values
+        ids = array("i", _flat(listed, rows, columns, what))
+    if len(ids) != count:
+        raise ValueError(f"{what} has {len(ids)} ids, the plan's step takes {count}")
+    return ids
+
+
+# ---- out of C ----
+
+
+def facts_of(struct):
+    """The members of a struct as attributes. Arrays by tier, lane and bound become dicts by
+    name."""
+    names = {TIERS: library().coh_tier_name, LANES: library().coh_lane_name,
+             BOUNDS: library().coh_plan_bound_name}
+    facts = types.SimpleNamespace()
+    for name, _ in struct._fields_:
+        value = getattr(struct, name)
+        if isinstance(value, bytes):
+            value = value.decode(errors="replace")
+        elif isinstance(value, ctypes.Structure):
+            value = facts_of(value)
+        elif isinstance(value, ctypes.Array):
+            value = {names[len(value)](i).decode(): each for i, each in enumerate(value)}
+        if name != "struct_bytes":
+            setattr(facts, name, value)
+    return facts
+
+
+def shaped(values, dtype, shape):
+    """The memory of an array.array as a NumPy array of that shape, or as a memoryview of it."""
+    if numpy is not None:
+        return numpy.frombuffer(values, dtype).reshape(shape)
+    return memoryview(values).cast("B").cast(values.typecode, list(shape))

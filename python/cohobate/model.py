@@ -1,0 +1,60 @@
+"""Model: what is computed (models.h). Next: plan.py."""
+from __future__ import annotations
+
+import ctypes
+import json
+import types
+from ctypes import byref
+
+from ._library import library
+from ._structs import DTYPES, MODEL_JSON_BYTES, coh_adapters, coh_model
+from ._values import as_path, chosen
+from .plan import Plan
+
+
+class Model:
+    """A model: what is computed. `what` is a preset's name, or the path of a Hugging Face folder, a
+    checkpoint or a run.
+
+    vocabulary  rows of a preset's table; 0: as published
+    dtype       "f32" or "bf16"; None: as it is stored, f32 for a preset
+    dropout     probability, in training
+    lora        rank of adapters; everything else is frozen. lora_alpha 0 and lora_targets "" are
+                PEFT's defaults
+    freeze      globs of operators that are frozen: "wte,h.0.*" """
+
+    def __init__(self, what, vocabulary: int = 0, dtype: str | None = None, dropout: float = 0.0,
+                 lora: int = 0, lora_alpha: float = 0.0, lora_targets: str = "", freeze: str = ""):
+        self._model = coh_model()
+        library().coh_model_resolve(as_path(what), vocabulary, byref(self._model))
+        if dtype is not None:
+            library().coh_model_dtype_set(byref(self._model), chosen(dtype, DTYPES, "dtype"))
+        self._model.dropout = dropout
+        if lora or freeze:
+            adapters = coh_adapters(rank=lora, alpha=lora_alpha, targets=lora_targets.encode(),
+                                    freeze=freeze.encode())
+            library().coh_model_adapters_set(byref(self._model), byref(adapters))
+
+    @property
+    def name(self) -> str:
+        """Name of the preset or of the folder."""
+        return self._model.name.decode()
+
+    @property
+    def size(self):
+        """Members of coh_model_size: layers, heads, channels, vocabulary, positions; dtype is
+        "f32" or "bf16"."""
+        size = library().coh_model_size_get(byref(self._model))
+        facts = types.SimpleNamespace(**{name: getattr(size, name) for name, _ in size._fields_})
+        facts.dtype = next(name for name, number in DTYPES.items() if number == size.dtype)
+        return facts
+
+    def note(self) -> dict:
+        """The model as a dict, as checkpoints store it."""
+        text = ctypes.create_string_buffer(MODEL_JSON_BYTES)
+        library().coh_model_to_json(byref(self._model), text, len(text))
+        return json.loads(text.value)
+
+    def plan(self, batch: int, sequence: int, **options) -> Plan:
+        """Plans steps of `batch` sequences of `sequence` tokens. Plan has the options."""
+        return Plan(self, batch, sequence, **options)

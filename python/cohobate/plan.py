@@ -1,0 +1,148 @@
+"""Plan: where all data is and when it moves, within budgets (plan.h, plan_batch.h). Next:
+engine.py."""
+from __future__ import annotations
+
+import types
+from ctypes import byref, c_void_p, sizeof
+
+from ._library import library
+from ._owner import Owner, destroy
+from ._structs import (RECOMPUTE, SEARCH, SWEEP_SAME_BITS, GraphSource, coh_batch, coh_batch_plan,
+                       coh_graph_parameter_facts, coh_pin, coh_plan_options, coh_plan_summary)
+from ._values import NO_LIMIT, as_path, chosen, facts_of, parse_size, sized
+from .engine import Engine
+from .errors import Error
+from .machine import free_bytes
+
+_MICRO_BATCH_MOST = 8  # as the program chooses it
+
+
+class Plan(Owner):
+    """Where all data is and when it moves, with predicted time and exact memory. Options and their
+    defaults:
+
+    device_memory     budget of the device; None: free main memory less a reserve, as free_bytes().
+                      Give it for a GPU
+    disk, disk_limit  folder of the far tier, and its limit; None: no such tier, no limit
+    host_memory       host tier: pinned next to a GPU, emulated on the host device
+    micro_batch       sequences of a micro-batch, a divisor of the batch; None: its largest divisor
+                      up to 8. It is part of the numeric plan; with may_change_micro_batch another
+                      one is used if it fits or is faster
+    exact_clip        True: gradients are clipped by their own step's norm. False: updates are made
+                      during backward
+    speculate         True: both, on a disk: a step that is clipped runs twice, and the disk holds
+                      weights and states twice
+    optimizer         "adamw", "adamw8", "adamw8sr", "lion", "sgd"
+    profile           machine that the plan is priced for: a datasheet's name or a file; None: rough
+                      constants
+    recompute, search, chunk, pins, f32_gradients, threads   as the flags of `cohobate train`
+
+    Raises Refusal if nothing fits. Attributes: model, batch, micro_batch, sequence, summary,
+    parameters."""
+
+    def __init__(self, model, batch: int, sequence: int, *, device_memory: int | str | None = None,
+                 disk=None, disk_limit: int | str | None = None, host_memory: int | str = 0,
+                 micro_batch: int | None = None, may_change_micro_batch: bool = False,
+                 exact_clip: bool = True, speculate: bool = False, optimizer: str = "adamw",
+                 profile=None, recompute: str = "auto", search: str = "usual",
+                 chunk: int | str = 0, pins=(), f32_gradients: bool = False,
+                 threads: int | None = None):
+        super().__init__()
+        self._plan, self._profile = sized(coh_batch_plan), c_void_p()
+        self.model, self.batch, self.sequence = model, batch, sequence
+        self.disk, self.threads = disk, threads or library().coh_machine_core_count()
+        self.disk_limit = NO_LIMIT if disk_limit is None else parse_size(disk_limit)
+        # The engines' pointers: if a plan and its engine are freed as garbage together, the plan
+        # may be the first.
+        self._engines = {}  # by id()
+        options = coh_plan_options()
+        library().coh_plan_options_init_sized(byref(options), sizeof(options))
+        options.device_memory_bytes = (free_bytes() if device_memory is None
+                                       else parse_size(device_memory))
+        options.host_memory_bytes = parse_size(host_memory)
+        options.emulate_host = options.host_memory_bytes > 0
+        options.disk_bytes = self.disk_limit if disk is not None else 0
+        options.thread_count, options.chunk_bytes = self.threads, parse_size(chunk)
+        options.recompute = chosen(recompute, RECOMPUTE, "recompute")
+        options.search = chosen(search, SEARCH, "search")
+        options.sweep_order, options.deferred_update = SWEEP_SAME_BITS, exact_clip
+        options.speculates, options.f32_gradients = speculate, f32_gradients
+        options.optimizer = optimizer.encode()
+        options.pins, options.pin_count = (coh_pin * len(pins))(*map(self._pin, pins)), len(pins)
+        if profile is not None:
+            library().coh_profile_read(as_path(profile), byref(self._profile))
+            options.profile = self._profile
+        self._create(options, micro_batch or self._usual_micro_batch(), may_change_micro_batch)
+
+    def _usual_micro_batch(self):
+        most = min(self.batch, _MICRO_BATCH_MOST)
+        return next((n for n in range(most, 0, -1) if self.batch % n == 0), self.batch)
+
+    @staticmethod
+    def _pin(text):
+        pin = coh_pin()
+        library().coh_pin_parse(text.encode(), byref(pin))
+        return pin
+
+    def _create(self, options, micro_batch, may_change):
+        failure = []
+
+        @GraphSource
+        def make_graph(_, sequences, out_graph):
+            try:
+                return library().coh_model_train_graph(byref(self.model._model), sequences,
+                                                       self.sequence, out_graph)
+            except BaseException as error:  # Ctrl-C, too: ctypes would drop it
+                failure.append(error)
+                return 1
+
+        batch = sized(coh_batch)
+        batch.may_change, batch.make_graph = may_change, make_graph
+        batch.batch, batch.microbatch = self.batch, micro_batch
+        try:
+            library().coh_batch_plan_create(byref(batch), byref(options), byref(self._plan))
+        except Error:
+            self._free()
+            if failure:
+                raise failure[0] from None
+            raise
+        self._object, self.micro_batch = c_void_p(self._plan.plan), self._plan.microbatch
+
+    def _free(self):
+        library().coh_batch_plan_destroy(byref(self._plan))
+        library().coh_profile_destroy(self._profile)
+        self._plan, self._profile = sized(coh_batch_plan), c_void_p()
+
+    def close(self) -> None:
+        """Frees the plan, after its engines."""
+        while self._engines:
+            destroy(Engine._close_name, self._engines.popitem()[1])
+        self._object = c_void_p()
+        self._free()
+
+    @property
+    def summary(self):
+        """Members of coh_plan_summary: step_ns, peak_bytes["device"], link_bytes["read"], ..."""
+        summary = sized(coh_plan_summary)
+        library().coh_plan_summarize(self._object, byref(summary))
+        return facts_of(summary)
+
+    @property
+    def parameters(self) -> dict:
+        """{name: parameter} of all parameters; each has index, shape and is_frozen."""
+        found = {}
+        for index in range(library().coh_graph_parameter_count(self._plan.graph)):
+            facts = coh_graph_parameter_facts()
+            library().coh_graph_parameter_at(self._plan.graph, index, byref(facts))
+            found[facts.name.decode()] = types.SimpleNamespace(
+                index=index, shape=tuple(facts.shape.dim[:facts.shape.rank]),
+                is_frozen=bool(facts.is_frozen))
+        return found
+
+    def write(self, path) -> None:
+        """Writes plan.json, which `cohobate inspect`, `simulate` and `explain` read."""
+        library().coh_plan_write(self._object, as_path(path))
+
+    def engine(self, **options) -> Engine:
+        """Makes an engine and its parameters. Engine has the options."""
+        return Engine(self, **options)
