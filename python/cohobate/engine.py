@@ -154,9 +154,8 @@ class Engine(Owner):
 
     def gradient(self, name: str):
         """Gradient of a parameter as the last step left it, before clipping, as a float32 array of
-        its shape. No later call that ends with the step's updates (parameter, hash, save,
-        evaluate) may come in between. A plan with updates in backward keeps none, which is an
-        Error."""
+        its shape. It stays until the next step: parameter, evaluate, hash, put and save do not
+        change it. A plan with updates in backward keeps no gradients, which is an Error."""
         return self._fetch(name, FETCH_GRADIENT)
 
     def parameters(self, names=None) -> dict:

@@ -124,6 +124,24 @@ class Package(ProgramTest):
                 self.assertAlmostEqual(squares ** 0.5, result.grad_norm, delta=1e-5 * result.grad_norm)
         self.assertEqual(found[0], found[1])
 
+    def test_a_gradient_stays_until_the_next_step_whatever_is_called_in_between(self):
+        def gradients():
+            return {name: bytes(memoryview(values)) for name, values in engine.gradients().items()}
+
+        half = [each[:2] for each in self.batch(1)]
+        for where in ({}, {"device_memory": "64MiB", "disk": self.folder}):
+            with self.model().plan(BATCH, SEQUENCE, **where, **SIZES) as plan, plan.engine() as engine:
+                self.steps(engine, 0, 1)
+                before = gradients()
+                engine.parameters()
+                engine.evaluate(*half)
+                engine.hash()
+                engine.put("wte.weight", memoryview(array("f", [0.5] * (self.vocabulary * 384))).cast("B").cast("f", (self.vocabulary, 384)))
+                engine.save(self.path(f"checkpoint-{len(where)}"))
+                self.assertEqual(gradients(), before)
+                self.steps(engine, 2)
+                self.assertNotEqual(gradients(), before)
+
     def test_a_parameter_is_written_between_two_steps_in_and_out_of_memory(self):
         hashes, name = [], "h.3.mlp.c_fc.weight"
         for where in ({}, {"device_memory": "64MiB", "disk": self.folder}):
