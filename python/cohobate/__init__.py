@@ -11,8 +11,8 @@ Batches are arrays of 32-bit integers: NumPy's, or any object with a buffer, or 
 come back are NumPy's if NumPy is installed, else memoryviews of the same shape. Sizes are bytes as
 an int, or text such as "64MiB".
 
-Ownership: every object is freed by close(), by a with block, or with its last reference. Closing a
-plan closes its engines.
+Ownership: every object is freed by close(), by a with block, with its last reference, or at the
+interpreter's exit. Closing a plan closes its engines. A closed object raises Error when it is used.
 Threads: an engine belongs to the thread that made it; a token file and a tokenizer are used by one
 thread at a time.
 Errors: a call that fails raises Error with the library's sentence; one that does not fit raises

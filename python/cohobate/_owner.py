@@ -1,36 +1,74 @@
-"""Owner: the base of every class that owns an object of the library."""
+"""Owner: the base of every class that owns an object of the library.
+
+The one idea: the pointer lives in a handle, which frees it once, after the handles of the objects
+made from it. Whichever comes first closes the handle: close(), the end of a with block, the last
+reference to the owner, or the interpreter's exit. A method takes the pointer from `_object`, which
+raises once the handle is closed. So nothing is freed twice, and nothing is used after that."""
 from __future__ import annotations
 
-from ctypes import c_void_p
+import os
+import weakref
+from ctypes import byref, c_void_p
 
-from ._library import library
+from .errors import Error
 
 
-def destroy(name, pointer):
-    """Frees what `pointer` points to, by the function `name`, unless that is done."""
-    closed, pointer.value = c_void_p(pointer.value), None
-    if closed:
-        getattr(library(), name)(closed)
+class _Handle:
+    """A pointer, and the function that frees it. It has no reference to its owner, or the owner
+    would live for ever."""
+
+    def __init__(self, free, process):
+        self.pointer, self.free, self.process = c_void_p(), free, process
+        self.made_from_it = weakref.WeakSet()
+
+    def is_of_another_process(self):
+        return self.process is not None and self.process != os.getpid()
+
+    def close(self):
+        for handle in list(self.made_from_it):
+            handle.close()
+        pointer, self.pointer = self.pointer, c_void_p()
+        if pointer and not self.is_of_another_process():
+            self.free(pointer)
 
 
 class Owner:
-    """Owns one object of the library. close() frees it; further use of it fails with a sentence."""
+    """Owns one object of the library. close() frees it; a later use of it raises Error."""
 
-    _close_name = ""
+    _what = "object"  # in messages
+    _has_threads = False  # a forked child then has the memory of the object, but not its threads
 
-    def __init__(self):
-        self._object = c_void_p()
+    def __init__(self, free, made_from: Owner | None = None):
+        self._handle = _Handle(free, os.getpid() if self._has_threads else None)
+        if made_from is not None:
+            made_from._handle.made_from_it.add(self._handle)
+        self._finalizer = weakref.finalize(self, self._handle.close)
+
+    def _create(self, create, *arguments):
+        """Calls a function whose last parameter is the address of the new pointer."""
+        create(*arguments, byref(self._handle.pointer))
+
+    @property
+    def _object(self):
+        """The pointer, for a call of the library."""
+        if not self._handle.pointer:
+            raise Error(f"this {self._what} was closed: make another one")
+        if self._handle.is_of_another_process():
+            raise Error(f"this {self._what} belongs to process {self._handle.process}, and a forked"
+                        " process does not have its threads: make another one here")
+        return self._handle.pointer
 
     def close(self) -> None:
         """Frees the object. May be called again."""
-        destroy(self._close_name, self._object)
+        self._finalizer()
 
     def __enter__(self):
+        self._object  # raises if it was closed
         return self
 
     def __exit__(self, *_):
         self.close()
 
-    def __del__(self):
-        if getattr(self, "_object", None):
-            self.close()
+    def __reduce_ex__(self, _protocol):
+        raise TypeError(f"this {self._what} owns memory of the library: it can be neither copied "
+                        "nor pickled")

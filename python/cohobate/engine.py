@@ -19,6 +19,25 @@ from ._values import as_path, facts_of, ids_of, pointer, shaped, sized
 from .errors import Error
 
 
+def _telling(progress, raised):
+    """The C function that calls `progress` until it raises: ctypes would drop the exception, also
+    that of Ctrl-C."""
+    if progress is None:
+        return Progress()
+    if not callable(progress):
+        raise TypeError("progress is called as progress(\"load\", done, total), and "
+                        f"{progress!r} cannot be called")
+
+    def tell(_, operation, done, total):
+        try:
+            if not raised:
+                progress(OPERATIONS[operation], done, total)
+        except BaseException as error:
+            raised.append(error)
+
+    return Progress(tell)
+
+
 class Engine(Owner):
     """Runs a plan. The parameters are those of the model's folder or checkpoint, else initialised
     from `seed`.
@@ -33,11 +52,12 @@ class Engine(Owner):
     An engine is used by one thread at a time. The library's remarks go to
     logging.getLogger("cohobate")."""
 
-    _close_name = "coh_engine_destroy"
+    _what = "engine"
+    _has_threads = True
 
     def __init__(self, plan, *, seed: int = 1, weight_decay: float = 0.1,
                  hyperparameters: dict | None = None, device: str = "host", progress=None):
-        super().__init__()
+        super().__init__(library().coh_engine_destroy, made_from=plan)
         self.plan, self.seed, self.step_count = plan, seed, 0
         options = coh_engine_options()
         library().coh_engine_options_init_sized(byref(options), sizeof(options))
@@ -50,35 +70,17 @@ class Engine(Owner):
         options.hyperparameter_count, options.device = len(numbers), device.encode()
         self._log = Log(lambda _, sentence: logging.getLogger("cohobate").info(
             sentence.decode(errors="replace")))
-        if progress is not None and not callable(progress):
-            raise TypeError("progress is called as progress(\"load\", done, total), and "
-                            f"{progress!r} cannot be called")
         self._raised = []
-        self._progress = Progress() if progress is None else Progress(
-            lambda _, operation, *numbers: self._tell(progress, OPERATIONS[operation], *numbers))
+        self._progress = _telling(progress, self._raised)
         options.log, options.progress = self._log, self._progress
-        library().coh_engine_create(plan._object, byref(options), byref(self._object))
-        plan._engines[id(self._object)] = self._object
+        self._create(library().coh_engine_create, plan._object, byref(options))
         self._parameters = plan.parameters
         with self._telling():
             self._begin()
 
-    def close(self) -> None:
-        """Frees the engine. May be called again."""
-        self.plan._engines.pop(id(self._object), None)
-        super().close()
-
-    def _tell(self, progress, *arguments):
-        """Calls progress until it raises: ctypes would drop the exception, Ctrl-C, too."""
-        try:
-            if not self._raised:
-                progress(*arguments)
-        except BaseException as error:
-            self._raised.append(error)
-
     @contextlib.contextmanager
     def _telling(self):
-        """Around calls that report progress: raises what it raised."""
+        """Around calls that report progress: raises its exception."""
         try:
             yield
         finally:

@@ -6,7 +6,7 @@ import types
 from ctypes import byref, c_void_p, sizeof
 
 from ._library import library
-from ._owner import Owner, destroy
+from ._owner import Owner
 from ._structs import (RECOMPUTE, SEARCH, SWEEP_SAME_BITS, GraphSource, coh_batch, coh_batch_plan,
                        coh_graph_parameter_facts, coh_pin, coh_plan_options, coh_plan_summary)
 from ._values import NO_LIMIT, as_path, chosen, facts_of, parse_size, sized
@@ -15,6 +15,16 @@ from .errors import Error
 from .machine import free_bytes
 
 _MICRO_BATCH_MOST = 8  # as the program chooses it
+
+
+def _freeing(plan, profile):
+    """The function that frees both; the plan needs the profile."""
+    def free(_pointer):
+        library().coh_batch_plan_destroy(byref(plan))
+        library().coh_profile_destroy(profile)
+        profile.value = None
+
+    return free
 
 
 class Plan(Owner):
@@ -38,7 +48,9 @@ class Plan(Owner):
     recompute, search, chunk, pins, f32_gradients, threads   as the flags of `cohobate train`
 
     Raises Refusal if nothing fits. Attributes: model, batch, micro_batch, sequence, summary,
-    parameters."""
+    parameters. Closing a plan closes its engines first."""
+
+    _what = "plan"
 
     def __init__(self, model, batch: int, sequence: int, *, device_memory: int | str | None = None,
                  disk=None, disk_limit: int | str | None = None, host_memory: int | str = 0,
@@ -47,14 +59,12 @@ class Plan(Owner):
                  profile=None, recompute: str = "auto", search: str = "usual",
                  chunk: int | str = 0, pins=(), f32_gradients: bool = False,
                  threads: int | None = None):
-        super().__init__()
-        self._plan, self._profile = sized(coh_batch_plan), c_void_p()
+        self._plan = sized(coh_batch_plan)
+        self._profile = c_void_p()
+        super().__init__(_freeing(self._plan, self._profile))
         self.model, self.batch, self.sequence = model, batch, sequence
         self.disk, self.threads = disk, threads or library().coh_machine_core_count()
         self.disk_limit = NO_LIMIT if disk_limit is None else parse_size(disk_limit)
-        # The engines' pointers: if a plan and its engine are freed as garbage together, the plan
-        # may be the first.
-        self._engines = {}  # by id()
         options = coh_plan_options()
         library().coh_plan_options_init_sized(byref(options), sizeof(options))
         options.device_memory_bytes = (free_bytes() if device_memory is None
@@ -69,10 +79,16 @@ class Plan(Owner):
         options.speculates, options.f32_gradients = speculate, f32_gradients
         options.optimizer = optimizer.encode()
         options.pins, options.pin_count = (coh_pin * len(pins))(*map(self._pin, pins)), len(pins)
-        if profile is not None:
-            library().coh_profile_read(as_path(profile), byref(self._profile))
-            options.profile = self._profile
-        self._create(options, micro_batch or self._usual_micro_batch(), may_change_micro_batch)
+        try:
+            if profile is not None:
+                library().coh_profile_read(as_path(profile), byref(self._profile))
+                options.profile = self._profile
+            self._search(options, micro_batch or self._usual_micro_batch(), may_change_micro_batch)
+        except BaseException:
+            self._handle.free(None)
+            raise
+        self._handle.pointer = c_void_p(self._plan.plan)
+        self.micro_batch = self._plan.microbatch
 
     def _usual_micro_batch(self):
         most = min(self.batch, _MICRO_BATCH_MOST)
@@ -84,7 +100,7 @@ class Plan(Owner):
         library().coh_pin_parse(text.encode(), byref(pin))
         return pin
 
-    def _create(self, options, micro_batch, may_change):
+    def _search(self, options, micro_batch, may_change):
         failure = []
 
         @GraphSource
@@ -102,23 +118,13 @@ class Plan(Owner):
         try:
             library().coh_batch_plan_create(byref(batch), byref(options), byref(self._plan))
         except Error:
-            self._free()
             if failure:
                 raise failure[0] from None
             raise
-        self._object, self.micro_batch = c_void_p(self._plan.plan), self._plan.microbatch
 
-    def _free(self):
-        library().coh_batch_plan_destroy(byref(self._plan))
-        library().coh_profile_destroy(self._profile)
-        self._plan, self._profile = sized(coh_batch_plan), c_void_p()
-
-    def close(self) -> None:
-        """Frees the plan, after its engines."""
-        while self._engines:
-            destroy(Engine._close_name, self._engines.popitem()[1])
-        self._object = c_void_p()
-        self._free()
+    @property
+    def _graph(self):
+        return self._object and c_void_p(self._plan.graph)
 
     @property
     def summary(self):
@@ -131,9 +137,9 @@ class Plan(Owner):
     def parameters(self) -> dict:
         """{name: parameter} of all parameters; each has index, shape and is_frozen."""
         found = {}
-        for index in range(library().coh_graph_parameter_count(self._plan.graph)):
+        for index in range(library().coh_graph_parameter_count(self._graph)):
             facts = coh_graph_parameter_facts()
-            library().coh_graph_parameter_at(self._plan.graph, index, byref(facts))
+            library().coh_graph_parameter_at(self._graph, index, byref(facts))
             found[facts.name.decode()] = types.SimpleNamespace(
                 index=index, shape=tuple(facts.shape.dim[:facts.shape.rank]),
                 is_frozen=bool(facts.is_frozen))

@@ -18,11 +18,11 @@ class Tokenizer(Owner):
     """Turns text into ids and back. `what` is "bytes", a Hugging Face folder, or a tokenizer's
     file."""
 
-    _close_name = "coh_tokenizer_close"
+    _what = "tokenizer"
 
     def __init__(self, what="bytes"):
-        super().__init__()
-        library().coh_tokenizer_open(as_path(what), byref(self._object))
+        super().__init__(library().coh_tokenizer_close)
+        self._create(library().coh_tokenizer_open, as_path(what))
 
     @property
     def vocabulary(self) -> int:
@@ -69,11 +69,11 @@ def tokenize(tokenizer: Tokenizer, text_path, out_path) -> int:
 class TokenFile(Owner):
     """A token file, cut into windows of training as `cohobate train` cuts it."""
 
-    _close_name = "coh_token_file_close"
+    _what = "token file"
 
     def __init__(self, path):
-        super().__init__()
-        library().coh_token_file_open(as_path(path), byref(self._object))
+        super().__init__(library().coh_token_file_close)
+        self._create(library().coh_token_file_open, as_path(path))
 
     @property
     def facts(self):

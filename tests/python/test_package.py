@@ -1,27 +1,16 @@
 """The Python package against the command line program: the same bits, checkpoints that the program reads, refusals as data.
 
-Run as `test_package.py PATH-OF-COHOBATE`, with the library's path in COHOBATE_LIBRARY. With NumPy installed, batches and
-parameters are NumPy's arrays, else memoryviews; every claim holds for both."""
-import gc
+Run as `test_package.py PATH-OF-COHOBATE`. Next: package_test.py, the base; test_objects.py, what owns memory."""
 import os
 import pathlib
 import re
-import sys
 import unittest
 from array import array
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "python"), str(ROOT / "tests" / "cli")]
-
-import cohobate  # noqa: E402
-from cohobate import _library  # noqa: E402
+from package_test import BATCH, RATE, ROOT, SEQUENCE, SIZES, PackageTest, cohobate, hash_of
 import model_folder  # noqa: E402
-from program import SHORT, ProgramTest  # noqa: E402
-
-BATCH, SEQUENCE, RATE = 4, 16, 1e-3
-SIZES = {"micro_batch": 2, "search": "quick", "threads": 2}
-SAME = ["--batch", BATCH, "--micro-batch", 2, "--sequence", SEQUENCE, "--lr", RATE, "--min-lr", RATE, "--warmup", 0, "--dtype",
-        "f32", "--search", "quick", "--threads", 2, "--tokenizer", "bytes"]
+from cohobate import _library  # noqa: E402
+from program import SHORT  # noqa: E402
 
 
 def some(names):
@@ -29,32 +18,7 @@ def some(names):
     return list(names)[::8] if SHORT else list(names)
 
 
-def hash_of(engine):
-    return f"{engine.hash():016x}"
-
-
-class Package(ProgramTest):
-    def setUp(self):
-        super().setUp()
-        self.text = self.corpus()
-        with cohobate.Tokenizer("bytes") as tokenizer:
-            cohobate.tokenize(tokenizer, self.text, self.path("corpus.tokens"))
-            self.vocabulary = tokenizer.vocabulary
-        self.data = cohobate.TokenFile(self.path("corpus.tokens"))
-        self.addCleanup(self.data.close)
-
-    def model(self, **options):
-        return cohobate.Model("gpt2-nano", vocabulary=self.vocabulary, **options)
-
-    def batch(self, step):
-        return self.data.batch(step, BATCH, SEQUENCE)
-
-    def steps(self, engine, *numbers):
-        return [engine.step(*self.batch(step), RATE).loss for step in numbers]
-
-    def program_hash(self, steps, *more, model="gpt2-nano"):
-        return self.says_hash(self.succeeds("train", model, "--data", self.text, *SAME, "--steps", steps, *more))
-
+class Package(PackageTest):
     # ---- bits ----
 
     def test_a_streamed_loop_in_python_ends_with_the_hash_of_the_program_in_memory(self):
@@ -136,7 +100,8 @@ class Package(ProgramTest):
                 engine.parameters()
                 engine.evaluate(*half)
                 engine.hash()
-                engine.put("wte.weight", memoryview(array("f", [0.5] * (self.vocabulary * 384))).cast("B").cast("f", (self.vocabulary, 384)))
+                halves = memoryview(array("f", [0.5] * (self.vocabulary * 384))).cast("B")
+                engine.put("wte.weight", halves.cast("f", (self.vocabulary, 384)))
                 engine.save(self.path(f"checkpoint-{len(where)}"))
                 self.assertEqual(gradients(), before)
                 self.steps(engine, 2)
@@ -291,22 +256,6 @@ class Package(ProgramTest):
                 engine.step([2**40] * 64, [1] * 64, RATE)
             with self.assertRaises(TypeError):
                 engine.step(array("d", [1] * 64), [1] * 64, RATE)
-        with self.assertRaisesRegex(cohobate.Error, "NULL"):  # closing the plan has closed its engine
-            engine.hash()
-        engine.close()
-
-    def test_garbage_of_a_plan_and_its_engine_frees_the_engine_first(self):
-        freed, library = [], _library.library()
-        names = ("coh_engine_destroy", "coh_batch_plan_destroy")
-        functions = {name: getattr(library, name) for name in names}
-        for name in names:
-            setattr(library, name, lambda pointer, name=name: (freed.append(name), functions[name](pointer)))
-            self.addCleanup(setattr, library, name, functions[name])
-        plan = self.model().plan(BATCH, SEQUENCE, **SIZES)
-        plan.mine = plan.engine()
-        del plan
-        gc.collect()
-        self.assertEqual(freed, list(names))
 
     def test_an_interrupt_while_a_graph_is_made_ends_the_plan(self):
         def interrupted(*_):

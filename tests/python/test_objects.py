@@ -1,0 +1,159 @@
+"""Objects that own memory of the library: closed once, never used after that, never copied. Run as
+`test_objects.py PATH-OF-COHOBATE`."""
+import copy
+import gc
+import os
+import pickle
+import subprocess
+import sys
+import unittest
+
+from package_test import BATCH, ROOT, SEQUENCE, SIZES, PackageTest, cohobate
+from cohobate import _library  # noqa: E402
+
+LEFT_OPEN = """
+import sys
+sys.path.insert(0, {python!r})
+import cohobate
+plan = cohobate.Model("gpt2-pico", vocabulary=257).plan({batch}, {sequence}, **{sizes!r})
+engine = plan.engine()
+plan.mine = engine
+engine.other = [plan]
+del engine
+"""
+
+
+class Objects(PackageTest):
+    preset = "gpt2-pico"
+
+    def objects(self):
+        plan = self.plan()
+        self.addCleanup(plan.close)
+        return {"tokenizer": cohobate.Tokenizer("bytes"), "token file": cohobate.TokenFile(self.data_path()),
+                "engine": plan.engine(), "plan": plan}
+
+    def data_path(self):
+        return self.path("corpus.tokens")
+
+    def uses(self):
+        """For each object everything that needs its pointer."""
+        tokens, targets = self.batch(0)
+        half = self.data.batch(0, 2, SEQUENCE)
+        zeros = memoryview(bytes(4 * self.vocabulary * 96)).cast("f", (self.vocabulary, 96))
+        return {
+            "tokenizer": [lambda it: it.vocabulary, lambda it: it.end_of_text, lambda it: it.encode("a"),
+                          lambda it: it.decode([1]), lambda it: cohobate.tokenize(it, self.text, self.path("again"))],
+            "token file": [lambda it: it.facts, lambda it: it.window_count(SEQUENCE),
+                           lambda it: it.batch(0, BATCH, SEQUENCE)],
+            "engine": [lambda it: it.submit(tokens, targets, 1e-3), lambda it: it.wait(),
+                       lambda it: it.step(tokens, targets, 1e-3), lambda it: it.evaluate(*half),
+                       lambda it: it.parameter("wte.weight"), lambda it: it.gradient("wte.weight"),
+                       lambda it: it.parameters(), lambda it: it.gradients(), lambda it: it.put("wte.weight", zeros),
+                       lambda it: it.hash(), lambda it: it.save(self.path("new")), lambda it: it.load(self.path("new"))],
+            "plan": [lambda it: it.summary, lambda it: it.parameters, lambda it: it.write(self.path("plan.json")),
+                     lambda it: it.engine()],
+        }
+
+    def test_every_use_of_a_closed_object_is_the_same_error(self):
+        objects, uses = self.objects(), self.uses()
+        self.assertEqual(objects.keys(), uses.keys())
+        for what, one in objects.items():
+            one.close()
+            one.close()
+            for use in [*uses[what], lambda it: it.__enter__()]:
+                with self.assertRaisesRegex(cohobate.Error, f"^this {what} was closed: ") as raised:
+                    use(one)
+                self.assertEqual(raised.exception.status, "COH_ERR_ARGUMENT")
+
+    def test_uses_name_every_public_method_and_property_but_close(self):
+        for what, one in self.objects().items():
+            public = {name for name in dir(type(one)) if not name.startswith("_")} - {"close"}
+            used = {name for use in self.uses()[what] for name in use.__code__.co_names}
+            self.assertLessEqual(public, used, what)
+
+    def test_a_closed_plan_has_closed_its_engines(self):
+        plan = self.plan()
+        engines = [plan.engine() for _ in range(2)]
+        plan.close()
+        for engine in engines:
+            with self.assertRaisesRegex(cohobate.Error, "this engine was closed"):
+                engine.hash()
+            engine.close()
+
+    def test_a_with_block_closes_also_after_an_exception(self):
+        for what, one in self.objects().items():
+            with self.assertRaises(ZeroDivisionError):
+                with one as entered:
+                    self.assertIs(entered, one)
+                    raise ZeroDivisionError
+            with self.assertRaisesRegex(cohobate.Error, f"this {what} was closed"):
+                self.uses()[what][0](one)
+
+    def test_a_copy_or_a_pickle_of_an_owner_is_refused(self):
+        for what, one in self.objects().items():
+            for make in (copy.copy, copy.deepcopy, pickle.dumps):
+                with self.assertRaisesRegex(TypeError, f"this {what} owns memory of the library"):
+                    make(one)
+            one.close()
+
+    def test_a_model_and_errors_are_plain_data(self):
+        model = self.model(dropout=0.25)
+        with self.assertRaises(cohobate.Refusal) as raised:
+            self.model().plan(BATCH, SEQUENCE, device_memory="1MiB", **SIZES)
+        for make in (copy.copy, copy.deepcopy, lambda it: pickle.loads(pickle.dumps(it))):
+            self.assertEqual(make(model).note(), model.note())
+            make(model).plan(BATCH, SEQUENCE, **SIZES).close()
+            other = make(raised.exception)
+            self.assertEqual((type(other), str(other), vars(other)),
+                             (cohobate.Refusal, str(raised.exception), vars(raised.exception)))
+
+    def test_garbage_of_a_plan_and_its_engine_frees_the_engine_first(self):
+        freed, library = [], _library.library()
+        names = ("coh_engine_destroy", "coh_batch_plan_destroy")
+        functions = {name: getattr(library, name) for name in names}
+        for name in names:
+            setattr(library, name, lambda pointer, name=name: (freed.append(name), functions[name](pointer)))
+            self.addCleanup(setattr, library, name, functions[name])
+        plan = self.plan()
+        plan.mine = plan.engine()
+        del plan
+        gc.collect()
+        self.assertEqual(freed, list(names))
+
+    def test_an_engine_that_tells_its_progress_goes_with_its_last_reference(self):
+        freed, library = [], _library.library()
+        destroy = library.coh_engine_destroy
+        library.coh_engine_destroy = lambda pointer: (freed.append(1), destroy(pointer))
+        self.addCleanup(setattr, library, "coh_engine_destroy", destroy)
+        gc.disable()
+        self.addCleanup(gc.enable)
+        with self.plan() as plan:
+            engine = plan.engine(progress=lambda *_: None)
+            del engine
+            self.assertEqual(freed, [1])
+
+    def test_objects_left_open_are_freed_at_the_exit_of_the_interpreter(self):
+        for last in ("", "raise SystemExit(7)", "gc = __import__('gc'); gc.disable()"):
+            script = LEFT_OPEN.format(python=str(ROOT / "python"), batch=BATCH, sequence=SEQUENCE, sizes=SIZES) + last
+            done = subprocess.run([sys.executable, "-X", "faulthandler", "-c", script], capture_output=True, text=True,
+                                  timeout=60, check=False)
+            self.assertEqual((done.returncode, done.stdout, done.stderr), (7 if "7" in last else 0, "", ""))
+
+    def test_a_forked_child_neither_uses_nor_frees_the_engine_of_its_parent(self):
+        with self.plan() as plan, plan.engine() as engine:
+            before = engine.hash()
+            child = os.fork()
+            if child == 0:
+                try:
+                    self.assertRaisesRegex(cohobate.Error, "belongs to process", engine.hash)
+                    engine.close()
+                    plan.close()
+                    os._exit(0)
+                except BaseException:
+                    os._exit(1)
+            self.assertEqual(os.waitpid(child, 0)[1], 0)
+            self.assertEqual(engine.hash(), before)
+
+
+if __name__ == "__main__":
+    unittest.main()
