@@ -24,12 +24,16 @@ finds.
 Read model.py, plan.py and engine.py in that order; text.py is data, errors.py the exceptions.
 _structs.py and _library.py declare what the headers declare."""
 from ._values import NO_LIMIT, parse_size
+from .checkpoint import Checkpoint
 from .engine import Engine
 from .errors import Error, Refusal
-from .machine import free_bytes, version
+from .extensions import load_extension
+from .machine import datasheets, free_bytes, kernel_path, optimizers, presets, version
 from .model import Model
 from .plan import Plan
 from .text import TokenFile, Tokenizer, tokenize
+from .training import Schedule, TrainingNote
 
-__all__ = ["NO_LIMIT", "Engine", "Error", "Model", "Plan", "Refusal", "TokenFile", "Tokenizer",
-           "free_bytes", "parse_size", "tokenize", "version"]
+__all__ = ["NO_LIMIT", "Checkpoint", "Engine", "Error", "Model", "Plan", "Refusal", "Schedule",
+           "TokenFile", "Tokenizer", "TrainingNote", "datasheets", "free_bytes", "kernel_path",
+           "load_extension", "optimizers", "parse_size", "presets", "tokenize", "version"]

@@ -9,7 +9,7 @@ import functools
 import os
 import types
 from ctypes import (POINTER, byref, c_char_p, c_double, c_float, c_int, c_int32, c_int64, c_size_t,
-                    c_uint64, c_void_p, sizeof)
+                    c_uint32, c_uint64, c_void_p, sizeof)
 
 from ._structs import *  # noqa: F403  every struct is used in the table
 from .errors import Error, Refusal
@@ -33,6 +33,11 @@ FUNCTIONS = {
     "coh_size_parse": (STATUS, [c_char_p, POINTER(c_uint64)]),
     "coh_machine_free_bytes": (c_uint64, []),
     "coh_machine_core_count": (c_int, []),
+    "coh_kernel_path": (c_char_p, []),
+    "coh_extension_register": (STATUS, [POINTER(coh_extension)]),
+    "coh_optimizer_count": (c_int32, []),
+    "coh_optimizer_at": (POINTER(coh_optimizer), [c_int32]),
+    "coh_model_preset_name": (c_char_p, [c_int32]),
     "coh_model_resolve": (STATUS, [c_char_p, c_int64, POINTER(coh_model)]),
     "coh_model_size_get": (coh_model_size, [POINTER(coh_model)]),
     "coh_model_dtype_set": (None, [POINTER(coh_model), c_int]),
@@ -47,6 +52,7 @@ FUNCTIONS = {
     "coh_graph_parameter_at": (STATUS, [c_void_p, c_int32, POINTER(coh_graph_parameter_facts)]),
     "coh_profile_read": (STATUS, [c_char_p, POINTER(c_void_p)]),
     "coh_profile_destroy": (None, [c_void_p]),
+    "coh_profile_shipped": (c_char_p, [c_size_t]),
     "coh_pin_parse": (STATUS, [c_char_p, POINTER(coh_pin)]),
     "coh_plan_options_init_sized": (None, [POINTER(coh_plan_options), c_size_t]),
     "coh_batch_plan_create": (
@@ -54,6 +60,10 @@ FUNCTIONS = {
     "coh_batch_plan_destroy": (None, [POINTER(coh_batch_plan)]),
     "coh_plan_summarize": (STATUS, [c_void_p, POINTER(coh_plan_summary)]),
     "coh_plan_write": (STATUS, [c_void_p, c_char_p]),
+    "coh_plan_write_program": (STATUS, [c_void_p, c_char_p]),
+    "coh_plan_operator_count": (c_int32, [c_void_p]),
+    "coh_plan_operator_at": (STATUS, [c_void_p, c_int32, POINTER(coh_plan_operator)]),
+    "coh_engine_save_bytes": (STATUS, [c_void_p, POINTER(c_uint64)]),
     "coh_engine_options_init_sized": (None, [POINTER(coh_engine_options), c_size_t]),
     "coh_engine_create": (STATUS, [c_void_p, POINTER(coh_engine_options), POINTER(c_void_p)]),
     "coh_engine_destroy": (None, [c_void_p]),
@@ -67,25 +77,54 @@ FUNCTIONS = {
     "coh_engine_fetch": (STATUS, [c_void_p, coh_parameter, c_int, POINTER(c_float)]),
     "coh_engine_fetch_all": (STATUS, [c_void_p, c_int, c_void_p, c_void_p]),
     "coh_engine_put": (STATUS, [c_void_p, coh_parameter, c_uint64, c_uint64, POINTER(c_float)]),
+    "coh_engine_fetch_state": (STATUS, [c_void_p, coh_parameter, c_char_p, c_void_p]),
+    "coh_engine_facts_get": (STATUS, [c_void_p, POINTER(coh_engine_facts)]),
+    "coh_engine_ledger_row_at": (c_int, [c_void_p, c_uint32, POINTER(coh_engine_ledger_row)]),
+    "coh_engine_scan": (STATUS, [c_void_p, POINTER(coh_step_input), c_uint64, c_char_p]),
     "coh_engine_hash": (STATUS, [c_void_p, POINTER(c_uint64)]),
     "coh_engine_save": (STATUS, [c_void_p, c_char_p, POINTER(coh_checkpoint_note)]),
+    "coh_engine_save_begin": (STATUS, [c_void_p, c_char_p, POINTER(coh_checkpoint_note)]),
+    "coh_engine_save_is_done": (STATUS, [c_void_p, POINTER(c_int)]),
+    "coh_engine_save_wait": (STATUS, [c_void_p]),
+    "coh_schedule_rate": (c_double, [POINTER(coh_schedule), c_uint64]),
+    "coh_training_note_init_sized": (None, [POINTER(coh_training_note), c_size_t]),
+    "coh_training_note_write": (
+        STATUS, [POINTER(coh_training_note), POINTER(coh_model), c_char_p, c_size_t]),
+    "coh_training_note_read": (STATUS, [c_char_p, POINTER(coh_training_note)]),
     "coh_checkpoint_open": (STATUS, [c_char_p, POINTER(c_void_p)]),
     "coh_checkpoint_close": (None, [c_void_p]),
     "coh_checkpoint_facts_get": (STATUS, [c_void_p, POINTER(coh_checkpoint_facts)]),
+    "coh_checkpoint_tensor_at": (STATUS, [c_void_p, c_int32, POINTER(coh_checkpoint_tensor)]),
+    "coh_checkpoint_stream_at": (STATUS, [c_void_p, c_int32, POINTER(coh_state_stream)]),
+    "coh_checkpoint_check": (STATUS, [c_void_p, POINTER(c_uint64)]),
+    "coh_checkpoint_read": (
+        STATUS, [c_void_p, c_int32, c_int32, c_uint64, c_uint64, c_void_p]),
+    "coh_checkpoint_remove": (STATUS, [c_char_p]),
     "coh_tokenizer_open": (STATUS, [c_char_p, POINTER(c_void_p)]),
     "coh_tokenizer_close": (None, [c_void_p]),
     "coh_tokenizer_vocabulary": (c_int64, [c_void_p]),
     "coh_tokenizer_end_of_text": (c_int32, [c_void_p]),
+    "coh_tokenizer_begin_of_text": (c_int32, [c_void_p]),
+    "coh_tokenizer_token_id": (c_int32, [c_void_p, c_char_p]),
+    "coh_tokenizer_around": (None, [c_void_p, POINTER(POINTER(c_int32)), POINTER(c_size_t),
+                                    POINTER(POINTER(c_int32)), POINTER(c_size_t)]),
+    "coh_tokenizer_identity": (c_uint64, [c_void_p]),
     "coh_tokenizer_encode": (
         STATUS, [c_void_p, c_char_p, c_size_t, POINTER(POINTER(c_int32)), POINTER(c_size_t)]),
     "coh_tokenizer_decode": (
         STATUS, [c_void_p, POINTER(c_int32), c_size_t, POINTER(c_void_p), POINTER(c_size_t)]),
     "coh_text_free": (None, [c_void_p]),
-    "coh_token_file_build": (
-        STATUS, [c_void_p, c_char_p, c_char_p, c_int, c_char_p, POINTER(c_uint64)]),
+    "coh_token_build_options_init_sized": (None, [POINTER(coh_token_build_options), c_size_t]),
+    "coh_token_file_make": (
+        STATUS, [c_void_p, POINTER(coh_token_build_options), POINTER(coh_token_build_facts)]),
+    "coh_token_file_open_raw": (STATUS, [c_char_p, c_int64, c_int32, POINTER(c_void_p)]),
     "coh_token_file_open": (STATUS, [c_char_p, POINTER(c_void_p)]),
     "coh_token_file_close": (None, [c_void_p]),
     "coh_token_file_facts_get": (STATUS, [c_void_p, POINTER(coh_token_file_facts)]),
+    "coh_token_file_check": (STATUS, [c_void_p]),
+    "coh_token_file_read": (STATUS, [c_void_p, c_uint64, c_size_t, POINTER(c_int32)]),
+    "coh_token_file_stretch": (
+        STATUS, [c_void_p, c_uint64, c_int64, POINTER(c_int32), POINTER(c_int32)]),
     "coh_token_file_window_count": (c_uint64, [c_void_p, c_int64]),
     "coh_token_file_window": (
         STATUS, [c_void_p, c_uint64, c_uint64, c_int64, POINTER(c_int32), POINTER(c_int32)]),

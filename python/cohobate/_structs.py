@@ -15,6 +15,11 @@ SWEEP_SAME_BITS = 3
 FETCH_VALUE, FETCH_GRADIENT = 0, 1  # coh_fetch
 OPERATIONS = ("init", "load", "save", "hash", "fetch", "put")  # by coh_operation
 MODEL_JSON_BYTES = 8448
+TRAINING_NOTE_BYTES = 12288
+GROUP_SETS_RATE, GROUP_SETS_DECAY = 1, 2
+DATA_FORMS = {"text": 0, "jsonl": 1, "chat": 2}
+CHAT_FORMS = {"auto": 0, "chatml": 1, "llama3": 2, "llama2": 3, "plain": 4}
+SENTENCE_BYTES = 256  # of coh_engine_scan
 
 
 class coh_shape(Structure):
@@ -48,8 +53,43 @@ class coh_model_size(Structure):
                 ("vocabulary", c_int64), ("positions", c_int64), ("dtype", c_int)]
 
 
+class coh_own_model(Structure):
+    _fields_ = [("struct_bytes", c_uint32), ("name", c_char_p), ("size", coh_model_size),
+                ("build", CFUNCTYPE(c_int, c_void_p)), ("context", c_void_p)]
+
+
 class coh_pin(Structure):
     _fields_ = [("target", c_char * 128), ("place", c_int), ("pattern", c_char * 32)]
+
+
+class coh_state_stream(Structure):
+    _fields_ = [("name", c_char_p), ("bytes_per_block", c_uint32), ("elements_per_block", c_uint32),
+                ("is_f32", c_int32)]
+
+
+class coh_hyperparameter(Structure):
+    _fields_ = [("name", c_char_p), ("initial", c_float), ("least", c_float), ("most", c_float)]
+
+
+Update = CFUNCTYPE(None, c_void_p)
+
+
+class coh_optimizer(Structure):
+    _fields_ = [("struct_bytes", c_uint32), ("name", c_char_p), ("revision", c_int32),
+                ("stream_count", c_int32), ("streams", coh_state_stream * 8),
+                ("hyperparameter_count", c_int32), ("hyperparameters", coh_hyperparameter * 8),
+                ("scalar_count", c_int32), ("scalars", c_int32 * 4), ("update", Update),
+                ("takes_bf16", c_int32), ("cuda_kernel", c_char_p), ("flops", c_double),
+                ("rounds_work", c_int32)]
+
+
+class coh_extension(Structure):
+    _fields_ = [("struct_bytes", c_uint32), ("kind_abi", c_uint32), ("name", c_char_p),
+                ("revision", c_uint32), ("kind_count", c_int32), ("optimizer_count", c_int32),
+                ("model_count", c_int32), ("kinds", c_void_p * 16),
+                ("optimizers", POINTER(coh_optimizer) * 16),
+                ("models", POINTER(coh_own_model) * 16), ("rank_pattern_count", c_int32),
+                ("rank_patterns", c_void_p * 16)]
 
 
 class coh_optimizer_choice(Structure):
@@ -83,6 +123,13 @@ class coh_plan_options(Structure):
 
 
 GraphSource = CFUNCTYPE(c_int, c_void_p, c_int64, POINTER(c_void_p))
+
+
+class coh_plan_operator(Structure):
+    _fields_ = [("struct_bytes", c_uint32), ("name", c_char_p), ("kind", c_char_p),
+                ("block", c_int32), ("parameter_bytes", c_uint64), ("activation_bytes", c_uint64),
+                ("saved_bytes", c_uint64), ("activations", c_char_p), ("parameters", c_char_p),
+                ("states", c_char_p), ("updates", c_char_p), ("pattern", c_char_p)]
 
 
 class coh_batch(Structure):
@@ -136,6 +183,8 @@ class coh_disk(Structure):
     _fields_ = [("folder", c_char_p), ("bytes", c_uint64), ("bytes_per_s", c_double)]
 
 
+ParameterSource = CFUNCTYPE(c_int, c_void_p, coh_parameter, c_char_p, c_uint64, c_uint64,
+                            POINTER(c_float))
 ParameterSink = CFUNCTYPE(c_int, c_void_p, coh_parameter, c_char_p, c_uint64, c_uint64, c_void_p)
 Log = CFUNCTYPE(None, c_void_p, c_char_p)
 Progress = CFUNCTYPE(None, c_void_p, c_int, c_uint64, c_uint64)
@@ -152,6 +201,22 @@ class coh_engine_options(Structure):
                 ("disk_count", c_uint32), ("record_steps", c_uint64), ("check_calls", c_int32),
                 ("progress", Progress), ("progress_context", c_void_p), ("world", c_void_p),
                 ("rank_timeout_s", c_double)]
+
+
+class coh_engine_facts(Structure):
+    _fields_ = [("struct_bytes", c_uint32), ("arena_bytes", c_uint64 * TIERS),
+                ("overhead_bytes", c_uint64), ("store_backend", c_char_p),
+                ("store_direct", c_int32), ("store_read_bytes_per_s", c_uint64),
+                ("store_write_bytes_per_s", c_uint64),
+                ("kernel_path", c_char * 128), ("arena_huge_pages", c_int32 * TIERS),
+                ("arena_node_count", c_int32 * TIERS), ("arena_is_near", c_int32 * TIERS),
+                ("arena_touch_ns", c_uint64 * TIERS), ("device_context_bytes", c_uint64),
+                ("device_library_bytes", c_uint64), ("device_free_bytes", c_uint64)]
+
+
+class coh_engine_ledger_row(Structure):
+    _fields_ = [("tier", c_char_p), ("purpose", c_char * 32), ("owner", c_char * 32),
+                ("bytes", c_uint64), ("peak_bytes", c_uint64)]
 
 
 class coh_step_input(Structure):
@@ -177,6 +242,53 @@ class coh_load_facts(Structure):
     _fields_ = [("struct_bytes", c_uint32), ("numeric_changed", c_int32), ("step", c_uint64)]
 
 
+class coh_schedule(Structure):
+    _fields_ = [("highest", c_double), ("lowest", c_double), ("warmup_steps", c_uint64),
+                ("schedule_steps", c_uint64)]
+
+
+class coh_pattern_number(Structure):
+    _fields_ = [("pattern", c_char * 256), ("value", c_double)]
+
+
+class coh_pattern_numbers(Structure):
+    _fields_ = [("count", c_int64), ("at", coh_pattern_number * 16)]
+
+
+class coh_pattern_optimizers(Structure):
+    _fields_ = [("count", c_int64), ("at", coh_optimizer_choice * 16)]
+
+
+class coh_text_form(Structure):
+    _fields_ = [("field", c_char * 4096), ("chat", c_int64), ("chat_form", c_int64),
+                ("aligned", c_int64), ("validation_split", c_double), ("id_bytes", c_int64)]
+
+
+class coh_training_note(Structure):
+    _fields_ = [("struct_bytes", c_uint32), ("steps", c_uint64), ("schedule", coh_schedule),
+                ("batch", c_int64), ("micro_batch", c_int64), ("sequence", c_int64),
+                ("by_layers", c_uint64), ("f32_gradients", c_uint64), ("atomics", c_uint64),
+                ("beta1", c_double), ("beta2", c_double), ("weight_decay", c_double),
+                ("clip", c_double), ("dropout", c_double), ("clips_by_previous", c_uint64),
+                ("lr_for", coh_pattern_numbers), ("weight_decay_for", coh_pattern_numbers),
+                ("optimizer", c_char * 16), ("optimizer_for", coh_pattern_optimizers),
+                ("hyperparameters", coh_pattern_numbers), ("seed", c_uint64),
+                ("tokenizer", c_char * 4096), ("tokenizer_identity", c_uint64),
+                ("base", c_char * 4096), ("data", c_char * 4096), ("data_hash", c_uint64),
+                ("validation", c_char * 4096), ("validation_hash", c_uint64),
+                ("validation_id_bytes", c_int64), ("form", coh_text_form),
+                ("kernels", c_char * 4096), ("data_first_step", c_uint64),
+                ("data_first_window", c_uint64), ("replicas", coh_fold_shape),
+                ("speculates", c_uint64), ("save_every", c_uint64), ("keep", c_uint64),
+                ("validation_every", c_uint64), ("validation_windows", c_uint64),
+                ("stop_after_worse", c_uint64)]
+
+
+class coh_checkpoint_tensor(Structure):
+    _fields_ = [("name", c_char_p), ("shape", coh_shape), ("optimizer", c_char_p),
+                ("stream_count", c_int32), ("streams", c_int32 * 8)]
+
+
 class coh_checkpoint_facts(Structure):
     _fields_ = [("struct_bytes", c_uint32), ("path", c_char_p), ("step", c_uint64),
                 ("applied_count", c_uint64), ("numeric_fingerprint", c_uint64), ("hash", c_uint64),
@@ -200,6 +312,26 @@ class coh_refusal(Structure):
                 ("change_count", c_int32), ("changes", coh_change * 6),
                 ("operator_name", c_char * 64), ("pin", c_char * 160), ("profile", c_char * 256),
                 ("path", c_char * 256), ("items", c_char * 256)]
+
+
+GoOn = CFUNCTYPE(c_int, c_void_p)
+
+
+class coh_token_build_options(Structure):
+    _fields_ = [("struct_bytes", c_uint32), ("form", c_int), ("in_path", c_char_p),
+                ("out_path", c_char_p), ("field", c_char_p), ("chat_folder", c_char_p),
+                ("chat_form", c_int), ("window", c_int64), ("held_out", c_int32),
+                ("validation_split", c_double), ("seed", c_uint64), ("held_out_path", c_char_p),
+                ("thread_count", c_int32), ("vocabulary", c_int64), ("go_on", GoOn),
+                ("go_on_context", c_void_p)]
+
+
+class coh_token_build_facts(Structure):
+    _fields_ = [("struct_bytes", c_uint32), ("token_count", c_uint64),
+                ("held_out_token_count", c_uint64), ("document_count", c_uint64),
+                ("held_out_document_count", c_uint64), ("empty_window_count", c_uint64),
+                ("lines_as_text_count", c_uint64), ("replaced_count", c_uint64),
+                ("chat_form", c_char * 160)]
 
 
 class coh_token_file_facts(Structure):

@@ -58,6 +58,21 @@ def pointer(values, kind):
     return (kind * len(values)).from_buffer(values)
 
 
+def floats_of(values, shape, what):
+    """Numbers of that shape as a contiguous memoryview of float32. A buffer has to be one already:
+    anything else that NumPy can read (a list, a tensor) is converted."""
+    try:
+        view = memoryview(values)
+    except TypeError:
+        if numpy is None:
+            raise
+        view = memoryview(numpy.ascontiguousarray(values, "float32"))
+    if view.format != "f" or view.shape != shape or not view.c_contiguous:
+        raise ValueError(f"{what} takes contiguous float32 numbers of shape {shape}, not "
+                         f"{view.format!r} of shape {view.shape}")
+    return view
+
+
 def _flat(values, rows, columns, what):
     """The integers of a list, or of a list of `rows` rows of `columns` integers."""
     if not isinstance(values, (list, tuple)):
@@ -91,6 +106,13 @@ def ids_of(values, rows, columns, what):
     if len(ids) != count:
         raise ValueError(f"{what} has {len(ids)} ids, the plan's step takes {count}")
     return ids
+
+
+def counted(targets):
+    """The number of targets that count, of an array.array."""
+    if numpy is not None:
+        return int((numpy.frombuffer(targets, "int32") >= 0).sum())
+    return sum(target >= 0 for target in targets)
 
 
 # ---- out of C ----

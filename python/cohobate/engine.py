@@ -8,15 +8,38 @@ import contextlib
 import json
 import logging
 from array import array
-from ctypes import (byref, c_double, c_float, c_uint64, c_void_p, cast, memmove, sizeof)
+from ctypes import (byref, c_double, c_float, c_int, c_uint64, c_void_p, cast, create_string_buffer,
+                    memmove, sizeof)
 
 from ._library import library
 from ._owner import Owner
-from ._structs import (FETCH_GRADIENT, FETCH_VALUE, OPERATIONS, Log, ParameterSink, Progress,
-                       coh_checkpoint_note, coh_engine_options, coh_hyperparameter_value,
-                       coh_load_facts, coh_parameter, coh_step_input, coh_step_result)
-from ._values import as_path, facts_of, ids_of, pointer, shaped, sized
+from ._structs import (FETCH_GRADIENT, FETCH_VALUE, GROUP_SETS_DECAY, GROUP_SETS_RATE, OPERATIONS,
+                       SENTENCE_BYTES, Log, ParameterSink, ParameterSource, Progress,
+                       coh_checkpoint_note, coh_engine_facts, coh_engine_ledger_row,
+                       coh_engine_options, coh_hyperparameter_value, coh_load_facts,
+                       coh_parameter, coh_parameter_group, coh_step_input, coh_step_result)
+from ._values import as_path, counted, facts_of, floats_of, ids_of, pointer, shaped, sized
+from .checkpoint import Checkpoint, state_array
 from .errors import Error
+from .machine import stream_of
+from .training import TrainingNote
+
+_GROUP_NUMBERS = {"rate_factor": GROUP_SETS_RATE, "weight_decay": GROUP_SETS_DECAY}
+
+
+def _group(pattern, numbers):
+    """A parameter group of C."""
+    if not numbers or not set(numbers) <= set(_GROUP_NUMBERS):
+        raise ValueError(f"group {pattern!r} is {numbers!r}: give a dict with rate_factor, "
+                         "weight_decay, or both")
+    sets = sum(_GROUP_NUMBERS[name] for name in numbers)
+    return coh_parameter_group(pattern.encode(), sets, **numbers)
+
+
+def _hyperparameter(name, value):
+    """A number of all optimizers, or, with a dot, of one."""
+    optimizer, dot, number = name.rpartition(".")
+    return coh_hyperparameter_value(optimizer.encode() if dot else None, number.encode(), value)
 
 
 def _telling(progress, raised):
@@ -38,45 +61,77 @@ def _telling(progress, raised):
     return Progress(tell)
 
 
+@contextlib.contextmanager
+def _numbers_of(model):
+    """The function that supplies the numbers of a model's folder or checkpoint; None: it has
+    neither."""
+    if model.folder:
+        folder = c_void_p()
+        library().coh_folder_open(byref(model), byref(folder))
+        try:
+            yield lambda *piece: library().coh_folder_numbers(folder, *piece)
+        finally:
+            library().coh_folder_close(folder)
+    elif model.checkpoint:
+        with Checkpoint(model.checkpoint) as checkpoint:
+            tensors = checkpoint.tensors
+            yield lambda _, name, begin, count, values: library().coh_checkpoint_read(
+                checkpoint._object, tensors[name.decode()].index, 0, begin, count, values)
+    else:
+        yield None
+
+
 class Engine(Owner):
     """Runs a plan. The parameters are those of the model's folder or checkpoint, else initialised
     from `seed`.
 
+    weights          {name: array} of parameters that begin with other values: float32 arrays of
+                     their shapes (Plan.parameters), or lists and tensors that NumPy can read
     weight_decay     of parameters whose kind has weight decay
-    hyperparameters  {"beta2": 0.99, ...}, for every optimizer that has them
+    groups           parameters with a learning rate or a weight decay of their own, by globs of
+                     their names: {"*.bias": {"weight_decay": 0.0}, "wte,h.0.*": {"rate_factor":
+                     0.1}}. rate_factor multiplies the step's learning rate. If several groups
+                     match, the last one wins
+    hyperparameters  {"beta2": 0.99}, of every optimizer that has the number, or {"lion.beta2":
+                     0.99}. optimizers() lists them
     device           "host", or a GPU: "cuda:0", for plans made with a GPU's profile
     progress         called as progress("load", done, total) during long operations: init, load,
                      save, hash, fetch, put. It must not use the engine, which would wait for
-                     itself. An exception of it is raised after the operation
+                     itself. Its exception is raised after the operation
 
-    An engine is used by one thread at a time. The library's remarks go to
+    Attributes: plan, seed, step_count (the number of the next step), weight_decay, groups,
+    hyperparameters. An engine is used by one thread at a time. The library's remarks go to
     logging.getLogger("cohobate")."""
 
     _what = "engine"
     _has_threads = True
 
-    def __init__(self, plan, *, seed: int = 1, weight_decay: float = 0.1,
+    def __init__(self, plan, *, seed: int = 1, weights: dict | None = None,
+                 weight_decay: float = 0.1, groups: dict | None = None,
                  hyperparameters: dict | None = None, device: str = "host", progress=None):
         super().__init__(library().coh_engine_destroy, made_from=plan)
         self.plan, self.seed, self.step_count = plan, seed, 0
+        self.weight_decay, self.groups = weight_decay, dict(groups or {})
+        self.hyperparameters = dict(hyperparameters or {})
+        self._parameters = plan.parameters
+        weights = {name: self._numbers(name, values) for name, values in (weights or {}).items()}
         options = coh_engine_options()
         library().coh_engine_options_init_sized(byref(options), sizeof(options))
         options.disk_folder = None if plan.disk is None else as_path(plan.disk)
         options.disk_bytes, options.thread_count = plan.disk_limit, plan.threads
-        options.weight_decay = weight_decay
-        numbers = [coh_hyperparameter_value(None, name.encode(), value)
-                   for name, value in (hyperparameters or {}).items()]
-        options.hyperparameters = (coh_hyperparameter_value * len(numbers))(*numbers)
-        options.hyperparameter_count, options.device = len(numbers), device.encode()
+        options.weight_decay, options.device = weight_decay, device.encode()
+        rows = [_group(*each) for each in self.groups.items()]
+        options.groups, options.group_count = (coh_parameter_group * len(rows))(*rows), len(rows)
+        rows = [_hyperparameter(*each) for each in self.hyperparameters.items()]
+        options.hyperparameters = (coh_hyperparameter_value * len(rows))(*rows)
+        options.hyperparameter_count = len(rows)
         self._log = Log(lambda _, sentence: logging.getLogger("cohobate").info(
             sentence.decode(errors="replace")))
         self._raised = []
         self._progress = _telling(progress, self._raised)
         options.log, options.progress = self._log, self._progress
         self._create(library().coh_engine_create, plan._object, byref(options))
-        self._parameters = plan.parameters
-        with self._telling():
-            self._begin()
+        self._begin(weights)
 
     @contextlib.contextmanager
     def _telling(self):
@@ -87,20 +142,56 @@ class Engine(Owner):
             if self._raised:
                 raise self._raised.pop() from None
 
-    def _begin(self):
-        model = self.plan.model._model
-        if model.folder:
-            folder = c_void_p()
-            library().coh_folder_open(byref(model), byref(folder))
+    def _passing(self, kind, function, call, *arguments):
+        """Calls the library with a callback that takes or gives pieces of parameters. An exception
+        of the callback ends the call, and is raised: ctypes would drop it."""
+        failure = []
+
+        @kind
+        def passed(_, *piece):
             try:
-                library().coh_engine_init_from(self._object, self.seed,
-                                               cast(library().coh_folder_numbers, c_void_p), folder)
-            finally:
-                library().coh_folder_close(folder)
+                function(*piece)
+                return 0
+            except BaseException as error:  # no memory, Ctrl-C
+                failure.append(error)
+                return 1
+
+        try:
+            with self._telling():
+                call(self._object, *arguments, cast(passed, c_void_p), None)
+        except Error:
+            if failure:
+                raise failure[0] from None
+            raise
+
+    # ---- initial parameters ----
+
+    def _begin(self, weights):
+        """Initialises the parameters: by their kinds' rules, then from the model's folder or
+        checkpoint, then from `weights`."""
+        model = self.plan.model._model
+        if not weights and not model.folder:
+            with self._telling():
+                library().coh_engine_init(self._object, self.seed)
+            if model.checkpoint:
+                self.load_weights(model.checkpoint)
             return
-        library().coh_engine_init(self._object, self.seed)
-        if model.checkpoint:
-            library().coh_engine_load_weights(self._object, model.checkpoint)
+        with _numbers_of(model) as model_numbers:
+
+            def give(parameter, name, begin, count, values):
+                if model_numbers is not None:
+                    model_numbers(parameter, name, begin, count, values)
+                numbers = weights.get(name.decode())
+                if numbers is not None:
+                    memmove(values, byref(numbers, 4 * begin), 4 * count)
+
+            self._passing(ParameterSource, give, library().coh_engine_init_from, self.seed)
+
+    def load_weights(self, path) -> None:
+        """Takes the parameters of a checkpoint, also of one that another optimizer trained.
+        Optimizer states are zero after it; step_count stays."""
+        with self._telling():
+            library().coh_engine_load_weights(self._object, as_path(path))
 
     # ---- steps ----
 
@@ -112,32 +203,38 @@ class Engine(Owner):
         step.step, step.seed, step.loss_factor = self.step_count, self.seed, 1.0
         for name, value in numbers.items():
             setattr(step, name, value)
-        counted = count - sum(target < 0 for target in targets)
-        if counted == 0:
+        used = counted(targets)
+        if used == 0:
             step.learning_rate = 0.0
-        elif counted < count:
-            step.loss_factor = count / counted
+        elif used < count:
+            step.loss_factor = count / used
         step.inputs[0], step.inputs[1] = (each.buffer_info()[0] for each in (tokens, targets))
         return step, (tokens, targets)
 
-    def submit(self, tokens, targets, learning_rate: float, clip: float = 1.0) -> None:
-        """Starts a step on [batch, sequence] tokens and targets, and returns. A target of -1 does
-        not count; the loss is the mean over those that count. At most two steps run at once;
-        wait() ends the older one."""
-        step, _kept = self._input(tokens, targets, self.plan.batch, learning_rate=learning_rate,
-                                  clip=clip)
+    def submit(self, tokens, targets, learning_rate, clip: float = 1.0) -> None:
+        """Starts a step on [batch, sequence] tokens and targets, and returns. At most two steps run
+        at once; wait() ends the older one.
+
+        targets        the token after each token; -1: it does not count. The loss is the mean over
+                       those that count
+        learning_rate  a number, or a function of the step's number: a Schedule
+        clip           limit of the global gradient norm; 0: off"""
+        rate = learning_rate(self.step_count) if callable(learning_rate) else learning_rate
+        step, _kept = self._input(tokens, targets, self.plan.batch, learning_rate=rate, clip=clip)
         library().coh_engine_submit(self._object, byref(step))
         self.step_count += 1
 
     def wait(self):
-        """Waits for the oldest step. Returns the members of coh_step_result: loss, grad_norm,
-        finite, step_ns, ..."""
+        """Waits for the oldest step. Returns the members of coh_step_result: step, loss, grad_norm
+        (before clipping), finite (0: there was a NaN or infinity, and with exact_clip no parameter
+        changed), step_ns, peak_bytes["device"], link_bytes["read"], exposed_ns["read"] (how long
+        computing waited for a lane), ..."""
         result = sized(coh_step_result)
         library().coh_engine_wait(self._object, byref(result))
         return facts_of(result)
 
-    def step(self, tokens, targets, learning_rate: float, clip: float = 1.0):
-        """submit() and wait()."""
+    def step(self, tokens, targets, learning_rate, clip: float = 1.0):
+        """submit() and wait(): trains on one batch, and returns the step's result."""
         self.submit(tokens, targets, learning_rate, clip)
         return self.wait()
 
@@ -147,6 +244,15 @@ class Engine(Owner):
         step, _kept = self._input(tokens, targets, self.plan.micro_batch)
         library().coh_engine_evaluate(self._object, byref(step), byref(loss))
         return loss.value
+
+    def scan(self, tokens, targets, result) -> str:
+        """Names the first operator and tensor with a NaN or infinity, after a step whose `result`
+        has finite 0, on the batch of that step. No step may be running. Changes no parameter; a
+        step after the broken one is undone and has to be submitted again."""
+        step, _kept = self._input(tokens, targets, self.plan.batch, step=result.step)
+        sentence = create_string_buffer(SENTENCE_BYTES)
+        library().coh_engine_scan(self._object, byref(step), result.applied_count, sentence)
+        return sentence.value.decode(errors="replace")
 
     # ---- parameters ----
 
@@ -189,46 +295,67 @@ class Engine(Owner):
         return shaped(values, "float32", found.shape)
 
     def _fetch_all(self, names, what):
-        arrays, failure = {}, []
+        arrays = {}
         wanted = {self._found(name)[0].index: name
                   for name in (self._parameters if names is None else names)}
 
-        @ParameterSink
-        def take(_, parameter, _name, begin, count, values):
-            try:
-                name = wanted.get(parameter.index)
-                if name is not None:
-                    if name not in arrays:
-                        arrays[name] = array("f", bytes(4 * self._found(name)[1]))
-                    memmove(arrays[name].buffer_info()[0] + 4 * begin, values, 4 * count)
-                return 0
-            except BaseException as error:  # no memory, Ctrl-C: ctypes would drop it
-                failure.append(error)
-                return 1
+        def take(parameter, _name, begin, count, values):
+            name = wanted.get(parameter.index)
+            if name is not None:
+                if name not in arrays:
+                    arrays[name] = array("f", bytes(4 * self._found(name)[1]))
+                memmove(arrays[name].buffer_info()[0] + 4 * begin, values, 4 * count)
 
-        try:
-            with self._telling():
-                library().coh_engine_fetch_all(self._object, what, cast(take, c_void_p), None)
-        except Error:
-            if failure:
-                raise failure[0] from None
-            raise
+        self._passing(ParameterSink, take, library().coh_engine_fetch_all, what)
         missing = [] if names is None else [name for name in wanted.values() if name not in arrays]
         for name in missing:
             self._fetch(name, what)  # has no gradient: the library's sentence
         return {name: shaped(arrays[name], "float32", self._parameters[name].shape)
                 for name in wanted.values() if name in arrays}
 
+    def _numbers(self, name, values):
+        """Values for a parameter, as an array of C's."""
+        found, count = self._found(name)
+        view = floats_of(values, found.shape, f"parameter {name!r}")
+        return (c_float * count).from_buffer_copy(view.cast("B"))
+
     def put(self, name: str, values) -> None:
-        """Writes a parameter between two steps: a float32 array of its shape, of finite numbers.
-        Optimizer states stay."""
-        (found, count), view = self._found(name), memoryview(values)
-        if view.format != "f" or view.shape != found.shape or not view.c_contiguous:
-            raise ValueError(f"parameter {name!r} takes contiguous float32 numbers of shape "
-                             f"{found.shape}, not {view.format!r} of shape {view.shape}")
-        numbers = (c_float * count).from_buffer_copy(view.cast("B"))
+        """Writes a parameter between two steps: a float32 array of its shape, of finite numbers,
+        or a list or tensor that NumPy can read. Optimizer states stay. It makes a pass over the
+        model."""
+        (found, count), numbers = self._found(name), self._numbers(name, values)
         with self._telling():
             library().coh_engine_put(self._object, coh_parameter(found.index), 0, count, numbers)
+
+    def state(self, name: str, stream: str):
+        """An optimizer state of a parameter after the last step, such as "m" or "v" of adamw: a
+        float32 array of its shape, or the bytes of a state in another form. optimizers() has the
+        names."""
+        found, _ = self._found(name)
+        values, formed = state_array(stream_of(stream), found.shape)
+        with self._telling():
+            library().coh_engine_fetch_state(self._object, coh_parameter(found.index),
+                                             stream.encode(), values.buffer_info()[0])
+        return formed(values)
+
+    # ---- facts ----
+
+    @property
+    def facts(self):
+        """Members of coh_engine_facts: arena_bytes["device"], overhead_bytes, store_backend,
+        kernel_path, ..."""
+        facts = sized(coh_engine_facts)
+        library().coh_engine_facts_get(self._object, byref(facts))
+        return facts_of(facts)
+
+    @property
+    def ledger(self) -> list:
+        """Who holds which bytes: rows with tier, purpose, owner, bytes (now), and peak_bytes (the
+        most so far)."""
+        rows, row = [], coh_engine_ledger_row()
+        while library().coh_engine_ledger_row_at(self._object, len(rows), byref(row)):
+            rows.append(facts_of(row))
+        return rows
 
     # ---- hashes and checkpoints ----
 
@@ -241,19 +368,65 @@ class Engine(Owner):
             library().coh_engine_hash(self._object, byref(out_hash))
         return out_hash.value
 
-    def save(self, path, **note) -> None:
-        """Writes a checkpoint to a new folder, which `cohobate eval`, `generate` and `export` (with
-        --tokenizer) and Model read. `note` is kept in it."""
-        text = json.dumps({**note, "model": self.plan.model.note()})
-        checkpoint = coh_checkpoint_note(struct_bytes=sizeof(coh_checkpoint_note),
-                                         step=self.step_count, json=text.encode())
+    def training_note(self, schedule, *, steps: int | None = None, clip: float = 1.0,
+                      tokenizer=None, data=None, **members) -> TrainingNote:
+        """The note of a run on this engine, for save(). It has what plan and engine know, and
+
+        schedule   the Schedule of its learning rates
+        steps      of the whole run; None: those of the schedule
+        clip       as in step()
+        tokenizer  the Tokenizer of its data; None: the data are ids
+        data       the TokenFile whose batch(step, ...) with the engine's seed is each step's; None:
+                   `cohobate train --resume` needs --data
+
+        `members` are further members of TrainingNote."""
+        note = TrainingNote(schedule=schedule, clip=clip, seed=self.seed, tokenizer="none",
+                            steps=schedule.steps if steps is None else steps,
+                            weight_decay=self.weight_decay, hyperparameters=self.hyperparameters)
+        rates = {pattern: numbers["rate_factor"] * schedule.highest
+                 for pattern, numbers in self.groups.items() if "rate_factor" in numbers}
+        decays = {pattern: numbers["weight_decay"]
+                  for pattern, numbers in self.groups.items() if "weight_decay" in numbers}
+        note.lr_for, note.weight_decay_for = rates, decays
+        for source in (self.plan, tokenizer, data):
+            if source is not None:
+                source._describe(note)
+        for name, value in members.items():
+            setattr(note, name, value)
+        return note
+
+    def save(self, path, *, training: TrainingNote | None = None, wait: bool = True,
+             **note) -> None:
+        """Writes a checkpoint to a new folder, which Checkpoint, Model, `cohobate eval`, `generate`
+        and `export` read.
+
+        training  how the run goes on, as training_note() has it. `cohobate train --resume` needs
+                  it, and the commands need no --tokenizer with it
+        wait      False: returns when all numbers are written; flushing them to the drive goes on
+                  beside the next steps, until save_wait()
+        note      texts and numbers of your own, which Checkpoint.note has"""
+        model = self.plan.model
+        whole = {"model": model.note()} if training is None else training._json(model._model)
+        checkpoint = sized(coh_checkpoint_note)
+        checkpoint.step, checkpoint.json = self.step_count, json.dumps({**note, **whole}).encode()
+        save = library().coh_engine_save if wait else library().coh_engine_save_begin
         with self._telling():
-            library().coh_engine_save(self._object, as_path(path), byref(checkpoint))
+            save(self._object, as_path(path), byref(checkpoint))
+
+    def save_wait(self) -> None:
+        """Waits for the save that save(wait=False) began. An Error if it failed."""
+        library().coh_engine_save_wait(self._object)
+
+    @property
+    def is_saving(self) -> bool:
+        """True if save_wait() would wait."""
+        is_done = c_int()
+        library().coh_engine_save_is_done(self._object, byref(is_done))
+        return not is_done.value
 
     def load(self, path) -> bool:
-        """Continues from a checkpoint: parameters, optimizer states and the number of the next
-        step. Returns True if it was made under another numeric plan, so that bits differ from
-        those of one long run."""
+        """Continues from a checkpoint: parameters, optimizer states and step_count. Returns True if
+        it was made under another numeric plan, so that bits differ from those of one long run."""
         facts = sized(coh_load_facts)
         with self._telling():
             library().coh_engine_load(self._object, as_path(path), byref(facts))

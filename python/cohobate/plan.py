@@ -2,13 +2,15 @@
 engine.py."""
 from __future__ import annotations
 
+import os
 import types
-from ctypes import byref, c_void_p, sizeof
+from ctypes import byref, c_uint64, c_void_p, sizeof
 
 from ._library import library
 from ._owner import Owner
 from ._structs import (RECOMPUTE, SEARCH, SWEEP_SAME_BITS, GraphSource, coh_batch, coh_batch_plan,
-                       coh_graph_parameter_facts, coh_pin, coh_plan_options, coh_plan_summary)
+                       coh_graph_parameter_facts, coh_optimizer_choice, coh_pin,
+                       coh_plan_operator, coh_plan_options, coh_plan_summary)
 from ._values import NO_LIMIT, as_path, chosen, facts_of, parse_size, sized
 from .engine import Engine
 from .errors import Error
@@ -42,7 +44,9 @@ class Plan(Owner):
                       during backward
     speculate         True: both, on a disk: a step that is clipped runs twice, and the disk holds
                       weights and states twice
-    optimizer         "adamw", "adamw8", "adamw8sr", "lion", "sgd"
+    optimizer         "adamw", "adamw8", "adamw8sr", "lion", "sgd": optimizers() describes them
+    optimizer_for     {"wte,*.bias": "sgd"}: another one for parameters that globs match. If several
+                      match, the last one wins
     profile           machine that the plan is priced for: a datasheet's name or a file; None: rough
                       constants
     recompute, search, chunk, pins, f32_gradients, threads   as the flags of `cohobate train`
@@ -56,14 +60,17 @@ class Plan(Owner):
                  disk=None, disk_limit: int | str | None = None, host_memory: int | str = 0,
                  micro_batch: int | None = None, may_change_micro_batch: bool = False,
                  exact_clip: bool = True, speculate: bool = False, optimizer: str = "adamw",
-                 profile=None, recompute: str = "auto", search: str = "usual",
-                 chunk: int | str = 0, pins=(), f32_gradients: bool = False,
+                 optimizer_for: dict | None = None, profile=None, recompute: str = "auto",
+                 search: str = "usual", chunk: int | str = 0, pins=(), f32_gradients: bool = False,
                  threads: int | None = None):
         self._plan = sized(coh_batch_plan)
         self._profile = c_void_p()
         super().__init__(_freeing(self._plan, self._profile))
         self.model, self.batch, self.sequence = model, batch, sequence
         self.disk, self.threads = disk, threads or library().coh_machine_core_count()
+        self.exact_clip, self.speculate = exact_clip, speculate
+        self.optimizer, self.optimizer_for = optimizer, dict(optimizer_for or {})
+        self.f32_gradients = f32_gradients
         self.disk_limit = NO_LIMIT if disk_limit is None else parse_size(disk_limit)
         options = coh_plan_options()
         library().coh_plan_options_init_sized(byref(options), sizeof(options))
@@ -78,6 +85,10 @@ class Plan(Owner):
         options.sweep_order, options.deferred_update = SWEEP_SAME_BITS, exact_clip
         options.speculates, options.f32_gradients = speculate, f32_gradients
         options.optimizer = optimizer.encode()
+        choices = [coh_optimizer_choice(pattern.encode(), name.encode())
+                   for pattern, name in self.optimizer_for.items()]
+        options.optimizer_choices = (coh_optimizer_choice * len(choices))(*choices)
+        options.optimizer_choice_count = len(choices)
         options.pins, options.pin_count = (coh_pin * len(pins))(*map(self._pin, pins)), len(pins)
         try:
             if profile is not None:
@@ -145,9 +156,42 @@ class Plan(Owner):
                 is_frozen=bool(facts.is_frozen))
         return found
 
+    @property
+    def operators(self) -> list:
+        """The operators of the graph, in order: members of coh_plan_operator, which say what the
+        plan decided: name, kind, activations ("keep", "recompute", "move"), parameters and states
+        ("device", "host", "disk"), updates, ..."""
+        found = []
+        for index in range(library().coh_plan_operator_count(self._object)):
+            row = sized(coh_plan_operator)
+            library().coh_plan_operator_at(self._object, index, byref(row))
+            found.append(facts_of(row))
+        return found
+
+    @property
+    def save_bytes(self) -> int:
+        """The most bytes on disk of a checkpoint."""
+        out_bytes = c_uint64()
+        library().coh_engine_save_bytes(self._object, byref(out_bytes))
+        return out_bytes.value
+
     def write(self, path) -> None:
         """Writes plan.json, which `cohobate inspect`, `simulate` and `explain` read."""
         library().coh_plan_write(self._object, as_path(path))
+
+    def write_program(self, path) -> None:
+        """Writes the instructions of the plan, one a line."""
+        library().coh_plan_write_program(self._object, as_path(path))
+
+    def _describe(self, note):
+        """The plan's part of a training note."""
+        model = self.model._model
+        note.batch, note.micro_batch, note.sequence = self.batch, self.micro_batch, self.sequence
+        note.optimizer, note.optimizer_for = self.optimizer, self.optimizer_for
+        note.f32_gradients, note.dropout = self.f32_gradients, model.dropout
+        note.speculates = self.speculate
+        note.clips_by_previous = not self.exact_clip and not self.speculate
+        note.base = os.path.abspath(model.folder) if model.folder else ""
 
     def engine(self, **options) -> Engine:
         """Makes an engine and its parameters. Engine has the options."""

@@ -5,13 +5,21 @@
 from __future__ import annotations
 
 import ctypes
+import os
 from array import array
-from ctypes import POINTER, byref, c_int32, c_size_t, c_uint64, c_void_p, cast
+from ctypes import POINTER, byref, c_int32, c_size_t, c_void_p, cast, sizeof
 
 from ._library import library
 from ._owner import Owner
-from ._structs import coh_token_file_facts
-from ._values import as_path, facts_of, pointer, shaped, sized
+from ._structs import (CHAT_FORMS, DATA_FORMS, coh_token_build_facts, coh_token_build_options,
+                       coh_token_file_facts)
+from ._values import as_path, chosen, facts_of, pointer, shaped, sized
+
+
+def _array(ids):
+    """A list of ids as an int32 array."""
+    values = array("i", ids)
+    return shaped(values, "int32", (len(values),)) if ids else values
 
 
 class Tokenizer(Owner):
@@ -22,6 +30,7 @@ class Tokenizer(Owner):
 
     def __init__(self, what="bytes"):
         super().__init__(library().coh_tokenizer_close)
+        self.what = os.fsdecode(what)
         self._create(library().coh_tokenizer_open, as_path(what))
 
     @property
@@ -34,16 +43,38 @@ class Tokenizer(Owner):
         """The id that ends a text; -1: none."""
         return library().coh_tokenizer_end_of_text(self._object)
 
+    @property
+    def begin_of_text(self) -> int:
+        """The id that begins a text; -1: none."""
+        return library().coh_tokenizer_begin_of_text(self._object)
+
+    @property
+    def around(self) -> tuple:
+        """Two lists: the ids that belong before a text, and after it. encode() does not add
+        them."""
+        lists, counts = [POINTER(c_int32)() for _ in range(2)], [c_size_t() for _ in range(2)]
+        library().coh_tokenizer_around(self._object, byref(lists[0]), byref(counts[0]),
+                                       byref(lists[1]), byref(counts[1]))
+        return tuple(ids[:count.value] for ids, count in zip(lists, counts))
+
+    @property
+    def identity(self) -> int:
+        """A hash of everything that determines ids. Token files and training notes have it."""
+        return library().coh_tokenizer_identity(self._object)
+
+    def token_id(self, token: str) -> int:
+        """The id of a token by its spelling ("<|im_end|>"); -1: there is none."""
+        return library().coh_tokenizer_token_id(self._object, token.encode())
+
     def encode(self, text: str | bytes):
         """Ids of a str or of bytes, as an int32 array."""
         text = text.encode() if isinstance(text, str) else bytes(text)
         ids, count = POINTER(c_int32)(), c_size_t()
         library().coh_tokenizer_encode(self._object, text, len(text), byref(ids), byref(count))
         try:
-            values = array("i", ids[:count.value])
+            return _array(ids[:count.value])
         finally:
             library().coh_text_free(ids)
-        return shaped(values, "int32", (len(values),)) if len(values) else values
 
     def decode(self, ids) -> bytes:
         """Bytes of the text of ids."""
@@ -56,31 +87,82 @@ class Tokenizer(Owner):
         finally:
             library().coh_text_free(text)
 
+    def _describe(self, note):
+        """The tokenizer's part of a training note."""
+        note.tokenizer = "bytes" if self.what == "bytes" else os.path.abspath(self.what)
+        note.tokenizer_identity = self.identity
 
-def tokenize(tokenizer: Tokenizer, text_path, out_path) -> int:
-    """Writes the token file of a text file, or of every text file in a folder. Returns its number
-    of ids."""
-    count = c_uint64()
-    library().coh_token_file_build(tokenizer._object, as_path(text_path), as_path(out_path), 0,
-                                   None, byref(count))
-    return count.value
+
+def tokenize(tokenizer: Tokenizer, text_path, out_path, *, form: str = "text",
+             field: str | None = None, chat_form: str = "auto", window: int = 0,
+             held_out_path=None, validation_split: float = 0.0, seed: int = 1, vocabulary: int = 0,
+             threads: int = 0) -> int:
+    """Writes the token file of a file, or of a folder with everything in it. Returns its number of
+    ids. Options, as `cohobate tokenize` has them:
+
+    form        "text": a file is a document. "jsonl": a line is a document, the text `field` of its
+                object (None: "text"). "chat": a line is a conversation, {"messages": [{"role": ...,
+                "content": ...}, ...]}, of which the assistant's text counts as targets
+    chat_form   "auto": that of the tokenizer's chat template; else "chatml", "llama3", "llama2",
+                "plain"
+    window      0: documents follow one another. Else no window of this many tokens has two of them
+    held_out_path, validation_split, seed   a share (0 to 1) of the documents, drawn by a hash of
+                seed and text, goes to a second token file
+    vocabulary  of the model that will read the ids: a larger id is refused. 0: the tokenizer's
+    threads     that read a folder's files; 0: one for each core"""
+    options, facts = coh_token_build_options(), sized(coh_token_build_facts)
+    library().coh_token_build_options_init_sized(byref(options), sizeof(options))
+    options.in_path, options.out_path = as_path(text_path), as_path(out_path)
+    options.form = chosen(form, DATA_FORMS, "form")
+    options.chat_form = chosen(chat_form, CHAT_FORMS, "chat_form")
+    options.field = None if field is None else field.encode()
+    options.chat_folder = None if tokenizer.what == "bytes" else as_path(tokenizer.what)
+    options.held_out_path = None if held_out_path is None else as_path(held_out_path)
+    options.window, options.validation_split, options.seed = window, validation_split, seed
+    options.vocabulary, options.thread_count = vocabulary, threads
+    library().coh_token_file_make(tokenizer._object, byref(options), byref(facts))
+    return facts.token_count
 
 
 class TokenFile(Owner):
-    """A token file, cut into windows of training as `cohobate train` cuts it."""
+    """A token file, cut into windows of training as `cohobate train` cuts it. len() is its number
+    of ids.
+
+    id_bytes    for ids of another program (llm.c, nanoGPT): 2 or 4 bytes each, or 0: as they look
+    vocabulary  of such ids; 0: the smallest that holds them"""
 
     _what = "token file"
 
-    def __init__(self, path):
+    def __init__(self, path, *, id_bytes: int | None = None, vocabulary: int = 0):
         super().__init__(library().coh_token_file_close)
-        self._create(library().coh_token_file_open, as_path(path))
+        self.path = os.path.abspath(os.fsdecode(path))
+        if id_bytes is None:
+            self._create(library().coh_token_file_open, as_path(path))
+        else:
+            self._create(library().coh_token_file_open_raw, as_path(path), vocabulary, id_bytes)
 
     @property
     def facts(self):
-        """Members of coh_token_file_facts: token_count, vocabulary, hash, ..."""
+        """Members of coh_token_file_facts: token_count, vocabulary, hash, has_mask, ..."""
         facts = sized(coh_token_file_facts)
         library().coh_token_file_facts_get(self._object, byref(facts))
         return facts_of(facts)
+
+    def __len__(self):
+        return self.facts.token_count
+
+    def __bool__(self):
+        return True
+
+    def check(self) -> None:
+        """Reads the whole file and compares its hash."""
+        library().coh_token_file_check(self._object)
+
+    def read(self, begin: int, count: int):
+        """`count` ids from id `begin` on, as an int32 array."""
+        ids = (c_int32 * max(count, 1))()  # NULL is refused
+        library().coh_token_file_read(self._object, begin, count, ids)
+        return _array(ids[:count])
 
     def window_count(self, sequence: int) -> int:
         """Windows of `sequence` tokens in one pass over the data."""
@@ -89,13 +171,43 @@ class TokenFile(Owner):
     def batch(self, step: int, batch: int, sequence: int, seed: int = 1):
         """Tokens and targets of step `step`, counted from 0: two int32 arrays [batch, sequence]. A
         target of -1 does not count. The same windows as those of `cohobate train --seed`."""
-        tokens, targets = (array("i", bytes(4 * batch * sequence)) for _ in range(2))
+        return self._rows(batch, sequence, lambda i: (seed, step * batch + i),
+                          library().coh_token_file_window)
+
+    def batches(self, batch: int, sequence: int, *, start: int = 0, stop: int | None = None,
+                seed: int = 1):
+        """Iterates over batch(step, ...) for the steps from `start` up to `stop`; None: without
+        end, since a new pass over the data begins where one ends, in another order."""
+        step = start
+        while stop is None or step < stop:
+            yield self.batch(step, batch, sequence, seed)
+            step += 1
+
+    def stretch(self, begin: int, batch: int, sequence: int):
+        """Tokens and targets of `batch` stretches that follow one another in the file from id
+        `begin` on: for a loss over a whole text. Targets beyond the end of the file do not
+        count."""
+        count = len(self)
+        rows = min(batch, -(-max(count - begin, 1) // sequence))
+        return self._rows(batch, sequence, lambda i: (begin + i * sequence,),
+                          library().coh_token_file_stretch, rows)
+
+    def _rows(self, batch, sequence, at, read, rows=None):
+        """Two arrays, of which `read` fills row i with what is at(i). Other rows do not count."""
+        tokens = array("i", bytes(4 * batch * sequence))
+        targets = array("i", [-1]) * len(tokens)
         to, to_targets = pointer(tokens, c_int32), pointer(targets, c_int32)
-        for i in range(batch):
-            at = 4 * i * sequence
-            library().coh_token_file_window(self._object, seed, step * batch + i, sequence,
-                                            cast(byref(to, at), POINTER(c_int32)),
-                                            cast(byref(to_targets, at), POINTER(c_int32)))
+        for i in range(batch if rows is None else rows):
+            place = 4 * i * sequence
+            read(self._object, *at(i), sequence, cast(byref(to, place), POINTER(c_int32)),
+                 cast(byref(to_targets, place), POINTER(c_int32)))
         del to, to_targets
         return (shaped(tokens, "int32", (batch, sequence)),
                 shaped(targets, "int32", (batch, sequence)))
+
+    def _describe(self, note):
+        """The file's part of a training note."""
+        facts = self.facts
+        note.data, note.data_hash = self.path, facts.hash
+        if facts.is_raw and not facts.is_llmc:
+            note.form = {"id_bytes": facts.id_bytes}

@@ -126,7 +126,7 @@ def read(folder):
     api = Api([], {}, {}, set(), [])
     texts = [strip(path.read_text()) for path in sorted(pathlib.Path(folder).glob("*.h"))]
     for text in texts:
-        for found in re.finditer(r"typedef struct (\w+) \{(.*?)\n\} \w+;", text, flags=re.S):
+        for found in re.finditer(r"(?:typedef )?struct (\w+) \{(.*?)\n\}[ \w]*;", text, flags=re.S):
             api.structs[found[1]] = Struct(found[1], read_fields(found[2]))
         for found in re.finditer(r"typedef enum (\w+) \{(.*?)\} \w+;", text, flags=re.S):
             api.enums[found[1]] = len(split(found[2]))

@@ -6,6 +6,7 @@ import os
 import pickle
 import subprocess
 import sys
+import types
 import unittest
 
 from package_test import BATCH, ROOT, SEQUENCE, SIZES, PackageTest, cohobate
@@ -30,7 +31,13 @@ class Objects(PackageTest):
         plan = self.plan()
         self.addCleanup(plan.close)
         return {"tokenizer": cohobate.Tokenizer("bytes"), "token file": cohobate.TokenFile(self.data_path()),
-                "engine": plan.engine(), "plan": plan}
+                "engine": plan.engine(), "plan": plan, "checkpoint": self.checkpoint(plan)}
+
+    def checkpoint(self, plan):
+        path = self.path(f"checkpoint-{id(plan)}")
+        with plan.engine() as engine:
+            engine.save(path, training=engine.training_note(cohobate.Schedule(1e-3, 4)))
+        return cohobate.Checkpoint(path)
 
     def data_path(self):
         return self.path("corpus.tokens")
@@ -38,20 +45,29 @@ class Objects(PackageTest):
     def uses(self):
         """For each object everything that needs its pointer."""
         tokens, targets = self.batch(0)
+        result = types.SimpleNamespace(step=0, applied_count=0)
         half = self.data.batch(0, 2, SEQUENCE)
         zeros = memoryview(bytes(4 * self.vocabulary * 96)).cast("f", (self.vocabulary, 96))
         return {
-            "tokenizer": [lambda it: it.vocabulary, lambda it: it.end_of_text, lambda it: it.encode("a"),
-                          lambda it: it.decode([1]), lambda it: cohobate.tokenize(it, self.text, self.path("again"))],
+            "tokenizer": [lambda it: it.vocabulary, lambda it: it.end_of_text, lambda it: it.begin_of_text,
+                          lambda it: it.around, lambda it: it.identity, lambda it: it.token_id("a"),
+                          lambda it: it.encode("a"), lambda it: it.decode([1]), lambda it: cohobate.tokenize(it, self.text, self.path("again"))],
             "token file": [lambda it: it.facts, lambda it: it.window_count(SEQUENCE),
-                           lambda it: it.batch(0, BATCH, SEQUENCE)],
+                           lambda it: it.batch(0, BATCH, SEQUENCE), lambda it: next(it.batches(BATCH, SEQUENCE)),
+                           lambda it: it.stretch(0, 2, SEQUENCE), lambda it: it.read(0, 1), lambda it: it.check(), lambda it: len(it)],
             "engine": [lambda it: it.submit(tokens, targets, 1e-3), lambda it: it.wait(),
                        lambda it: it.step(tokens, targets, 1e-3), lambda it: it.evaluate(*half),
                        lambda it: it.parameter("wte.weight"), lambda it: it.gradient("wte.weight"),
                        lambda it: it.parameters(), lambda it: it.gradients(), lambda it: it.put("wte.weight", zeros),
-                       lambda it: it.hash(), lambda it: it.save(self.path("new")), lambda it: it.load(self.path("new"))],
+                       lambda it: it.state("wte.weight", "m"), lambda it: it.scan(tokens, targets, result),
+                       lambda it: it.hash(), lambda it: it.save(self.path("new")), lambda it: it.load(self.path("new")),
+                       lambda it: it.load_weights(self.path("new")), lambda it: it.save_wait(), lambda it: it.is_saving,
+                       lambda it: it.facts, lambda it: it.ledger],
             "plan": [lambda it: it.summary, lambda it: it.parameters, lambda it: it.write(self.path("plan.json")),
+                     lambda it: it.operators, lambda it: it.save_bytes, lambda it: it.write_program(self.path("program")),
                      lambda it: it.engine()],
+            "checkpoint": [lambda it: it.facts, lambda it: it.note, lambda it: it.training, lambda it: it.tensors,
+                           lambda it: it.read("wte.weight"), lambda it: it.check()],
         }
 
     def test_every_use_of_a_closed_object_is_the_same_error(self):
@@ -67,7 +83,8 @@ class Objects(PackageTest):
 
     def test_uses_name_every_public_method_and_property_but_close(self):
         for what, one in self.objects().items():
-            public = {name for name in dir(type(one)) if not name.startswith("_")} - {"close"}
+            # the two others use no pointer of the object
+            public = {name for name in dir(type(one)) if not name.startswith("_")} - {"close", "remove", "training_note"}
             used = {name for use in self.uses()[what] for name in use.__code__.co_names}
             self.assertLessEqual(public, used, what)
 

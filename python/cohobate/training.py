@@ -1,0 +1,160 @@
+"""How a run goes on: its learning rates, and the note that a checkpoint has of it
+(training_note.h).
+
+    Schedule ──> Engine.step             Engine.training_note ──> Engine.save
+                                         Checkpoint.training  <── the checkpoint
+
+The one idea: a note has everything that determines the numbers of a run except its weights, so that
+`cohobate train --resume` goes on with a checkpoint that a loop in Python saved, and the reverse."""
+from __future__ import annotations
+
+import json
+import operator
+import os
+import types
+from ctypes import Array, Structure, byref, c_double, c_float, create_string_buffer, sizeof
+
+from ._library import library
+from ._structs import (TRAINING_NOTE_BYTES, coh_fold_shape, coh_optimizer_choice,
+                       coh_pattern_number, coh_pattern_numbers, coh_pattern_optimizers,
+                       coh_schedule, coh_training_note)
+from ._values import facts_of
+
+
+class Schedule:
+    """Learning rates of a run: a linear warm-up to `highest`, half a cosine down to `lowest`, then
+    flat. `schedule(step)` is the rate of a step, counted from 0; Engine.step takes a schedule, or
+    any function of the step's number, in place of a rate.
+
+    steps         until the rate is lowest, warm-up included
+    warmup_steps  of the warm-up
+    lowest        None: a tenth of the highest"""
+
+    def __init__(self, highest: float, steps: int, *, warmup_steps: int = 0,
+                 lowest: float | None = None):
+        self.highest, self.lowest = highest, highest / 10 if lowest is None else lowest
+        self.warmup_steps, self.steps = warmup_steps, steps
+
+    @property
+    def _schedule(self):
+        return coh_schedule(self.highest, self.lowest, _count(self.warmup_steps, "warmup_steps"),
+                            _count(self.steps, "steps"))
+
+    def __call__(self, step: int) -> float:
+        return library().coh_schedule_rate(byref(self._schedule), _count(step, "step"))
+
+    def __eq__(self, other):
+        return isinstance(other, Schedule) and vars(self) == vars(other)
+
+    def __repr__(self):
+        return (f"Schedule({self.highest!r}, {self.steps!r}, warmup_steps={self.warmup_steps!r}, "
+                f"lowest={self.lowest!r})")
+
+
+class TrainingNote:
+    """The recipe of a run. Attributes are the members of coh_training_note (training_note.h):
+    texts, numbers, a Schedule, and lists of patterns as dicts {pattern: number}, in their order.
+
+    TrainingNote() is what `cohobate train` does without flags; Engine.training_note knows what the
+    engine does. Both take members by their names."""
+
+    def __init__(self, **members):
+        self.__dict__["_note"] = coh_training_note()
+        library().coh_training_note_init_sized(byref(self._note), sizeof(self._note))
+        for name, value in members.items():
+            setattr(self, name, value)
+
+    def __getattr__(self, name):
+        if name not in _MEMBERS:
+            raise AttributeError(f"a training note has no member {name!r}")
+        return _out(getattr(self._note, name))
+
+    def __setattr__(self, name, value):
+        if name not in _MEMBERS:
+            raise AttributeError(f"a training note has no member {name!r}; its members are "
+                                 f"{', '.join(_MEMBERS)}")
+        _set(self._note, name, _MEMBERS[name], value)
+
+    def __dir__(self):
+        return [*super().__dir__(), *_MEMBERS]
+
+    def __eq__(self, other):
+        return isinstance(other, TrainingNote) and bytes(self._note) == bytes(other._note)
+
+    def __repr__(self):
+        usual = TrainingNote()
+        changed = [name for name in _MEMBERS if getattr(self, name) != getattr(usual, name)]
+        return f"TrainingNote({', '.join(f'{name}={getattr(self, name)!r}' for name in changed)})"
+
+    def _json(self, model) -> dict:
+        """The note of a run of a model, as a checkpoint stores it."""
+        text = create_string_buffer(TRAINING_NOTE_BYTES)
+        library().coh_training_note_write(byref(self._note), byref(model), text, len(text))
+        return json.loads(text.value)
+
+    @classmethod
+    def _read(cls, text: bytes):
+        note = cls()
+        library().coh_training_note_read(text, byref(note._note))
+        return note
+
+
+_MEMBERS = {name: kind for name, kind in coh_training_note._fields_ if name != "struct_bytes"}
+
+
+def _count(number, what):
+    """A number of C's unsigned 64 bits, which ctypes would cut."""
+    number = operator.index(number)
+    if not 0 <= number < 2**64:
+        raise ValueError(f"{what} is {number}: 0 to 2**64 - 1")
+    return number
+
+
+def _out(value):
+    """A member as Python has it."""
+    if isinstance(value, bytes):
+        return os.fsdecode(value)
+    if isinstance(value, coh_schedule):
+        return Schedule(value.highest, value.schedule_steps, warmup_steps=value.warmup_steps,
+                        lowest=value.lowest)
+    if isinstance(value, coh_pattern_numbers):
+        return {os.fsdecode(each.pattern): each.value for each in value.at[:value.count]}
+    if isinstance(value, coh_pattern_optimizers):
+        rows = value.at[:value.count]
+        return {os.fsdecode(each.pattern): each.optimizer.decode() for each in rows}
+    if isinstance(value, coh_fold_shape):
+        return tuple(value.factors)
+    return facts_of(value) if isinstance(value, Structure) else value
+
+
+def _set(struct, name, kind, value):
+    """Sets a member from what Python has of it."""
+    if issubclass(kind, Array):  # a text
+        value = os.fsencode(value)
+        if len(value) >= sizeof(kind):
+            raise ValueError(f"{name} has {len(value)} bytes, and less than {sizeof(kind)} fit")
+    elif kind is coh_schedule:
+        value = value._schedule
+    elif kind in (coh_pattern_numbers, coh_pattern_optimizers):
+        row = coh_pattern_number if kind is coh_pattern_numbers else coh_optimizer_choice
+        rows, value = value, kind()
+        if len(rows) > len(value.at):
+            raise ValueError(f"{name} has {len(rows)} patterns, and a note has room for "
+                             f"{len(value.at)}")
+        value.count = len(rows)
+        for i, (pattern, of) in enumerate(rows.items()):
+            for (field, field_kind), each in zip(row._fields_, (pattern, of)):
+                _set(value.at[i], field, field_kind, each)
+    elif kind is coh_fold_shape:
+        value = kind((kind._fields_[0][1])(*value))
+    elif issubclass(kind, Structure):
+        members = vars(value) if isinstance(value, types.SimpleNamespace) else value
+        value = kind()
+        for field, field_kind in kind._fields_:
+            if field in members:
+                _set(value, field, field_kind, members[field])
+    elif kind not in (c_double, c_float):
+        value = operator.index(value)
+        if kind(value).value != value:
+            raise ValueError(f"{name} is {value}, which {kind.__name__[2:]} cannot hold")
+    setattr(struct, name, value)

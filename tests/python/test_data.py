@@ -1,0 +1,87 @@
+"""Text, token files and windows. The oracle is the text itself, or `cohobate tokenize`. Run as
+`test_data.py PATH-OF-COHOBATE`."""
+import json
+import pathlib
+import unittest
+from array import array
+
+from package_test import PackageTest, cohobate
+
+
+def numbers(values):
+    return memoryview(values).tolist()
+
+
+class Data(PackageTest):
+    def test_ids_of_a_file_are_the_bytes_of_its_text(self):
+        text = pathlib.Path(self.text).read_bytes()
+        self.assertEqual(len(self.data), len(text))
+        self.assertEqual(numbers(self.data.read(3, 20)), list(text[3:23]))
+        self.assertEqual(list(self.data.read(0, 0)), [])
+        self.data.check()
+        with self.assertRaisesRegex(cohobate.Error, "ids"):
+            self.data.read(len(text) - 1, 2)
+
+    def test_batches_are_those_of_the_steps_one_after_the_other(self):
+        found = [tuple(map(numbers, pair)) for pair in self.data.batches(2, 16, start=3, stop=6, seed=7)]
+        self.assertEqual(found, [tuple(map(numbers, self.data.batch(step, 2, 16, seed=7))) for step in (3, 4, 5)])
+        endless = self.data.batches(2, 16)
+        windows = self.data.window_count(16)
+        first_pass = [next(endless)[0] for _ in range(windows // 2 + 1)]
+        self.assertGreater(2 * len(first_pass), windows)
+
+    def test_stretches_follow_one_another_to_the_end_of_the_text(self):
+        text = list(pathlib.Path(self.text).read_bytes())
+        seen, begin = [], 0
+        while begin < len(text):
+            tokens, targets = map(numbers, self.data.stretch(begin, 3, 16))
+            for row, row_targets in zip(tokens, targets):
+                for token, target in zip(row, row_targets):
+                    if target >= 0:
+                        self.assertEqual((token, target), (text[len(seen)], text[len(seen) + 1]))
+                        seen.append(token)
+            begin += 3 * 16
+        self.assertEqual(seen, text[:-1])
+
+    def test_lines_of_json_and_conversations_become_documents(self):
+        lines = "".join(json.dumps({"body": f"text {i}"}) + "\n" for i in range(40))
+        with cohobate.Tokenizer() as tokenizer:
+            end = tokenizer.end_of_text
+            count = cohobate.tokenize(tokenizer, self.write("lines.jsonl", lines), self.path("lines.tokens"), form="jsonl",
+                                      field="body", validation_split=0.25, held_out_path=self.path("held.tokens"))
+            with cohobate.TokenFile(self.path("lines.tokens")) as data, cohobate.TokenFile(self.path("held.tokens")) as held:
+                self.assertEqual(count, len(data))
+                documents = []
+                for file in (data, held):
+                    ids = numbers(file.read(0, len(file)))
+                    documents.append(bytes(10 if each == end else each for each in ids).decode().split("\n")[:-1])
+                self.assertEqual(sorted(sum(documents, [])), sorted(f"text {i}" for i in range(40)))
+                self.assertTrue(0 < len(documents[1]) < 20, documents)
+            turns = [{"role": "user", "content": "ask"}, {"role": "assistant", "content": "answer"}]
+            cohobate.tokenize(tokenizer, self.write("chat.jsonl", json.dumps({"messages": turns}) + "\n"),
+                              self.path("chat.tokens"), form="chat", chat_form="plain", window=64)
+            with cohobate.TokenFile(self.path("chat.tokens")) as data:
+                tokens, targets = data.batch(0, 1, 64)
+                said = bytes(target for target in numbers(targets)[0] if 0 <= target < 256)
+                self.assertEqual((said.strip(), data.facts.has_mask, data.facts.window), (b"answer", 1, 64))
+            for wrong, says in (({"form": "xml"}, "form 'xml' is not one of text, jsonl, chat"),
+                                ({"chat_form": "other"}, "chat_form 'other' is not one of auto, chatml")):
+                with self.assertRaisesRegex(ValueError, says):
+                    cohobate.tokenize(tokenizer, self.text, self.path("wrong"), **wrong)
+
+    def test_ids_of_another_program_are_read_in_place(self):
+        path = self.write("ids.bin", array("H", range(100)).tobytes())
+        with cohobate.TokenFile(path, id_bytes=2, vocabulary=128) as data:
+            self.assertEqual((numbers(data.read(0, 100)), data.facts.vocabulary), (list(range(100)), 128))
+        with self.assertRaises(cohobate.Error):
+            cohobate.TokenFile(path)
+
+    def test_a_tokenizer_has_its_special_ids(self):
+        with cohobate.Tokenizer("bytes") as tokenizer:
+            self.assertEqual((tokenizer.end_of_text, tokenizer.begin_of_text, tokenizer.around), (256, -1, ([], [])))
+            self.assertEqual(tokenizer.token_id("<|nothing|>"), -1)
+            self.assertEqual(tokenizer.identity, self.data.facts.tokenizer_identity)
+
+
+if __name__ == "__main__":
+    unittest.main()

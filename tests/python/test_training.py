@@ -1,0 +1,306 @@
+"""Runs that go on: training notes that the program reads and writes, groups, optimizers, weights, extensions. The oracle is
+the program, or a run without the part in question. Run as `test_training.py PATH-OF-COHOBATE`."""
+import copy
+import json
+import math
+import os
+import pickle
+import shlex
+import subprocess
+import unittest
+from array import array
+
+from package_test import BATCH, RATE, ROOT, SAME, SEQUENCE, PackageTest, cohobate, hash_of
+import model_folder  # noqa: E402
+
+
+def numbers(values):
+    return memoryview(values).cast("B").cast("f").tolist()
+
+
+class Training(PackageTest):
+    preset = "gpt2-pico"
+
+    def run_steps(self, engine, schedule, *steps):
+        for step in steps:
+            engine.step(*self.batch(step), schedule)
+            self.assertEqual(engine.step_count, step + 1)
+
+    def checkpoint_hash(self, path, *more):
+        """The hash of a run's newest checkpoint."""
+        return self.succeeds("inspect", path, "--hash", *more).out.strip().split()[-1]
+
+    def whole(self, schedule, engine_options=None, **plan_options):
+        """The hash after four steps in one go, and the engine's checkpoint of two of them."""
+        path = self.path("half")
+        with self.plan(**plan_options) as plan, plan.engine(**(engine_options or {})) as engine:
+            self.run_steps(engine, schedule, 0, 1)
+            with cohobate.Tokenizer("bytes") as tokenizer:
+                note = engine.training_note(schedule, tokenizer=tokenizer, data=self.data)
+            engine.save(path, training=note, purpose="a test")
+            self.run_steps(engine, schedule, 2, 3)
+            return hash_of(engine), path
+
+    # ---- notes ----
+
+    def test_the_program_resumes_a_run_of_python_to_the_same_hash(self):
+        schedule = cohobate.Schedule(2e-3, 4, warmup_steps=2)
+        groups = {"*.bias": {"weight_decay": 0.3}, "wte": {"rate_factor": 0.5}}
+        for engine_options, plan_options in (
+                ({}, {}),
+                ({"groups": groups, "weight_decay": 0.2, "seed": 5, "hyperparameters": {"beta2": 0.99, "adamw.beta1": 0.8}},
+                 {"optimizer_for": {"wpe,*.bias": "sgd"}}),
+                ({}, {"optimizer": "lion", "exact_clip": False})):
+            path = self.path("half")
+            if os.path.exists(path):
+                cohobate.Checkpoint.remove(path)
+            seed = engine_options.get("seed", 1)
+            self.batch = lambda step, seed=seed: self.data.batch(step, BATCH, SEQUENCE, seed=seed)
+            expected, path = self.whole(schedule, engine_options, **plan_options)
+            done = self.succeeds("train", "--resume", path, "--threads", 2, "--search", "quick", "--save", "none")
+            self.assertEqual(self.says_hash(done), expected, (engine_options, plan_options))
+
+    def test_python_goes_on_with_a_run_of_the_program_to_the_same_hash(self):
+        run = self.path("run")
+        arguments = ["train", self.preset, "--data", self.text, *SAME, "--lr", 2e-3, "--warmup", 2, "--schedule-steps", 4,
+                     "--weight-decay-for", "*.bias=0.3", "--optimizer-for", "wpe=sgd"]
+        expected = self.says_hash(self.succeeds(*arguments, "--steps", 4, "--save", "none"))
+        self.succeeds(*arguments, "--steps", 2, "--save", run)
+        with cohobate.Checkpoint(run) as checkpoint:
+            note, facts = checkpoint.training, checkpoint.facts
+            self.assertEqual(checkpoint.check(), facts.hash)
+        self.assertEqual((facts.step, note.batch, note.sequence, note.tokenizer), (2, BATCH, SEQUENCE, "bytes"))
+        self.assertEqual((note.weight_decay_for, note.optimizer_for), ({"*.bias": 0.3}, {"wpe": "sgd"}))
+        groups = {pattern: {"weight_decay": value} for pattern, value in note.weight_decay_for.items()}
+        with cohobate.TokenFile(note.data) as data, cohobate.Model(run).plan(
+                note.batch, note.sequence, micro_batch=note.micro_batch, optimizer_for=note.optimizer_for, threads=2,
+                search="quick") as plan, plan.engine(seed=note.seed, groups=groups) as engine:
+            self.assertFalse(engine.load(facts.path))
+            for tokens, targets in data.batches(BATCH, SEQUENCE, start=engine.step_count, stop=4, seed=note.seed):
+                engine.step(tokens, targets, note.schedule, note.clip)
+            self.assertEqual(hash_of(engine), expected)
+
+    def test_a_note_holds_what_it_was_given(self):
+        schedule = cohobate.Schedule(1e-3, 50, warmup_steps=5, lowest=1e-5)
+        note = cohobate.TrainingNote(schedule=schedule, steps=50, lr_for={"wte": 1e-4, "*.bias": 2e-3}, keep=3,
+                                     optimizer_for={"wpe": "lion"}, tokenizer="/models/é", form={"chat": 1, "field": "body"},
+                                     replicas=(2, 1, 1))
+        for other in (copy.deepcopy(note), pickle.loads(pickle.dumps(note))):
+            self.assertEqual(other, note)
+            self.assertEqual((other.schedule, other.steps, other.keep), (schedule, 50, 3))
+            self.assertEqual(list(other.lr_for.items()), [("wte", 1e-4), ("*.bias", 2e-3)])
+            self.assertEqual((other.optimizer_for, other.tokenizer), ({"wpe": "lion"}, "/models/é"))
+            self.assertEqual((other.form.chat, other.form.field, other.replicas), (1, "body", (2, 1, 1)))
+        self.assertIn("keep=3", repr(note))
+        self.assertEqual(cohobate.TrainingNote().steps, 100)
+        self.assertNotEqual(note, cohobate.TrainingNote())
+        for name, value, error, says in (
+                ("stepz", 1, AttributeError, "no member 'stepz'; its members are steps, schedule"),
+                ("steps", -1, ValueError, "steps is -1"), ("batch", 2**63, ValueError, "batch is"),
+                ("steps", 1.5, TypeError, "integer"), ("tokenizer", "x" * 4096, ValueError, "4096 bytes"),
+                ("lr_for", {str(i): 1.0 for i in range(17)}, ValueError, "17 patterns")):
+            with self.assertRaisesRegex(error, says):
+                setattr(note, name, value)
+        with self.assertRaises(AttributeError):
+            cohobate.TrainingNote(stepz=1)
+
+    def test_a_checkpoint_has_its_note_and_its_tensors(self):
+        with self.plan() as plan, plan.engine() as engine:
+            self.run_steps(engine, lambda step: RATE, 0)
+            engine.save(self.path("plain"), purpose="a test", best=4.5)
+            note = engine.training_note(cohobate.Schedule(RATE, 4), keep=2)
+            engine.save(self.path("noted"), training=note, purpose="a test")
+            weight, state = engine.parameter("wte.weight"), engine.state("wte.weight", "v")
+            with self.assertRaisesRegex(KeyError, "no optimizer has a state 'q'"):
+                engine.state("wte.weight", "q")
+            parameters = plan.parameters
+        with cohobate.Checkpoint(self.path("plain")) as checkpoint:
+            self.assertEqual((checkpoint.note["purpose"], checkpoint.note["best"]), ("a test", 4.5))
+            with self.assertRaisesRegex(cohobate.Error, "no training note"):
+                checkpoint.training
+        with cohobate.Checkpoint(self.path("noted")) as checkpoint:
+            self.assertEqual((checkpoint.note["purpose"], checkpoint.training.keep), ("a test", 2))
+            self.assertEqual(checkpoint.note["model"], self.model().note())
+            self.assertEqual({name: each.shape for name, each in checkpoint.tensors.items()},
+                             {name: each.shape for name, each in parameters.items()})
+            tensor = checkpoint.tensors["wte.weight"]
+            self.assertEqual((tensor.optimizer, list(tensor.streams)), ("adamw", ["m", "v"]))
+            self.assertEqual(numbers(checkpoint.read("wte.weight")), numbers(weight))
+            self.assertEqual(numbers(checkpoint.read("wte.weight", "v")), numbers(state))
+            self.assertTrue(any(numbers(state)))
+            for name, stream in (("wte", "work"), ("wte.weight", "q")):
+                with self.assertRaises(KeyError):
+                    checkpoint.read(name, stream)
+
+    def test_a_save_goes_on_beside_the_next_step(self):
+        with self.plan() as plan, plan.engine() as engine:
+            self.run_steps(engine, lambda step: RATE, 0)
+            engine.save(self.path("beside"), wait=False)
+            engine.save_wait()
+            before = engine.hash()
+            self.assertFalse(engine.is_saving)
+            self.run_steps(engine, lambda step: RATE, 1)
+            self.assertGreater(plan.save_bytes, 0)
+        with cohobate.Checkpoint(self.path("beside")) as checkpoint:
+            self.assertEqual(checkpoint.check(), before)
+
+    # ---- rates, groups, optimizers ----
+
+    def test_a_schedule_has_the_rates_of_the_program(self):
+        schedule = cohobate.Schedule(2e-3, 4, warmup_steps=2)
+        run = self.path("run")
+        self.succeeds("train", self.preset, "--data", self.text, *SAME, "--lr", 2e-3, "--min-lr", 2e-4, "--warmup", 2,
+                      "--steps", 4, "--save", run)
+        with open(os.path.join(run, "steps.jsonl"), encoding="utf-8") as file:
+            rates = [json.loads(line)["lr"] for line in file]
+        self.assertEqual(len(rates), 4)
+        for step, rate in enumerate(rates):
+            self.assertAlmostEqual(schedule(step), rate, delta=1e-6 * rate)
+        self.assertEqual(schedule, cohobate.Schedule(2e-3, 4, warmup_steps=2, lowest=2e-4))
+        self.assertEqual(eval(repr(schedule), {"Schedule": cohobate.Schedule}), schedule)
+
+    def test_a_group_changes_its_parameters_and_no_others(self):
+        def trained(**options):
+            with self.plan() as plan, plan.engine(**options) as engine:
+                self.run_steps(engine, lambda step: RATE, 0)
+                return {name: numbers(values) for name, values in engine.parameters().items()}
+
+        before = trained(groups={"*": {"rate_factor": 0.0}})
+        usual, frozen = trained(), trained(groups={"wte": {"rate_factor": 0.0}})
+        changed = {name for name in usual if usual[name] != frozen[name]}
+        self.assertEqual(changed, {"wte.weight"})
+        self.assertEqual(frozen["wte.weight"], before["wte.weight"])
+        decayed = trained(groups={"wte": {"weight_decay": 0.5}}, weight_decay=0.0)
+        plain = trained(weight_decay=0.0)
+        # AdamW's decay: a weight without decay, less rate * decay of the old one
+        for old, new, without in zip(before["wte.weight"], decayed["wte.weight"], plain["wte.weight"]):
+            self.assertAlmostEqual(new, without - RATE * 0.5 * old, delta=1e-6)
+        for wrong in ({"wte": {}}, {"wte": {"lr": 1.0}}):
+            with self.assertRaisesRegex(ValueError, "group 'wte' is .*rate_factor"):
+                trained(groups=wrong)
+        with self.assertRaisesRegex(cohobate.Error, "nothing"):
+            trained(groups={"nothing": {"weight_decay": 0.0}})
+
+    def test_optimizers_are_listed_and_chosen_by_pattern(self):
+        known = cohobate.optimizers()
+        self.assertLessEqual({"adamw", "adamw8", "adamw8sr", "lion", "sgd"}, known.keys())
+        self.assertEqual((known["adamw"].streams, known["adamw"].hyperparameters["beta1"]), (["m", "v"], 0.9))
+        with self.plan(optimizer_for={"wte": "lion"}) as plan, plan.engine() as engine:
+            self.run_steps(engine, lambda step: RATE, 0)
+            engine.save(self.path("checkpoint"))
+        with cohobate.Checkpoint(self.path("checkpoint")) as checkpoint:
+            found = {name: tensor.optimizer for name, tensor in checkpoint.tensors.items()}
+        self.assertEqual((found.pop("wte.weight"), set(found.values())), ("lion", {"adamw"}))
+
+    def test_an_eight_bit_state_is_bytes(self):
+        with self.plan(optimizer="adamw8") as plan, plan.engine() as engine:
+            self.run_steps(engine, lambda step: RATE, 0)
+            streams = cohobate.optimizers()["adamw8"].streams
+            sizes = {stream: memoryview(engine.state("wte.weight", stream)).nbytes for stream in streams}
+            engine.save(self.path("checkpoint"))
+            with cohobate.Checkpoint(self.path("checkpoint")) as checkpoint:
+                for stream in streams:
+                    self.assertEqual(bytes(memoryview(checkpoint.read("wte.weight", stream))),
+                                     bytes(memoryview(engine.state("wte.weight", stream))), stream)
+        self.assertIn(self.vocabulary * 96, sizes.values())
+
+    # ---- initial weights ----
+
+    def test_an_engine_begins_with_weights_of_its_user(self):
+        halves = memoryview(array("f", [0.5] * (self.vocabulary * 96))).cast("B").cast("f", (self.vocabulary, 96))
+        model_folder.make(self.path("model"), "gpt2")
+        with self.plan() as plan, plan.engine() as engine:
+            self.run_steps(engine, lambda step: RATE, 0)
+            engine.save(self.path("checkpoint"))
+        for model in (self.model(), cohobate.Model(self.path("checkpoint")), cohobate.Model(self.path("model"))):
+            with model.plan(BATCH, SEQUENCE, micro_batch=2, search="quick", threads=2) as plan:
+                with plan.engine() as engine:
+                    usual = {name: numbers(values) for name, values in engine.parameters().items()}
+                shape = plan.parameters["wte.weight"].shape
+                mine = halves if shape == halves.shape else memoryview(
+                    array("f", [0.5] * math.prod(shape))).cast("B").cast("f", shape)
+                with plan.engine(weights={"wte.weight": mine}) as engine:
+                    found = {name: numbers(values) for name, values in engine.parameters().items()}
+            self.assertEqual(found.pop("wte.weight"), numbers(mine))
+            usual.pop("wte.weight")
+            self.assertEqual(found, usual)
+        with self.plan() as plan:
+            with self.assertRaisesRegex(KeyError, "no parameter 'wte'"):
+                plan.engine(weights={"wte": halves})
+            with self.assertRaisesRegex(ValueError, "'wte.weight' takes contiguous float32"):
+                plan.engine(weights={"wte.weight": array("f", [1.0])})
+
+    def test_weights_of_another_optimizer_are_loaded_without_its_states(self):
+        with self.plan(optimizer="lion") as plan, plan.engine() as engine:
+            self.run_steps(engine, lambda step: RATE, 0)
+            engine.save(self.path("checkpoint"))
+            weights = {name: numbers(values) for name, values in engine.parameters().items()}
+        with self.plan() as plan, plan.engine() as engine:
+            with self.assertRaisesRegex(cohobate.Error, "lion"):
+                engine.load(self.path("checkpoint"))
+            engine.load_weights(self.path("checkpoint"))
+            self.assertEqual(engine.step_count, 0)
+            self.assertEqual({name: numbers(values) for name, values in engine.parameters().items()}, weights)
+            self.assertFalse(any(numbers(engine.state("wte.weight", "m"))))
+
+    # ---- what went wrong ----
+
+    def test_a_scan_names_where_a_broken_number_comes_from(self):
+        with self.plan() as plan, plan.engine() as engine:
+            rows, columns = plan.parameters["h.1.mlp.c_fc.weight"].shape
+            huge = memoryview(array("f", [3e38] * (rows * columns))).cast("B").cast("f", (rows, columns))
+            engine.put("h.1.mlp.c_fc.weight", huge)
+            before = engine.hash()
+            result = engine.step(*self.batch(0), RATE)
+            self.assertFalse(result.finite)
+            self.assertIn("h.1.mlp.c_fc", engine.scan(*self.batch(0), result))
+            self.assertEqual(engine.hash(), before)
+
+    def test_facts_of_engine_and_plan_are_read(self):
+        with self.plan() as plan, plan.engine() as engine:
+            self.assertEqual(engine.facts.kernel_path, cohobate.kernel_path())
+            self.assertEqual(engine.facts.arena_bytes["device"], plan.summary.peak_bytes["device"])
+            self.assertEqual(sum(row.bytes for row in engine.ledger if (row.tier, row.owner) == ("device", "arena")),
+                             plan.summary.peak_bytes["device"], engine.ledger)
+            operators = {row.name: row for row in plan.operators}
+            self.assertEqual((operators["wte"].kind, operators["wte"].parameters), ("cohobate.embedding", "device"))
+            plan.write_program(self.path("program"))
+            self.assertGreater(os.path.getsize(self.path("program")), 1000)
+        self.assertIn("gpt2-pico", cohobate.presets())
+        self.assertIn("a100-40g", cohobate.datasheets())
+
+
+class Extension(PackageTest):
+    """The example's shared object. One process registers it once, so this is one test."""
+
+    def test_a_model_and_an_optimizer_of_a_shared_object_train_as_by_the_program(self):
+        with self.assertRaisesRegex(cohobate.Error, "does not exist: build it first"):
+            cohobate.load_extension(self.path("libmine.so"))
+        with self.assertRaisesRegex(cohobate.Error, "cannot be loaded"):
+            cohobate.load_extension(self.write("text.so", "text"))
+        with self.assertRaisesRegex(cohobate.Error, "exports no extension"):
+            cohobate.load_extension(os.environ["COHOBATE_LIBRARY"])
+        with self.assertRaisesRegex(cohobate.Error, "neither a preset"):
+            cohobate.Model("mine-gated")
+        library = self.path("libmine.so")
+        subprocess.run([*shlex.split(os.environ.get("CC", "cc")), "-std=c17", "-O2", "-fPIC", "-shared",
+                        f"-I{ROOT / 'include'}", ROOT / "examples" / "own_extension" / "mine.c", "-lm", "-o", library],
+                       check=True)
+        for _ in range(2):
+            extension = cohobate.load_extension(library)
+        self.assertEqual((extension.name, extension.models, extension.optimizers), ("mine", ["mine-gated"], ["mine_momentum"]))
+        self.assertIn("mine_momentum", cohobate.optimizers())
+        model = cohobate.Model("mine-gated", vocabulary=self.vocabulary)
+        with model.plan(BATCH, SEQUENCE, micro_batch=2, search="quick", threads=2, optimizer="mine_momentum") as plan:
+            with plan.engine() as engine:
+                self.steps(engine, 0, 1)
+                found = hash_of(engine)
+                engine.save(self.path("checkpoint"))
+        done = self.succeeds("train", "mine-gated", "--kinds", library, "--optimizer", "mine_momentum", "--data", self.text,
+                             *SAME, "--steps", 2, "--save", "none")
+        self.assertEqual(found, self.says_hash(done))
+        self.assertEqual(cohobate.Model(self.path("checkpoint")).note(), model.note())
+
+
+if __name__ == "__main__":
+    unittest.main()
