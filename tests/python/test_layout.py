@@ -5,6 +5,7 @@ the headers' by their names, results and parameters."""
 import ctypes
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -15,6 +16,7 @@ sys.path[:0] = [str(ROOT / "python"), str(ROOT / "tests" / "api")]
 
 import public_api  # noqa: E402
 from cohobate import _library, _structs  # noqa: E402
+from left_out import LEFT_OUT  # noqa: E402
 
 API = public_api.read(INCLUDE / "cohobate")
 NUMBERS = {
@@ -116,8 +118,28 @@ def wrong_functions():
                 yield f"{name}: parameter {variable.name} is another type"
 
 
+def forgotten_functions():
+    """Every public function is declared or left out for a reason, and every declared one is called."""
+    public = {function.name for function in API.functions}
+    reasons = [name for names in LEFT_OUT.values() for name in names.split()]
+    left_out, declared = set(reasons), set(_library.FUNCTIONS)
+    modules = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "python" / "cohobate").glob("*.py"))
+    for name in sorted(public - declared - left_out):
+        yield f"{name}: neither declared in python/cohobate/_library.py nor named in tests/python/left_out.py"
+    for name in sorted(left_out - public):
+        yield f"{name}: left_out.py names it, and no header has it"
+    for name in sorted(left_out & declared):
+        yield f"{name}: left_out.py names it, and the package declares it"
+    for name in sorted(left_out):
+        if reasons.count(name) > 1:
+            yield f"{name}: left_out.py names it twice"
+    for name in sorted(declared):
+        if not re.search(rf"\.{name}\b", modules):
+            yield f"{name}: declared, and never called"
+
+
 def main():
-    table, wrong = expected(), [*wrong_functions(), *wrong_members()]
+    table, wrong = expected(), [*wrong_functions(), *wrong_members(), *forgotten_functions()]
     for (expression, value), seen in zip(table.items(), compiled(table)):
         if value != seen:
             wrong.append(f"{expression} is {seen}, the package has {value}")
