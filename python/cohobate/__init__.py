@@ -2,6 +2,17 @@
 
     model ──> Model.plan ──> Plan.engine ──> Engine.step ... ──> Engine.save
 
+    tokenizer = cohobate.Tokenizer("bytes")
+    cohobate.tokenize(tokenizer, "corpus.txt", "corpus.tokens")
+    data = cohobate.TokenFile("corpus.tokens")
+    model = cohobate.Model("gpt2-nano", vocabulary=tokenizer.vocabulary)
+    rate = cohobate.Schedule(6e-4, steps=100, warmup_steps=10)
+    with model.plan(8, 64, device_memory="64MiB", disk="/var/tmp") as plan, plan.engine() as engine:
+        for tokens, targets in data.batches(8, 64, stop=100):
+            print(engine.step(tokens, targets, rate).loss)
+        engine.save("checkpoint",
+                    training=engine.training_note(rate, tokenizer=tokenizer, data=data))
+
 The one idea: this package holds no algorithm. Each class owns one object of the library, each
 method is one or two of its calls, and attributes of results have the names of the C structs'
 members, so that the headers document both: model.h, models.h, plan.h, engine.h, text.h and
@@ -21,8 +32,9 @@ Refusal, which has the figures as attributes.
 The library is libcohobate.so.0: the file that COHOBATE_LIBRARY names, else the one that the loader
 finds.
 
-Read model.py, plan.py and engine.py in that order; text.py is data, errors.py the exceptions.
-_structs.py and _library.py declare what the headers declare."""
+To read the package, begin with model.py, plan.py and engine.py, in that order. text.py is data,
+training.py and checkpoint.py are how a run goes on. _structs.py and _library.py declare what the
+headers declare."""
 from ._values import NO_LIMIT, parse_size
 from .checkpoint import Checkpoint
 from .engine import Engine

@@ -43,6 +43,8 @@ FUNCTIONS = {
     "coh_model_dtype_set": (None, [POINTER(coh_model), c_int]),
     "coh_model_adapters_set": (STATUS, [POINTER(coh_model), POINTER(coh_adapters)]),
     "coh_model_train_graph": (STATUS, [POINTER(coh_model), c_int64, c_int64, POINTER(c_void_p)]),
+    "coh_model_logits_graph": (
+        STATUS, [POINTER(coh_model), c_int64, c_int64, POINTER(c_void_p), POINTER(coh_tensor)]),
     "coh_model_to_json": (STATUS, [POINTER(coh_model), c_char_p, c_size_t]),
     "coh_folder_open": (STATUS, [POINTER(coh_model), POINTER(c_void_p)]),
     "coh_folder_close": (None, [c_void_p]),
@@ -80,6 +82,7 @@ FUNCTIONS = {
     "coh_engine_fetch_state": (STATUS, [c_void_p, coh_parameter, c_char_p, c_void_p]),
     "coh_engine_facts_get": (STATUS, [c_void_p, POINTER(coh_engine_facts)]),
     "coh_engine_ledger_row_at": (c_int, [c_void_p, c_uint32, POINTER(coh_engine_ledger_row)]),
+    "coh_engine_output": (STATUS, [c_void_p, coh_tensor, POINTER(c_void_p), POINTER(c_size_t)]),
     "coh_engine_scan": (STATUS, [c_void_p, POINTER(coh_step_input), c_uint64, c_char_p]),
     "coh_engine_hash": (STATUS, [c_void_p, POINTER(c_uint64)]),
     "coh_engine_save": (STATUS, [c_void_p, c_char_p, POINTER(coh_checkpoint_note)]),

@@ -11,6 +11,7 @@ TIERS, LANES, BOUNDS = 3, 8, 14
 DTYPES = {"f32": 0, "bf16": 1}
 RECOMPUTE = {"auto": 0, "none": 1, "all": 2}
 SEARCH = {"usual": 0, "quick": 1}
+PLAN_INFER = 1
 SWEEP_SAME_BITS = 3
 FETCH_VALUE, FETCH_GRADIENT = 0, 1  # coh_fetch
 OPERATIONS = ("init", "load", "save", "hash", "fetch", "put")  # by coh_operation
@@ -24,6 +25,10 @@ SENTENCE_BYTES = 256  # of coh_engine_scan
 
 class coh_shape(Structure):
     _fields_ = [("dtype", c_int), ("rank", c_int32), ("dim", c_int64 * 5)]
+
+
+class coh_tensor(Structure):
+    _fields_ = [("index", c_int32)]
 
 
 class coh_parameter(Structure):

@@ -87,6 +87,31 @@ def _flat(values, rows, columns, what):
             for each in (value.tolist() if hasattr(value, "tolist") else value)]
 
 
+def _extents(values):
+    """Rows and columns of [rows, columns] values; None: they are one row, or no rectangle."""
+    shape = tuple(getattr(values, "shape", ()))
+    if not shape and isinstance(values, (list, tuple)) and values and hasattr(values[0], "__len__"):
+        return len(values), len(values[0])
+    return shape if len(shape) == 2 else None
+
+
+def rows_of(values, columns):
+    """How many rows of `columns` the values are; at least one."""
+    extents = _extents(values)
+    return max(1, extents[0] if extents else -(-len(values) // columns))
+
+
+def columns_of(values, rows):
+    """How many columns of `rows` rows the values are."""
+    extents = _extents(values)
+    return extents[1] if extents else len(values) // rows
+
+
+def padded(ids, count, fill):
+    """The ids, and `fill` after them until there are `count`."""
+    return ids + array("i", [fill]) * (count - len(ids))
+
+
 def ids_of(values, rows, columns, what):
     """Ids as an array of 32-bit integers. Other integers are converted; too large ones are
     refused."""

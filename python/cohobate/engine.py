@@ -8,8 +8,8 @@ import contextlib
 import json
 import logging
 from array import array
-from ctypes import (byref, c_double, c_float, c_int, c_uint64, c_void_p, cast, create_string_buffer,
-                    memmove, sizeof)
+from ctypes import (byref, c_double, c_float, c_int, c_size_t, c_uint64, c_void_p, cast,
+                    create_string_buffer, memmove, sizeof)
 
 from ._library import library
 from ._owner import Owner
@@ -18,7 +18,8 @@ from ._structs import (FETCH_GRADIENT, FETCH_VALUE, GROUP_SETS_DECAY, GROUP_SETS
                        coh_checkpoint_note, coh_engine_facts, coh_engine_ledger_row,
                        coh_engine_options, coh_hyperparameter_value, coh_load_facts,
                        coh_parameter, coh_parameter_group, coh_step_input, coh_step_result)
-from ._values import as_path, counted, facts_of, floats_of, ids_of, pointer, shaped, sized
+from ._values import (as_path, columns_of, counted, facts_of, floats_of, ids_of, padded, pointer,
+                      rows_of, shaped, sized)
 from .checkpoint import Checkpoint, state_array
 from .errors import Error
 from .machine import stream_of
@@ -195,10 +196,12 @@ class Engine(Owner):
 
     # ---- steps ----
 
-    def _input(self, tokens, targets, sequences, **numbers):
-        count = sequences * self.plan.sequence
-        tokens, targets = (ids_of(values, sequences, self.plan.sequence, what)
-                           for values, what in ((tokens, "tokens"), (targets, "targets")))
+    def _ids(self, tokens, targets, sequences):
+        return [ids_of(values, sequences, self.plan.sequence, what)
+                for values, what in ((tokens, "tokens"), (targets, "targets"))]
+
+    def _input(self, tokens, targets, **numbers):
+        """A step on ids, which have to live until the call of the library ends."""
         step = sized(coh_step_input)
         step.step, step.seed, step.loss_factor = self.step_count, self.seed, 1.0
         for name, value in numbers.items():
@@ -206,10 +209,10 @@ class Engine(Owner):
         used = counted(targets)
         if used == 0:
             step.learning_rate = 0.0
-        elif used < count:
-            step.loss_factor = count / used
+        elif used < len(targets):
+            step.loss_factor = len(targets) / used
         step.inputs[0], step.inputs[1] = (each.buffer_info()[0] for each in (tokens, targets))
-        return step, (tokens, targets)
+        return step
 
     def submit(self, tokens, targets, learning_rate, clip: float = 1.0) -> None:
         """Starts a step on [batch, sequence] tokens and targets, and returns. At most two steps run
@@ -220,7 +223,8 @@ class Engine(Owner):
         learning_rate  a number, or a function of the step's number: a Schedule
         clip           limit of the global gradient norm; 0: off"""
         rate = learning_rate(self.step_count) if callable(learning_rate) else learning_rate
-        step, _kept = self._input(tokens, targets, self.plan.batch, learning_rate=rate, clip=clip)
+        ids = self._ids(tokens, targets, self.plan.batch)
+        step = self._input(*ids, learning_rate=rate, clip=clip)
         library().coh_engine_submit(self._object, byref(step))
         self.step_count += 1
 
@@ -239,17 +243,58 @@ class Engine(Owner):
         return self.wait()
 
     def evaluate(self, tokens, targets) -> float:
-        """Mean loss of one micro-batch, [micro_batch, sequence], without training on it."""
+        """Mean loss over the targets that count of any number of sequences, [n, sequence], without
+        training on them. They run micro-batch by micro-batch."""
+        sequence, total, used = self.plan.sequence, 0.0, 0
+        ids = self._ids(tokens, targets, rows_of(tokens, sequence))
+        piece = self.plan.micro_batch * sequence
+        for begin in range(0, len(ids[0]), piece):
+            parts = [padded(each[begin:begin + piece], piece, fill)
+                     for each, fill in zip(ids, (0, -1))]
+            count = counted(parts[1])
+            if count > 0:
+                total += count * self._forward(*parts)
+                used += count
+        return total / used if used else 0.0
+
+    def _forward(self, tokens, targets):
+        """The loss of one micro-batch."""
         loss = c_double()
-        step, _kept = self._input(tokens, targets, self.plan.micro_batch)
+        step = self._input(tokens, targets)
         library().coh_engine_evaluate(self._object, byref(step), byref(loss))
         return loss.value
+
+    def logits(self, tokens):
+        """The logits after each token of [batch, n] tokens, n up to the plan's sequence: a float32
+        array [batch, n, vocabulary]. Tokens alone, [n], are a batch of one. The plan has to be made
+        with forward_only."""
+        engine = self._object
+        if not self.plan.forward_only:
+            raise Error("this engine's plan is for training: make one with forward_only=True for "
+                        "logits")
+        batch, sequence = self.plan.batch, self.plan.sequence
+        length = columns_of(tokens, batch)
+        if not 1 <= length <= sequence:
+            raise ValueError(f"tokens has {length} ids in a sequence, the plan takes 1 to "
+                             f"{sequence}")
+        ids, rows = ids_of(tokens, batch, length, "tokens"), array("i")
+        for row in range(batch):
+            rows += padded(ids[row * length:(row + 1) * length], sequence, 0)
+        self._forward(rows, array("i", [-1]) * len(rows))
+        data, size = c_void_p(), c_size_t()
+        library().coh_engine_output(engine, self.plan._logits, byref(data), byref(size))
+        row_bytes, kept = size.value // batch, size.value // batch // sequence * length
+        values = array("f", bytes(batch * kept))
+        for row in range(batch):
+            memmove(values.buffer_info()[0] + row * kept, data.value + row * row_bytes, kept)
+        return shaped(values, "float32", (batch, length, kept // length // 4))
 
     def scan(self, tokens, targets, result) -> str:
         """Names the first operator and tensor with a NaN or infinity, after a step whose `result`
         has finite 0, on the batch of that step. No step may be running. Changes no parameter; a
         step after the broken one is undone and has to be submitted again."""
-        step, _kept = self._input(tokens, targets, self.plan.batch, step=result.step)
+        ids = self._ids(tokens, targets, self.plan.batch)
+        step = self._input(*ids, step=result.step)
         sentence = create_string_buffer(SENTENCE_BYTES)
         library().coh_engine_scan(self._object, byref(step), result.applied_count, sentence)
         return sentence.value.decode(errors="replace")
@@ -397,8 +442,9 @@ class Engine(Owner):
 
     def save(self, path, *, training: TrainingNote | None = None, wait: bool = True,
              **note) -> None:
-        """Writes a checkpoint to a new folder, which Checkpoint, Model, `cohobate eval`, `generate`
-        and `export` read.
+        """Writes a checkpoint to a new folder, whole or not at all. Checkpoint, Model, and the
+        commands `cohobate eval`, `generate` and `export` read it. Its parent folder has to exist;
+        if it is named step-N, the parent is a run, of which the newest checkpoint is read.
 
         training  how the run goes on, as training_note() has it. `cohobate train --resume` needs
                   it, and the commands need no --tokenizer with it

@@ -8,9 +8,9 @@ from ctypes import byref, c_uint64, c_void_p, sizeof
 
 from ._library import library
 from ._owner import Owner
-from ._structs import (RECOMPUTE, SEARCH, SWEEP_SAME_BITS, GraphSource, coh_batch, coh_batch_plan,
-                       coh_graph_parameter_facts, coh_optimizer_choice, coh_pin,
-                       coh_plan_operator, coh_plan_options, coh_plan_summary)
+from ._structs import (PLAN_INFER, RECOMPUTE, SEARCH, SWEEP_SAME_BITS, GraphSource, coh_batch,
+                       coh_batch_plan, coh_graph_parameter_facts, coh_optimizer_choice, coh_pin,
+                       coh_plan_operator, coh_plan_options, coh_plan_summary, coh_tensor)
 from ._values import NO_LIMIT, as_path, chosen, facts_of, parse_size, sized
 from .engine import Engine
 from .errors import Error
@@ -49,6 +49,8 @@ class Plan(Owner):
                       match, the last one wins
     profile           machine that the plan is priced for: a datasheet's name or a file; None: rough
                       constants
+    forward_only      True: for Engine.logits and Engine.evaluate; there are no gradients, no states
+                      and no steps. The batch is one micro-batch
     recompute, search, chunk, pins, f32_gradients, threads   as the flags of `cohobate train`
 
     Raises Refusal if nothing fits. Attributes: model, batch, micro_batch, sequence, summary,
@@ -62,13 +64,14 @@ class Plan(Owner):
                  exact_clip: bool = True, speculate: bool = False, optimizer: str = "adamw",
                  optimizer_for: dict | None = None, profile=None, recompute: str = "auto",
                  search: str = "usual", chunk: int | str = 0, pins=(), f32_gradients: bool = False,
-                 threads: int | None = None):
+                 forward_only: bool = False, threads: int | None = None):
         self._plan = sized(coh_batch_plan)
         self._profile = c_void_p()
         super().__init__(_freeing(self._plan, self._profile))
         self.model, self.batch, self.sequence = model, batch, sequence
         self.disk, self.threads = disk, threads or library().coh_machine_core_count()
-        self.exact_clip, self.speculate = exact_clip, speculate
+        self.exact_clip, self.speculate, self.forward_only = exact_clip, speculate, forward_only
+        self._logits = coh_tensor()
         self.optimizer, self.optimizer_for = optimizer, dict(optimizer_for or {})
         self.f32_gradients = f32_gradients
         self.disk_limit = NO_LIMIT if disk_limit is None else parse_size(disk_limit)
@@ -83,6 +86,8 @@ class Plan(Owner):
         options.recompute = chosen(recompute, RECOMPUTE, "recompute")
         options.search = chosen(search, SEARCH, "search")
         options.sweep_order, options.deferred_update = SWEEP_SAME_BITS, exact_clip
+        if forward_only:
+            options.mode, options.deferred_update, micro_batch = PLAN_INFER, False, batch
         options.speculates, options.f32_gradients = speculate, f32_gradients
         options.optimizer = optimizer.encode()
         choices = [coh_optimizer_choice(pattern.encode(), name.encode())
@@ -116,9 +121,11 @@ class Plan(Owner):
 
         @GraphSource
         def make_graph(_, sequences, out_graph):
+            sizes = byref(self.model._model), sequences, self.sequence
             try:
-                return library().coh_model_train_graph(byref(self.model._model), sequences,
-                                                       self.sequence, out_graph)
+                if self.forward_only:
+                    return library().coh_model_logits_graph(*sizes, out_graph, byref(self._logits))
+                return library().coh_model_train_graph(*sizes, out_graph)
             except BaseException as error:  # Ctrl-C, too: ctypes would drop it
                 failure.append(error)
                 return 1

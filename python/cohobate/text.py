@@ -106,8 +106,8 @@ def tokenize(tokenizer: Tokenizer, text_path, out_path, *, form: str = "text",
     chat_form   "auto": that of the tokenizer's chat template; else "chatml", "llama3", "llama2",
                 "plain"
     window      0: documents follow one another. Else no window of this many tokens has two of them
-    held_out_path, validation_split, seed   a share (0 to 1) of the documents, drawn by a hash of
-                seed and text, goes to a second token file
+    held_out_path, validation_split, seed   a share (0 to 1) of the documents of a folder or of JSON
+                lines, drawn by a hash of seed and text, goes to a second token file
     vocabulary  of the model that will read the ids: a larger id is refused. 0: the tokenizer's
     threads     that read a folder's files; 0: one for each core"""
     options, facts = coh_token_build_options(), sized(coh_token_build_facts)

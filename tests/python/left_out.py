@@ -14,10 +14,9 @@ LEFT_OUT = {
         coh_wire_bytes coh_wire_name coh_wires_parse coh_wires_write coh_world_barrier coh_world_close coh_world_gather
         coh_world_level_ranks coh_world_open coh_world_open_threads coh_world_rank coh_world_share_plan
         coh_world_share_text coh_world_size coh_world_stop""",
-    "inference plans: `cohobate generate` and `cohobate eval` run a checkpoint":
+    "decoders and conversations: `cohobate generate` and `cohobate eval` run a checkpoint; Engine.logits runs a window":
         """coh_chat_answer_prefix coh_chat_close coh_chat_description coh_chat_end_of_turn coh_chat_open coh_chat_prompt
-        coh_engine_output coh_gpt2_decode_graph coh_model_decode_graph coh_model_logits_graph coh_model_token_losses_graph
-        coh_tokenizer_piece""",
+        coh_gpt2_decode_graph coh_model_decode_graph coh_model_token_losses_graph coh_tokenizer_piece""",
     "folders and adapters are written by `cohobate export`, from a checkpoint":
         """coh_adapters_write coh_adapters_write_bytes coh_folder_clear coh_folder_describe coh_folder_facts_get
         coh_folder_tensor_at coh_folder_write coh_folder_write_bytes coh_merge_close coh_merge_numbers coh_merge_open

@@ -56,7 +56,7 @@ class Objects(PackageTest):
                            lambda it: it.batch(0, BATCH, SEQUENCE), lambda it: next(it.batches(BATCH, SEQUENCE)),
                            lambda it: it.stretch(0, 2, SEQUENCE), lambda it: it.read(0, 1), lambda it: it.check(), lambda it: len(it)],
             "engine": [lambda it: it.submit(tokens, targets, 1e-3), lambda it: it.wait(),
-                       lambda it: it.step(tokens, targets, 1e-3), lambda it: it.evaluate(*half),
+                       lambda it: it.step(tokens, targets, 1e-3), lambda it: it.evaluate(*half), lambda it: it.logits(tokens),
                        lambda it: it.parameter("wte.weight"), lambda it: it.gradient("wte.weight"),
                        lambda it: it.parameters(), lambda it: it.gradients(), lambda it: it.put("wte.weight", zeros),
                        lambda it: it.state("wte.weight", "m"), lambda it: it.scan(tokens, targets, result),

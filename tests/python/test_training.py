@@ -243,6 +243,48 @@ class Training(PackageTest):
             self.assertEqual({name: numbers(values) for name, values in engine.parameters().items()}, weights)
             self.assertFalse(any(numbers(engine.state("wte.weight", "m"))))
 
+    # ---- forward passes ----
+
+    def test_any_number_of_sequences_is_evaluated_to_the_mean_over_what_counts(self):
+        tokens, targets = (memoryview(each).tolist() for each in self.data.batch(0, 5, SEQUENCE))
+        targets[1][3:] = [-1] * (SEQUENCE - 3)
+        targets[4] = [-1] * SEQUENCE
+        counts = [sum(target >= 0 for target in row) for row in targets]
+        with self.plan() as plan, plan.engine() as engine:
+            alone = [engine.evaluate([row] * 2, [of] * 2) for row, of in zip(tokens, targets)]
+            mean = sum(map(lambda loss, count: loss * count, alone, counts)) / sum(counts)
+            self.assertAlmostEqual(engine.evaluate(tokens, targets), mean, delta=1e-5)
+            self.assertAlmostEqual(engine.evaluate(tokens[0], targets[0]), alone[0], delta=1e-5)
+            self.assertEqual(engine.evaluate(tokens[4:], targets[4:]), 0)
+            with self.assertRaisesRegex(ValueError, "targets has 4 rows"):
+                engine.evaluate(tokens, targets[:4])
+
+    def test_logits_give_the_loss_and_do_not_depend_on_later_tokens(self):
+        tokens, targets = (memoryview(each).tolist() for each in self.data.batch(0, 2, SEQUENCE))
+        with self.plan() as plan, plan.engine() as engine:
+            self.run_steps(engine, lambda step: RATE, 0)
+            weights, expected = engine.parameters(), engine.evaluate(tokens, targets)
+            with self.assertRaisesRegex(cohobate.Error, "forward_only=True"):
+                engine.logits(tokens)
+        forward = self.model().plan(2, SEQUENCE, forward_only=True, search="quick", threads=2)
+        with forward, forward.engine(weights=weights) as engine:
+            found = memoryview(engine.logits(tokens))
+            self.assertEqual(found.shape, (2, SEQUENCE, self.vocabulary))
+            rows = found.tolist()
+            losses = [math.log(sum(map(math.exp, row))) - row[target]
+                      for i in range(2) for row, target in zip(rows[i], targets[i])]
+            self.assertAlmostEqual(sum(losses) / len(losses), expected, delta=1e-4)
+            self.assertAlmostEqual(engine.evaluate(tokens, targets), expected, delta=1e-5)
+            begin = memoryview(engine.logits([row[:5] for row in tokens])).tolist()
+            self.assertEqual(begin, [row[:5] for row in rows])
+            with self.assertRaisesRegex(cohobate.Error, "does not train"):
+                engine.step(tokens, targets, RATE)
+            for wrong in ([[]] * 2, [[1] * (SEQUENCE + 1)] * 2):
+                with self.assertRaisesRegex(ValueError, "ids in a sequence, the plan takes 1 to"):
+                    engine.logits(wrong)
+        with self.model().plan(1, SEQUENCE, forward_only=True, search="quick") as plan, plan.engine(weights=weights) as engine:
+            self.assertEqual(memoryview(engine.logits(tokens[1][:3])).shape, (1, 3, self.vocabulary))
+
     # ---- what went wrong ----
 
     def test_a_scan_names_where_a_broken_number_comes_from(self):
