@@ -55,6 +55,8 @@ FUNCTIONS = {
     "coh_profile_read": (STATUS, [c_char_p, POINTER(c_void_p)]),
     "coh_profile_destroy": (None, [c_void_p]),
     "coh_profile_shipped": (c_char_p, [c_size_t]),
+    "coh_disks_check": (STATUS, [POINTER(coh_disk), c_uint32, POINTER(c_uint32)]),
+    "coh_disks_measure": (STATUS, [POINTER(coh_disk), c_uint32]),
     "coh_pin_parse": (STATUS, [c_char_p, POINTER(coh_pin)]),
     "coh_plan_options_init_sized": (None, [POINTER(coh_plan_options), c_size_t]),
     "coh_batch_plan_create": (

@@ -41,6 +41,14 @@ def as_path(path):
     return os.fsencode(path)
 
 
+def as_text(text, kind, what):
+    """A text for a member of a C struct, an array of chars with an end."""
+    encoded = os.fsencode(text)
+    if len(encoded) >= sizeof(kind):
+        raise ValueError(f"{what} has {len(encoded)} bytes: at most {sizeof(kind) - 1}")
+    return encoded
+
+
 def sized(struct):
     """A zeroed struct of that type, with struct_bytes."""
     return struct(struct_bytes=sizeof(struct))
@@ -68,8 +76,9 @@ def floats_of(values, shape, what):
             raise
         view = memoryview(numpy.ascontiguousarray(values, "float32"))
     if view.format != "f" or view.shape != shape or not view.c_contiguous:
+        order = "contiguous" if view.c_contiguous else "not contiguous"
         raise ValueError(f"{what} takes contiguous float32 numbers of shape {shape}, not "
-                         f"{view.format!r} of shape {view.shape}")
+                         f"{view.format!r} of shape {view.shape}, {order}")
     return view
 
 

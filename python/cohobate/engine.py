@@ -13,11 +13,12 @@ from ctypes import (byref, c_double, c_float, c_int, c_size_t, c_uint64, c_void_
 
 from ._library import library
 from ._owner import Owner
-from ._structs import (FETCH_GRADIENT, FETCH_VALUE, GROUP_SETS_DECAY, GROUP_SETS_RATE, OPERATIONS,
-                       SENTENCE_BYTES, Log, ParameterSink, ParameterSource, Progress,
-                       coh_checkpoint_note, coh_engine_facts, coh_engine_ledger_row,
-                       coh_engine_options, coh_hyperparameter_value, coh_load_facts,
-                       coh_parameter, coh_parameter_group, coh_step_input, coh_step_result)
+from ._structs import (DISK_WORTH_BYTES, FETCH_GRADIENT, FETCH_VALUE, GROUP_SETS_DECAY,
+                       GROUP_SETS_RATE, OPERATIONS, SENTENCE_BYTES, Log, ParameterSink,
+                       ParameterSource, Progress, coh_checkpoint_note, coh_engine_facts,
+                       coh_engine_ledger_row, coh_engine_options, coh_hyperparameter_value,
+                       coh_load_facts, coh_parameter, coh_parameter_group, coh_step_input,
+                       coh_step_result)
 from ._values import (as_path, columns_of, counted, facts_of, floats_of, ids_of, padded, pointer,
                       rows_of, shaped, sized)
 from .checkpoint import Checkpoint, state_array
@@ -118,7 +119,10 @@ class Engine(Owner):
         weights = {name: self._numbers(name, values) for name, values in (weights or {}).items()}
         options = coh_engine_options()
         library().coh_engine_options_init_sized(byref(options), sizeof(options))
-        options.disk_folder = None if plan.disk is None else as_path(plan.disk)
+        disks = plan._disk_table()
+        if len(disks) > 1 and plan.summary.peak_bytes["disk"] >= DISK_WORTH_BYTES:
+            library().coh_disks_measure(disks, len(disks))
+        options.disks, options.disk_count = disks, len(disks)
         options.disk_bytes, options.thread_count = plan.disk_limit, plan.threads
         options.weight_decay, options.device = weight_decay, device.encode()
         rows = [_group(*each) for each in self.groups.items()]
@@ -132,7 +136,11 @@ class Engine(Owner):
         self._progress = _telling(progress, self._raised)
         options.log, options.progress = self._log, self._progress
         self._create(library().coh_engine_create, plan._object, byref(options))
-        self._begin(weights)
+        try:
+            self._begin(weights)
+        except BaseException:
+            self.close()  # its memory would stay as long as the exception's traceback
+            raise
 
     @contextlib.contextmanager
     def _telling(self):
@@ -362,7 +370,9 @@ class Engine(Owner):
         """Values for a parameter, as an array of C's."""
         found, count = self._found(name)
         view = floats_of(values, found.shape, f"parameter {name!r}")
-        return (c_float * count).from_buffer_copy(view.cast("B"))
+        numbers = c_float * count
+        take = numbers.from_buffer_copy if view.readonly else numbers.from_buffer
+        return take(view.cast("B"))
 
     def put(self, name: str, values) -> None:
         """Writes a parameter between two steps: a float32 array of its shape, of finite numbers,

@@ -8,7 +8,7 @@ from ctypes import byref
 
 from ._library import library
 from ._structs import DTYPES, MODEL_JSON_BYTES, coh_adapters, coh_model
-from ._values import as_path, chosen
+from ._values import as_path, as_text, chosen
 from .plan import Plan
 
 
@@ -31,8 +31,10 @@ class Model:
             library().coh_model_dtype_set(byref(self._model), chosen(dtype, DTYPES, "dtype"))
         self._model.dropout = dropout
         if lora or freeze:
-            adapters = coh_adapters(rank=lora, alpha=lora_alpha, targets=lora_targets.encode(),
-                                    freeze=freeze.encode())
+            kinds = dict(coh_adapters._fields_)
+            adapters = coh_adapters(
+                rank=lora, alpha=lora_alpha, freeze=as_text(freeze, kinds["freeze"], "freeze"),
+                targets=as_text(lora_targets, kinds["targets"], "lora_targets"))
             library().coh_model_adapters_set(byref(self._model), byref(adapters))
 
     @property

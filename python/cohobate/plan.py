@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import types
-from ctypes import byref, c_uint64, c_void_p, sizeof
+from ctypes import byref, c_uint32, c_uint64, c_void_p, sizeof
 
 from ._library import library
 from ._owner import Owner
 from ._structs import (PLAN_INFER, RECOMPUTE, SEARCH, SWEEP_SAME_BITS, GraphSource, coh_batch,
-                       coh_batch_plan, coh_graph_parameter_facts, coh_optimizer_choice, coh_pin,
-                       coh_plan_operator, coh_plan_options, coh_plan_summary, coh_tensor)
-from ._values import NO_LIMIT, as_path, chosen, facts_of, parse_size, sized
+                       coh_batch_plan, coh_disk, coh_graph_parameter_facts, coh_optimizer_choice,
+                       coh_pin, coh_plan_operator, coh_plan_options, coh_plan_summary, coh_tensor)
+from ._values import NO_LIMIT, as_path, as_text, chosen, facts_of, parse_size, sized
 from .engine import Engine
 from .errors import Error
 from .machine import free_bytes
@@ -29,13 +29,31 @@ def _freeing(plan, profile):
     return free
 
 
+def _optimizer(name):
+    return as_text(name, dict(coh_plan_options._fields_)["optimizer"], "an optimizer's name")
+
+
+def _choice(pattern, name):
+    kinds = dict(coh_optimizer_choice._fields_)
+    return coh_optimizer_choice(as_text(pattern, kinds["pattern"], "an optimizer's pattern"),
+                                _optimizer(name))
+
+
+def _folders(disk):
+    """The folders of the far tier."""
+    if disk is None:
+        return []
+    return list(disk) if isinstance(disk, (list, tuple)) else [disk]
+
+
 class Plan(Owner):
     """Where all data is and when it moves, with predicted time and exact memory. Options and their
     defaults:
 
     device_memory     budget of the device; None: free main memory less a reserve, as free_bytes().
                       Give it for a GPU
-    disk, disk_limit  folder of the far tier, and its limit; None: no such tier, no limit
+    disk, disk_limit  folder of the far tier, or a list of folders on several drives, which work as
+                      one; and the limit of all. None: no such tier, no limit
     host_memory       host tier: pinned next to a GPU, emulated on the host device
     micro_batch       sequences of a micro-batch, a divisor of the batch; None: its largest divisor
                       up to 8. It is part of the numeric plan; with may_change_micro_batch another
@@ -69,6 +87,7 @@ class Plan(Owner):
         self._profile = c_void_p()
         super().__init__(_freeing(self._plan, self._profile))
         self.model, self.batch, self.sequence = model, batch, sequence
+        self._disks = _folders(disk)
         self.disk, self.threads = disk, threads or library().coh_machine_core_count()
         self.exact_clip, self.speculate, self.forward_only = exact_clip, speculate, forward_only
         self._logits = coh_tensor()
@@ -81,7 +100,8 @@ class Plan(Owner):
                                        else parse_size(device_memory))
         options.host_memory_bytes = parse_size(host_memory)
         options.emulate_host = options.host_memory_bytes > 0
-        options.disk_bytes = self.disk_limit if disk is not None else 0
+        options.disk_bytes = self.disk_limit if self._disks else 0
+        options.drive_count = self._drive_count()
         options.thread_count, options.chunk_bytes = self.threads, parse_size(chunk)
         options.recompute = chosen(recompute, RECOMPUTE, "recompute")
         options.search = chosen(search, SEARCH, "search")
@@ -89,9 +109,8 @@ class Plan(Owner):
         if forward_only:
             options.mode, options.deferred_update, micro_batch = PLAN_INFER, False, batch
         options.speculates, options.f32_gradients = speculate, f32_gradients
-        options.optimizer = optimizer.encode()
-        choices = [coh_optimizer_choice(pattern.encode(), name.encode())
-                   for pattern, name in self.optimizer_for.items()]
+        options.optimizer = _optimizer(optimizer)
+        choices = [_choice(*each) for each in self.optimizer_for.items()]
         options.optimizer_choices = (coh_optimizer_choice * len(choices))(*choices)
         options.optimizer_choice_count = len(choices)
         options.pins, options.pin_count = (coh_pin * len(pins))(*map(self._pin, pins)), len(pins)
@@ -109,6 +128,18 @@ class Plan(Owner):
     def _usual_micro_batch(self):
         most = min(self.batch, _MICRO_BATCH_MOST)
         return next((n for n in range(most, 0, -1) if self.batch % n == 0), self.batch)
+
+    def _drive_count(self):
+        if len(self._disks) < 2:
+            return 1
+        out_count, disks = c_uint32(), self._disk_table()
+        library().coh_disks_check(disks, len(disks), byref(out_count))
+        return out_count.value
+
+    def _disk_table(self):
+        """The folders as C has them. They have no limits of their own."""
+        rows = [coh_disk(as_path(folder), NO_LIMIT, 0.0) for folder in self._disks]
+        return (coh_disk * len(rows))(*rows)
 
     @staticmethod
     def _pin(text):

@@ -18,7 +18,7 @@ from ._library import library
 from ._structs import (TRAINING_NOTE_BYTES, coh_fold_shape, coh_optimizer_choice,
                        coh_pattern_number, coh_pattern_numbers, coh_pattern_optimizers,
                        coh_schedule, coh_training_note)
-from ._values import facts_of
+from ._values import as_text, facts_of
 
 
 class Schedule:
@@ -130,9 +130,7 @@ def _out(value):
 def _set(struct, name, kind, value):
     """Sets a member from what Python has of it."""
     if issubclass(kind, Array):  # a text
-        value = os.fsencode(value)
-        if len(value) >= sizeof(kind):
-            raise ValueError(f"{name} has {len(value)} bytes, and less than {sizeof(kind)} fit")
+        value = as_text(value, kind, name)
     elif kind is coh_schedule:
         value = value._schedule
     elif kind in (coh_pattern_numbers, coh_pattern_optimizers):

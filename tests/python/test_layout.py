@@ -33,7 +33,7 @@ CONSTANTS = {
     "COH_PLAN_INFER": _structs.PLAN_INFER, "COH_FETCH_VALUE": _structs.FETCH_VALUE,
     "COH_FETCH_GRADIENT": _structs.FETCH_GRADIENT, "COH_MODEL_JSON_BYTES": _structs.MODEL_JSON_BYTES,
     "COH_TRAINING_NOTE_BYTES": _structs.TRAINING_NOTE_BYTES, "COH_GROUP_SETS_RATE": _structs.GROUP_SETS_RATE,
-    "COH_GROUP_SETS_DECAY": _structs.GROUP_SETS_DECAY, "COH_OK": 0,
+    "COH_GROUP_SETS_DECAY": _structs.GROUP_SETS_DECAY, "COH_DISK_WORTH_BYTES": _structs.DISK_WORTH_BYTES, "COH_OK": 0,
     **{f"COH_OPERATION_{name.upper()}": number for number, name in enumerate(_structs.OPERATIONS)},
     **{f"COH_DATA_{name.upper()}": number for name, number in _structs.DATA_FORMS.items()},
     **{f"COH_CHAT_FORM_{name.upper()}": number for name, number in _structs.CHAT_FORMS.items()},

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import types
 import unittest
+from array import array
 
 from package_test import BATCH, ROOT, SEQUENCE, SIZES, PackageTest, cohobate
 from cohobate import _library  # noqa: E402
@@ -148,6 +149,18 @@ class Objects(PackageTest):
             engine = plan.engine(progress=lambda *_: None)
             del engine
             self.assertEqual(freed, [1])
+
+    def test_an_engine_whose_weights_are_refused_is_freed_before_its_exception(self):
+        freed, library = [], _library.library()
+        destroy = library.coh_engine_destroy
+        library.coh_engine_destroy = lambda pointer: (freed.append(1), destroy(pointer))
+        self.addCleanup(setattr, library, "coh_engine_destroy", destroy)
+        broken = memoryview(array("f", [float("nan")] * 96))
+        with self.plan() as plan, self.assertRaisesRegex(cohobate.Error, "is nan"):
+            try:
+                plan.engine(weights={"ln_f.weight": broken})
+            finally:
+                self.assertEqual(freed, [1])
 
     def test_objects_left_open_are_freed_at_the_exit_of_the_interpreter(self):
         for last in ("", "raise SystemExit(7)", "gc = __import__('gc'); gc.disable()"):

@@ -30,6 +30,20 @@ class Package(PackageTest):
             self.assertTrue(all(0 < loss < 8 for loss in losses), losses)
             self.assertEqual(hash_of(engine), self.program_hash(3, "--save", "none"))
 
+    def test_two_folders_share_the_far_tier(self):
+        folders = [self.path("first"), self.path("second")]
+        hashes = []
+        for disk in (self.folder, folders, folders[:1]):
+            for folder in folders:
+                os.makedirs(folder, exist_ok=True)
+            with self.model().plan(BATCH, SEQUENCE, device_memory="64MiB", disk=disk, **SIZES) as plan, plan.engine() as engine:
+                self.steps(engine, 0)
+                self.assertGreater(plan.summary.link_bytes["read"], 0)
+                hashes.append(engine.hash())
+        self.assertEqual(len(set(hashes)), 1)
+        with self.assertRaisesRegex(cohobate.Error, "are one folder"):
+            self.model().plan(BATCH, SEQUENCE, device_memory="64MiB", disk=folders[:1] * 2, **SIZES)
+
     def test_two_steps_in_flight_and_ids_of_any_kind_give_the_same_bits(self):
         tokens, targets = zip(*map(self.batch, range(2)))
         lists = [memoryview(each).tolist() for each in tokens + targets]
@@ -230,6 +244,13 @@ class Package(PackageTest):
         self.assertEqual((raised.exception.status, raised.exception.exit_code), ("COH_ERR_ARGUMENT", 2))
         with self.assertRaisesRegex(cohobate.Error, "positions"):
             self.model().plan(BATCH, 4096, **SIZES)
+        for wrong, says in (({"optimizer": "x" * 16}, "an optimizer's name has 16 bytes: at most 15"),
+                            ({"optimizer_for": {"x" * 256: "sgd"}}, "an optimizer's pattern has 256 bytes: at most 255"),
+                            ({"recompute": "some"}, "recompute 'some' is not one of auto, none, all")):
+            with self.assertRaisesRegex(ValueError, says):
+                self.model().plan(BATCH, SEQUENCE, **{**SIZES, **wrong})
+        with self.assertRaisesRegex(ValueError, "freeze has 300 bytes"):
+            self.model(freeze="x" * 300)
         for size in (-1, 2**64):
             with self.assertRaisesRegex(ValueError, f"{re.escape(str(size))} bytes"):
                 self.model().plan(BATCH, SEQUENCE, device_memory=size, **SIZES)
