@@ -60,6 +60,29 @@ class Training(PackageTest):
             done = self.succeeds("train", "--resume", path, "--threads", 2, "--search", "quick", "--save", "none")
             self.assertEqual(self.says_hash(done), expected, (engine_options, plan_options))
 
+    def test_the_program_resumes_and_exports_what_python_fine_tuned_from_a_folder(self):
+        model_folder.make(self.path("model"), "gpt2")
+        schedule = cohobate.Schedule(1e-3, 4)
+        model = cohobate.Model(self.path("model"), lora=2, dropout=0.1)
+        with model.plan(BATCH, SEQUENCE, micro_batch=2, search="quick", threads=2) as plan, plan.engine(seed=3) as engine:
+            ids = [[(7 * i + j) % plan.model.size.vocabulary for j in range(SEQUENCE + 1)] for i in range(64)]
+            raw = self.write("ids.bin", array("H", sum(ids, [])).tobytes())
+            with cohobate.TokenFile(raw, id_bytes=2, vocabulary=plan.model.size.vocabulary) as data:
+                batches = [data.batch(step, BATCH, SEQUENCE, seed=3) for step in range(4)]
+                for batch in batches[:2]:
+                    engine.step(*batch, schedule)
+                engine.save(self.path("half"), training=engine.training_note(schedule, data=data))
+            for batch in batches[2:]:
+                engine.step(*batch, schedule)
+            expected = hash_of(engine)
+        with cohobate.Checkpoint(self.path("half")) as checkpoint:
+            self.assertEqual((checkpoint.training.base, checkpoint.training.dropout), (self.path("model"), 0.1))
+        done = self.succeeds("train", "--resume", self.path("half"), "--threads", 2, "--search", "quick", "--save", "none")
+        self.assertEqual(self.says_hash(done), expected)
+        self.succeeds("export", self.path("half"), "-o", self.path("adapters"))
+        with open(self.path("adapters", "adapter_config.json"), encoding="utf-8") as file:
+            self.assertEqual(json.load(file)["base_model_name_or_path"], self.path("model"))
+
     def test_python_goes_on_with_a_run_of_the_program_to_the_same_hash(self):
         run = self.path("run")
         arguments = ["train", self.preset, "--data", self.text, *SAME, "--lr", 2e-3, "--warmup", 2, "--schedule-steps", 4,
