@@ -40,12 +40,13 @@ from .checkpoint import Checkpoint
 from .engine import Engine
 from .errors import Error, Refusal
 from .extensions import load_extension
-from .machine import datasheets, free_bytes, kernel_path, optimizers, presets, version
+from .machine import datasheets, device, free_bytes, kernel_path, optimizers, presets, version
 from .model import Model
 from .plan import Plan
 from .text import TokenFile, Tokenizer, tokenize
 from .training import Schedule, TrainingNote
 
 __all__ = ["NO_LIMIT", "Checkpoint", "Engine", "Error", "Model", "Plan", "Refusal", "Schedule",
-           "TokenFile", "Tokenizer", "TrainingNote", "datasheets", "free_bytes", "kernel_path",
-           "load_extension", "optimizers", "parse_size", "presets", "tokenize", "version"]
+           "TokenFile", "Tokenizer", "TrainingNote", "datasheets", "device", "free_bytes",
+           "kernel_path", "load_extension", "optimizers", "parse_size", "presets", "tokenize",
+           "version"]

@@ -32,6 +32,7 @@ FUNCTIONS = {
     "coh_plan_bound_name": (c_char_p, [c_int]),
     "coh_size_parse": (STATUS, [c_char_p, POINTER(c_uint64)]),
     "coh_machine_free_bytes": (c_uint64, []),
+    "coh_device_summarize": (STATUS, [c_char_p, POINTER(coh_device_summary)]),
     "coh_machine_core_count": (c_int, []),
     "coh_kernel_path": (c_char_p, []),
     "coh_extension_register": (STATUS, [POINTER(coh_extension)]),

@@ -209,6 +209,11 @@ class coh_engine_options(Structure):
                 ("rank_timeout_s", c_double)]
 
 
+class coh_device_summary(Structure):
+    _fields_ = [("struct_bytes", c_uint32), ("name", c_char * 64), ("is_gpu", c_int32),
+                ("memory_bytes", c_uint64), ("kernel_path", c_char * 128)]
+
+
 class coh_engine_facts(Structure):
     _fields_ = [("struct_bytes", c_uint32), ("arena_bytes", c_uint64 * TIERS),
                 ("overhead_bytes", c_uint64), ("store_backend", c_char_p),

@@ -96,7 +96,7 @@ class Engine(Owner):
                      match, the last one wins
     hyperparameters  {"beta2": 0.99}, of every optimizer that has the number, or {"lion.beta2":
                      0.99}. optimizers() lists them
-    device           "host", or a GPU: "cuda:0", for plans made with a GPU's profile
+    device           None: the plan's
     progress         called as progress("load", done, total) during long operations: init, load,
                      save, hash, fetch, put. It must not use the engine, which would wait for
                      itself. Its exception is raised after the operation
@@ -110,7 +110,7 @@ class Engine(Owner):
 
     def __init__(self, plan, *, seed: int = 1, weights: dict | None = None,
                  weight_decay: float = 0.1, groups: dict | None = None,
-                 hyperparameters: dict | None = None, device: str = "host", progress=None):
+                 hyperparameters: dict | None = None, device: str | None = None, progress=None):
         super().__init__(library().coh_engine_destroy, made_from=plan)
         self.plan, self.seed, self.step_count = plan, seed, 0
         self.weight_decay, self.groups = weight_decay, dict(groups or {})
@@ -124,7 +124,7 @@ class Engine(Owner):
             library().coh_disks_measure(disks, len(disks))
         options.disks, options.disk_count = disks, len(disks)
         options.disk_bytes, options.thread_count = plan.disk_limit, plan.threads
-        options.weight_decay, options.device = weight_decay, device.encode()
+        options.weight_decay, options.device = weight_decay, (device or plan.device).encode()
         rows = [_group(*each) for each in self.groups.items()]
         options.groups, options.group_count = (coh_parameter_group * len(rows))(*rows), len(rows)
         rows = [_hyperparameter(*each) for each in self.hyperparameters.items()]

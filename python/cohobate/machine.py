@@ -3,8 +3,11 @@ from __future__ import annotations
 
 import itertools
 import types
+from ctypes import byref
 
 from ._library import library
+from ._structs import coh_device_summary
+from ._values import facts_of, sized
 
 
 def version() -> str:
@@ -20,6 +23,14 @@ def free_bytes() -> int:
 def kernel_path() -> str:
     """Instruction set and matrix products in use: equal paths give equal bits."""
     return library().coh_kernel_path().decode()
+
+
+def device(name: str = "host"):
+    """What "host" or a GPU, "cuda:0", is: name, is_gpu, memory_bytes (the largest budget),
+    kernel_path (equal ones give equal bits)."""
+    summary = sized(coh_device_summary)
+    library().coh_device_summarize(name.encode(), byref(summary))
+    return facts_of(summary)
 
 
 def _names(name_at):

@@ -14,7 +14,7 @@ from ._structs import (PLAN_INFER, RECOMPUTE, SEARCH, SWEEP_SAME_BITS, GraphSour
 from ._values import NO_LIMIT, as_path, as_text, chosen, facts_of, parse_size, sized
 from .engine import Engine
 from .errors import Error
-from .machine import free_bytes
+from .machine import device as describe_device, free_bytes
 
 _MICRO_BATCH_MOST = 8  # as the program chooses it
 
@@ -50,8 +50,9 @@ class Plan(Owner):
     """Where all data is and when it moves, with predicted time and exact memory. Options and their
     defaults:
 
-    device_memory     budget of the device; None: free main memory less a reserve, as free_bytes().
-                      Give it for a GPU
+    device            "host", or the GPU to run on: "cuda:0", with a GPU's profile
+    device_memory     budget of the device; None: free main memory less a reserve, as free_bytes(),
+                      or the whole of a GPU
     disk, disk_limit  folder of the far tier, or a list of folders on several drives, which work as
                       one; and the limit of all. None: no such tier, no limit
     host_memory       host tier: pinned next to a GPU, emulated on the host device
@@ -76,7 +77,8 @@ class Plan(Owner):
 
     _what = "plan"
 
-    def __init__(self, model, batch: int, sequence: int, *, device_memory: int | str | None = None,
+    def __init__(self, model, batch: int, sequence: int, *, device: str = "host",
+                 device_memory: int | str | None = None,
                  disk=None, disk_limit: int | str | None = None, host_memory: int | str = 0,
                  micro_batch: int | None = None, may_change_micro_batch: bool = False,
                  exact_clip: bool = True, speculate: bool = False, optimizer: str = "adamw",
@@ -87,7 +89,7 @@ class Plan(Owner):
         self._profile = c_void_p()
         super().__init__(_freeing(self._plan, self._profile))
         self.model, self.batch, self.sequence = model, batch, sequence
-        self._disks = _folders(disk)
+        self.device, self._disks = device, _folders(disk)
         self.disk, self.threads = disk, threads or library().coh_machine_core_count()
         self.exact_clip, self.speculate, self.forward_only = exact_clip, speculate, forward_only
         self._logits = coh_tensor()
@@ -96,8 +98,9 @@ class Plan(Owner):
         self.disk_limit = NO_LIMIT if disk_limit is None else parse_size(disk_limit)
         options = coh_plan_options()
         library().coh_plan_options_init_sized(byref(options), sizeof(options))
-        options.device_memory_bytes = (free_bytes() if device_memory is None
-                                       else parse_size(device_memory))
+        options.device_memory_bytes = self._use_device(options)
+        if device_memory is not None:
+            options.device_memory_bytes = parse_size(device_memory)
         options.host_memory_bytes = parse_size(host_memory)
         options.emulate_host = options.host_memory_bytes > 0
         options.disk_bytes = self.disk_limit if self._disks else 0
@@ -128,6 +131,14 @@ class Plan(Owner):
     def _usual_micro_batch(self):
         most = min(self.batch, _MICRO_BATCH_MOST)
         return next((n for n in range(most, 0, -1) if self.batch % n == 0), self.batch)
+
+    def _use_device(self, options):
+        """Sets the kernels that the device has. Returns its memory."""
+        if self.device == "host":
+            return free_bytes()
+        summary = describe_device(self.device)
+        options.kernel_path = summary.kernel_path.encode()
+        return summary.memory_bytes
 
     def _drive_count(self):
         if len(self._disks) < 2:

@@ -24,7 +24,7 @@ LEFT_OUT = {
         coh_model_is_adapter_name coh_model_name_find coh_model_tensor_at coh_model_tensor_count coh_model_tensor_stored
         coh_model_text_free coh_model_to_config coh_model_type_name""",
     "machines are measured by `cohobate profile`, `tune` and `doctor`, whose files Plan reads":
-        """coh_calibration_path coh_device_summarize coh_disks_share coh_engine_calibrate
+        """coh_calibration_path coh_disks_share coh_engine_calibrate
         coh_kernel_fallback coh_kernel_product_name coh_kernels_hash coh_kernels_onednn coh_kernels_tune coh_kernels_use
         coh_machine_bf16_is_fast coh_machine_examine coh_machine_is_limited coh_machine_most_bytes
         coh_measure_options_init_sized coh_profile_builtin_create coh_profile_calibrate coh_profile_check_entry

@@ -12,6 +12,7 @@ from array import array
 
 from package_test import BATCH, RATE, ROOT, SAME, SEQUENCE, PackageTest, cohobate, hash_of
 import model_folder  # noqa: E402
+from cohobate import _library  # noqa: E402
 
 
 def numbers(values):
@@ -320,6 +321,27 @@ class Training(PackageTest):
             self.assertFalse(result.finite)
             self.assertIn("h.1.mlp.c_fc", engine.scan(*self.batch(0), result))
             self.assertEqual(engine.hash(), before)
+
+    def test_a_plan_for_a_gpu_has_its_kernels_and_its_memory(self):
+        def describe(name, out_summary):
+            summary = out_summary._obj
+            summary.is_gpu, summary.memory_bytes, summary.kernel_path = 1, 64 << 20, b"cuda: played"
+            return 0
+
+        host = cohobate.device()
+        self.assertEqual((host.is_gpu, host.kernel_path), (0, cohobate.kernel_path()))
+        with self.assertRaisesRegex(cohobate.Error, "CUDA|no such"):
+            self.plan(device="cuda:99")
+        library = _library.library()
+        self.addCleanup(setattr, library, "coh_device_summarize", library.coh_device_summarize)
+        library.coh_device_summarize = describe
+        with self.plan() as usual, self.plan(device="cuda:0") as plan:
+            self.assertEqual(plan.device, "cuda:0")
+            self.assertNotEqual(plan.summary.numeric_fingerprint, usual.summary.numeric_fingerprint)
+            self.assertEqual(plan.summary.peak_bytes, usual.summary.peak_bytes)
+        with self.assertRaises(cohobate.Refusal) as raised:
+            cohobate.Model("gpt2-nano").plan(BATCH, SEQUENCE, device="cuda:0", search="quick")
+        self.assertEqual(raised.exception.given_bytes, 64 << 20)
 
     def test_facts_of_engine_and_plan_are_read(self):
         with self.plan() as plan, plan.engine() as engine:
