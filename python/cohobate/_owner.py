@@ -6,7 +6,9 @@ reference to the owner, or the interpreter's exit. A method takes the pointer fr
 raises once the handle is closed. So nothing is freed twice, and nothing is used after that."""
 from __future__ import annotations
 
+import contextlib
 import os
+import threading
 import weakref
 from ctypes import byref, c_void_p
 
@@ -18,8 +20,11 @@ class _Handle:
     would live for ever."""
 
     def __init__(self, free, process):
-        self.pointer, self.free, self.process = c_void_p(), free, process
+        self.pointer, self.process = c_void_p(), process
         self.made_from_it = weakref.WeakSet()
+        # Empty: done. A list's pop() is atomic, and any thread may collect garbage.
+        self.to_free = [free]
+        self.used_by = None  # the thread in a long operation
 
     def is_of_another_process(self):
         return self.process is not None and self.process != os.getpid()
@@ -27,9 +32,10 @@ class _Handle:
     def close(self):
         for handle in list(self.made_from_it):
             handle.close()
-        pointer, self.pointer = self.pointer, c_void_p()
-        if pointer and not self.is_of_another_process():
-            self.free(pointer)
+        while self.to_free:
+            free, pointer, self.pointer = self.to_free.pop(), self.pointer, c_void_p()
+            if pointer and not self.is_of_another_process():
+                free(pointer)
 
 
 class Owner:
@@ -56,10 +62,27 @@ class Owner:
         if self._handle.is_of_another_process():
             raise Error(f"this {self._what} belongs to process {self._handle.process}, and a forked"
                         " process does not have its threads: make another one here")
+        self._check_unused()
         return self._handle.pointer
+
+    def _check_unused(self):
+        if self._handle.used_by not in (None, threading.get_ident()):
+            raise Error(f"this {self._what} is in a long operation: use it after the operation,"
+                        " not in another thread or in the function that is told the progress")
+
+    @contextlib.contextmanager
+    def _used(self):
+        """Around a call during which Python code may run, which would wait for the call."""
+        self._check_unused()
+        self._handle.used_by = threading.get_ident()
+        try:
+            yield
+        finally:
+            self._handle.used_by = None
 
     def close(self) -> None:
         """Frees the object. May be called again."""
+        self._check_unused()
         self._finalizer()
 
     def __enter__(self):

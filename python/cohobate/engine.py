@@ -146,7 +146,8 @@ class Engine(Owner):
     def _telling(self):
         """Around calls that report progress: raises its exception."""
         try:
-            yield
+            with self._used():
+                yield
         finally:
             if self._raised:
                 raise self._raised.pop() from None

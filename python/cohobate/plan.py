@@ -123,7 +123,7 @@ class Plan(Owner):
                 options.profile = self._profile
             self._search(options, micro_batch or self._usual_micro_batch(), may_change_micro_batch)
         except BaseException:
-            self._handle.free(None)
+            self._handle.to_free.pop()(None)
             raise
         self._handle.pointer = c_void_p(self._plan.plan)
         self.micro_batch = self._plan.microbatch

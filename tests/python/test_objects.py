@@ -162,6 +162,24 @@ class Objects(PackageTest):
             finally:
                 self.assertEqual(freed, [1])
 
+    def test_an_engine_that_is_used_while_it_tells_its_progress_is_an_error(self):
+        for use in (lambda: engine.hash(), lambda: engine.parameter("wte.weight"), lambda: engine.close()):
+            engine = None
+            with self.plan() as plan, plan.engine(progress=lambda *_: engine and use()) as engine:
+                with self.assertRaisesRegex(cohobate.Error, "this engine is in a long operation"):
+                    engine.save(self.path("checkpoint"))
+                cohobate.Checkpoint.remove(self.path("checkpoint"))  # it is whole
+
+    def test_every_public_name_is_documented(self):
+        for name in cohobate.__all__:
+            one = getattr(cohobate, name)
+            if callable(one):
+                self.assertTrue(one.__doc__, name)
+                self.assertTrue(one.__module__.startswith("cohobate."), name)
+            for member, of in vars(one).items() if isinstance(one, type) else ():
+                if not member.startswith("_"):
+                    self.assertTrue(of.__doc__, f"{name}.{member}")
+
     def test_objects_left_open_are_freed_at_the_exit_of_the_interpreter(self):
         for last in ("", "raise SystemExit(7)", "gc = __import__('gc'); gc.disable()"):
             script = LEFT_OPEN.format(python=str(ROOT / "python"), batch=BATCH, sequence=SEQUENCE, sizes=SIZES) + last
