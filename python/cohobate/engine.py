@@ -98,8 +98,8 @@ class Engine(Owner):
                      0.99}. optimizers() lists them
     device           None: the plan's
     progress         called as progress("load", done, total) during long operations: init, load,
-                     save, hash, fetch, put. It must not use the engine, which would wait for
-                     itself. Its exception is raised after the operation
+                     save, hash, fetch, put. Its exception is raised after the operation; to use
+                     the engine in it is an Error
 
     Attributes: plan, seed, step_count (the number of the next step), weight_decay, groups,
     hyperparameters. An engine is used by one thread at a time. The library's remarks go to
