@@ -2,7 +2,6 @@
  * that it overwrites. Each is a visit (visit.h), so every parameter passes through the device once,
  * whichever of them is wanted. */
 #include <inttypes.h>
-#include <math.h>
 #include <string.h>
 
 #include "engine/visit.h"
@@ -208,18 +207,6 @@ static coh_status put_take(coh_visit *visit, const coh_chunk_visit *run)
     const uint64_t end = run_end < put->element_end ? run_end : put->element_end;
     memcpy((float *)run->data + (begin - run->element_begin),
            put->values + (begin - put->element_begin), (end - begin) * sizeof(float));
-    return COH_OK;
-}
-
-coh_status coh_check_values(const char *name, uint64_t element_begin, uint64_t count,
-                            const float *values)
-{
-    for (uint64_t i = 0; i < count; i++)
-        if (!isfinite(values[i]))
-            return coh_fail(COH_ERR_NUMBER,
-                            "the value for element %" PRIu64 " of parameter '%s' is %g: only "
-                            "finite numbers can be written",
-                            element_begin + i, name, (double)values[i]);
     return COH_OK;
 }
 

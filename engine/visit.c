@@ -2,6 +2,9 @@
  * first failure and tells how far it is. Next: instruction_chunk.c. */
 #include "engine/visit.h"
 
+#include <inttypes.h>
+#include <math.h>
+
 /* Counts a run of values as done, and tells the caller of each hundredth. */
 static void tell_progress(coh_visit *visit, const coh_chunk_visit *run)
 {
@@ -61,4 +64,16 @@ int coh_visit_wants_values_and_states(const coh_visit *visit, const coh_chunk_vi
 {
     (void)visit;
     return run->stream != COH_STREAM_GRAD;
+}
+
+coh_status coh_check_values(const char *name, uint64_t element_begin, uint64_t count,
+                            const float *values)
+{
+    for (uint64_t i = 0; i < count; i++)
+        if (!isfinite(values[i]))
+            return coh_fail(COH_ERR_NUMBER,
+                            "the value for element %" PRIu64 " of parameter '%s' is %g: only "
+                            "finite numbers can be written",
+                            element_begin + i, name, (double)values[i]);
+    return COH_OK;
 }
