@@ -10,6 +10,7 @@
 #include "cohobate/calibration.h"
 #include "cohobate/machine.h"
 #include "engine/engine_state.h"
+#include "engine/entry.h"
 #include "engine/measure.h"
 #include "planner/calibration.h"
 #include "planner/profile_file.h"
@@ -110,14 +111,9 @@ static uint32_t measured_steps(const coh_instruction_times *times)
     return times->samples != NULL && times->instruction_count > 0 ? times->samples[0].count : 0;
 }
 
-coh_status coh_engine_calibrate(coh_engine *engine, const char *path,
-                                coh_calibration_class out_classes[COH_CALIBRATION_CLASSES_MOST],
-                                uint32_t *out_count)
+static coh_status calibrate(coh_engine *engine, const char *path,
+                            coh_calibration_class *out_classes, uint32_t *out_count)
 {
-    COH_NEED(engine);
-    COH_NEED(path);
-    COH_NEED(out_classes);
-    COH_NEED(out_count);
     enum { STEPS_LEAST = 3 };
     const coh_plan *plan = engine->plan;
     coh_instruction_class instructions[COH_INSTRUCTION_CLASSES_MOST];
@@ -128,7 +124,7 @@ coh_status coh_engine_calibrate(coh_engine *engine, const char *path,
     if (plan->profile.uncalibrated_hash == 0)
         return coh_fail(COH_ERR_ARGUMENT, "the plan's profile was not made ready to be calibrated: "
                                           "call coh_profile_calibrate before planning");
-    COH_TRY(coh_engine_instruction_classes(engine, instructions, &count));
+    COH_TRY(coh_engine_list_classes(engine, instructions, &count));
     if (measured_steps(coh_step_times(engine->step)) < STEPS_LEAST)
         return COH_OK;
     coh_status status = coh_calibrations_read(path, &calibrations);
@@ -140,6 +136,18 @@ coh_status coh_engine_calibrate(coh_engine *engine, const char *path,
     *out_count = compare(plan, by, &calibrations, out_classes);
     calibrations.runs++;
     return coh_calibrations_write(&calibrations, path);
+}
+
+coh_status coh_engine_calibrate(coh_engine *engine, const char *path,
+                                coh_calibration_class out_classes[COH_CALIBRATION_CLASSES_MOST],
+                                uint32_t *out_count)
+{
+    COH_NEED(engine);
+    COH_NEED(path);
+    COH_NEED(out_classes);
+    COH_NEED(out_count);
+    COH_TRY(coh_engine_enter(engine, __func__));
+    return coh_engine_leave(engine, calibrate(engine, path, out_classes, out_count));
 }
 
 /* ---- the built-in profile ---- */

@@ -12,6 +12,7 @@
 #include "comm/world.h"
 #include "engine/device_find.h"
 #include "engine/engine_state.h"
+#include "engine/entry.h"
 #include "engine/parameter_groups.h"
 
 void coh_engine_options_init_sized(coh_engine_options *out_options, size_t bytes)
@@ -192,6 +193,15 @@ coh_status coh_engine_create(const coh_plan *plan, const coh_engine_options *opt
                              status); /* the other ranks wait for this one */
 }
 
+static void destroy(coh_engine *engine)
+{
+    coh_step_destroy(engine->step);
+    coh_engine_destroy_tables(engine);
+    coh_pool_destroy(engine->pool);
+    coh_ledger_destroy(engine->ledger);
+    coh_free(engine);
+}
+
 coh_status coh_engine_create_on(const coh_plan *plan, const coh_engine_options *options,
                                 const coh_engine_device *device, coh_engine **out_engine)
 {
@@ -203,7 +213,7 @@ coh_status coh_engine_create_on(const coh_plan *plan, const coh_engine_options *
     coh_input_limits_find(plan->graph, engine->limits);
     coh_status status = create_all(engine, device);
     if (status != COH_OK) {
-        coh_engine_destroy(engine);
+        destroy(engine);
         return status;
     }
     engine->options.groups = NULL; /* owned by the caller */
@@ -214,20 +224,16 @@ coh_status coh_engine_create_on(const coh_plan *plan, const coh_engine_options *
 
 void coh_engine_destroy(coh_engine *engine)
 {
-    if (engine == NULL)
-        return;
-    coh_step_destroy(engine->step);
-    coh_engine_destroy_tables(engine);
-    coh_pool_destroy(engine->pool);
-    coh_ledger_destroy(engine->ledger);
-    coh_free(engine);
+    if (engine == NULL || coh_engine_enter(engine, __func__) != COH_OK)
+        return; /* beside another call every way out is wrong: this one leaks, and says so */
+    destroy(engine);
 }
 
 /* ---- running ---- */
 
 coh_status coh_engine_check_ready(const coh_engine *engine, const char *what)
 {
-    COH_TRY(coh_step_failure(engine->step));
+    COH_TRY(coh_engine_check_alive(engine));
     if (!engine->is_ready)
         return coh_fail(COH_ERR_ARGUMENT, "%s: parameters have no values: init or load first",
                         what);
@@ -236,7 +242,7 @@ coh_status coh_engine_check_ready(const coh_engine *engine, const char *what)
 
 coh_status coh_engine_check_idle(const coh_engine *engine, const char *what)
 {
-    COH_TRY(coh_step_failure(engine->step));
+    COH_TRY(coh_engine_check_alive(engine));
     if (engine->under_way_count > 0)
         return coh_fail(COH_ERR_ARGUMENT, "%d steps are under way: wait for them before %s",
                         engine->under_way_count, what);
@@ -270,13 +276,11 @@ static coh_status check_training(const coh_engine *engine, const coh_step_input 
                            engine->plan->layout.microbatch_count);
 }
 
-coh_status coh_engine_submit(coh_engine *engine, const coh_step_input *input)
+static coh_status submit(coh_engine *engine, const coh_step_input *given)
 {
-    COH_NEED(engine);
-    COH_NEED_STRUCT(coh_step_input, input);
     coh_step_input known = { 0 };
-    coh_struct_read(input, &known, sizeof(known));
-    input = &known;
+    const coh_step_input *input = &known;
+    coh_struct_read(given, &known, sizeof(known));
     COH_TRY(check_training(engine, input));
     if (engine->under_way_count == COH_BODIES_MOST)
         return coh_fail(COH_ERR_ARGUMENT, "%d steps are under way already: wait for one",
@@ -291,6 +295,14 @@ coh_status coh_engine_submit(coh_engine *engine, const coh_step_input *input)
     return COH_OK;
 }
 
+coh_status coh_engine_submit(coh_engine *engine, const coh_step_input *input)
+{
+    COH_NEED(engine);
+    COH_NEED_STRUCT(coh_step_input, input);
+    COH_TRY(coh_engine_enter(engine, __func__));
+    return coh_engine_leave(engine, submit(engine, input));
+}
+
 /* Takes the result of the oldest body under way. */
 static coh_status take_result(coh_engine *engine, coh_step_result *out_result)
 {
@@ -303,10 +315,10 @@ static coh_status take_result(coh_engine *engine, coh_step_result *out_result)
     return engine->verdict.status;
 }
 
-coh_status coh_engine_wait(coh_engine *engine, coh_step_result *out_result)
+static coh_status wait_oldest(coh_engine *engine, coh_step_result *out_result)
 {
-    COH_NEED(engine);
-    COH_NEED_STRUCT(coh_step_result, out_result);
+    if (engine->failure_is_told)
+        COH_TRY(coh_engine_check_alive(engine));
     if (engine->under_way_count == 0)
         return coh_fail(COH_ERR_ARGUMENT, "no step is under way");
     coh_step_result result = { 0 };
@@ -320,10 +332,26 @@ coh_status coh_engine_wait(coh_engine *engine, coh_step_result *out_result)
     return status;
 }
 
+coh_status coh_engine_wait(coh_engine *engine, coh_step_result *out_result)
+{
+    COH_NEED(engine);
+    COH_NEED_STRUCT(coh_step_result, out_result);
+    COH_TRY(coh_engine_enter(engine, __func__));
+    return coh_engine_leave(engine, wait_oldest(engine, out_result));
+}
+
 void coh_engine_ask_stop(coh_engine *engine)
 {
     if (engine != NULL)
         coh_step_ask_stop(engine->step);
+}
+
+static coh_status run_step(coh_engine *engine, const coh_step_input *input,
+                           coh_step_result *out_result)
+{
+    COH_TRY(coh_engine_check_idle(engine, "a step"));
+    COH_TRY(submit(engine, input));
+    return wait_oldest(engine, out_result);
 }
 
 coh_status coh_engine_step(coh_engine *engine, const coh_step_input *input,
@@ -332,14 +360,12 @@ coh_status coh_engine_step(coh_engine *engine, const coh_step_input *input,
     COH_NEED(engine);
     COH_NEED_STRUCT(coh_step_input, input);
     COH_NEED_STRUCT(coh_step_result, out_result);
-    COH_TRY(coh_engine_check_idle(engine, "a step"));
-    COH_TRY(coh_engine_submit(engine, input));
-    return coh_engine_wait(engine, out_result);
+    COH_TRY(coh_engine_enter(engine, __func__));
+    return coh_engine_leave(engine, run_step(engine, input, out_result));
 }
 
-coh_status coh_engine_drain(coh_engine *engine)
+coh_status coh_engine_apply_pending(coh_engine *engine)
 {
-    COH_NEED(engine);
     COH_TRY(coh_engine_check_idle(engine, "a drain"));
     COH_TRY(coh_step_quiet(engine->step));
     coh_cells cells;
@@ -351,18 +377,23 @@ coh_status coh_engine_drain(coh_engine *engine)
     return coh_engine_run_program(engine, COH_PROGRAM_DRAIN, &(coh_step_feed){ 0 }, NULL);
 }
 
-coh_status coh_engine_evaluate(coh_engine *engine, const coh_step_input *input, double *out_loss)
+coh_status coh_engine_drain(coh_engine *engine)
 {
     COH_NEED(engine);
-    COH_NEED_STRUCT(coh_step_input, input);
+    COH_TRY(coh_engine_enter(engine, __func__));
+    return coh_engine_leave(engine, coh_engine_apply_pending(engine));
+}
+
+static coh_status evaluate(coh_engine *engine, const coh_step_input *given, double *out_loss)
+{
     coh_step_input known = { 0 };
-    coh_struct_read(input, &known, sizeof(known));
-    input = &known;
+    const coh_step_input *input = &known;
+    coh_struct_read(given, &known, sizeof(known));
     COH_TRY(coh_engine_check_ready(engine, "evaluate"));
     COH_TRY(coh_input_check(engine->plan->graph, engine->limits, input, 1));
     int trains = engine->plan->options.mode == COH_PLAN_TRAIN;
     if (trains)
-        COH_TRY(coh_engine_drain(engine));
+        COH_TRY(coh_engine_apply_pending(engine));
     const coh_step_feed feed = { .input = input, .microbatch_count = 1 };
     COH_TRY(coh_engine_run_program(engine, trains ? COH_PROGRAM_EVALUATE : COH_PROGRAM_BODY, &feed,
                                    NULL));
@@ -373,16 +404,20 @@ coh_status coh_engine_evaluate(coh_engine *engine, const coh_step_input *input, 
     return COH_OK;
 }
 
-coh_status coh_engine_output(coh_engine *engine, coh_tensor tensor, const void **out_data,
-                             size_t *out_bytes)
+coh_status coh_engine_evaluate(coh_engine *engine, const coh_step_input *input, double *out_loss)
 {
     COH_NEED(engine);
-    COH_NEED(out_data);
-    COH_NEED(out_bytes);
+    COH_NEED_STRUCT(coh_step_input, input);
+    COH_TRY(coh_engine_enter(engine, __func__));
+    return coh_engine_leave(engine, evaluate(engine, input, out_loss));
+}
+
+static coh_status find_output(coh_engine *engine, coh_tensor tensor, const void **out_data,
+                              size_t *out_bytes)
+{
     const coh_graph *graph = engine->plan->graph;
     const coh_layout *layout = &engine->plan->layout;
-    *out_data = NULL;
-    *out_bytes = 0;
+    COH_TRY(coh_engine_check_alive(engine));
     COH_TRY(coh_step_quiet(engine->step));
     for (uint32_t i = 0; i < layout->object_count; i++) {
         const coh_object *object = &layout->objects[i];
@@ -394,6 +429,18 @@ coh_status coh_engine_output(coh_engine *engine, coh_tensor tensor, const void *
         return COH_OK;
     }
     return coh_fail(COH_ERR_ARGUMENT, "tensor %d was not named by coh_graph_output", tensor.index);
+}
+
+coh_status coh_engine_output(coh_engine *engine, coh_tensor tensor, const void **out_data,
+                             size_t *out_bytes)
+{
+    COH_NEED(engine);
+    COH_NEED(out_data);
+    COH_NEED(out_bytes);
+    *out_data = NULL;
+    *out_bytes = 0;
+    COH_TRY(coh_engine_enter(engine, __func__));
+    return coh_engine_leave(engine, find_output(engine, tensor, out_data, out_bytes));
 }
 
 /* ---- scan ---- */
@@ -445,16 +492,12 @@ coh_status coh_engine_set_applied(coh_engine *engine, uint64_t applied_count)
     return coh_step_put_cells(engine->step, &cells);
 }
 
-coh_status coh_engine_scan(coh_engine *engine, const coh_step_input *input, uint64_t applied_count,
-                           char *out_sentence)
+static coh_status scan(coh_engine *engine, const coh_step_input *given, uint64_t applied_count,
+                       char *out_sentence)
 {
-    COH_NEED(engine);
-    COH_NEED(out_sentence);
-    COH_NEED_STRUCT(coh_step_input, input);
     coh_step_input known = { 0 };
-    coh_struct_read(input, &known, sizeof(known));
-    input = &known;
-    out_sentence[0] = '\0';
+    const coh_step_input *input = &known;
+    coh_struct_read(given, &known, sizeof(known));
     COH_TRY(check_training(engine, input));
     if (!engine->plan->options.deferred_update)
         return coh_fail(COH_ERR_ARGUMENT, "with updates in backward the broken values have gone "
@@ -472,4 +515,15 @@ coh_status coh_engine_scan(coh_engine *engine, const coh_step_input *input, uint
     COH_TRY(coh_engine_set_applied(engine, applied_count));
     write_sentence(engine, result.finite, out_sentence);
     return COH_OK;
+}
+
+coh_status coh_engine_scan(coh_engine *engine, const coh_step_input *input, uint64_t applied_count,
+                           char *out_sentence)
+{
+    COH_NEED(engine);
+    COH_NEED(out_sentence);
+    COH_NEED_STRUCT(coh_step_input, input);
+    out_sentence[0] = '\0';
+    COH_TRY(coh_engine_enter(engine, __func__));
+    return coh_engine_leave(engine, scan(engine, input, applied_count, out_sentence));
 }

@@ -1,7 +1,9 @@
-/* engine_state.h - the inside of a coh_engine, shared by engine.c (training), persist.c (loading,
- * saving and hashing parameters) and fetch.c. */
+/* engine_state.h - the inside of a coh_engine, shared by entry.c (one call at a time), engine.c
+ * (training), persist.c (loading, saving and hashing parameters), fetch.c and report.c. */
 #ifndef COH_ENGINE_ENGINE_STATE_H
 #define COH_ENGINE_ENGINE_STATE_H
+
+#include <stdatomic.h>
 
 #include "cohobate/engine.h"
 #include "engine/background_save.h"
@@ -20,6 +22,9 @@ typedef struct coh_verdict {
 } coh_verdict;
 
 struct coh_engine {
+    /* Name of the public call under way, or NULL: any thread (entry.c). */
+    _Atomic(const char *) call_under_way;
+    int failure_is_told; /* a call has returned the executor's failure */
     const coh_plan *plan;
     coh_engine_options options;
     coh_ledger *ledger;
@@ -59,11 +64,18 @@ coh_status coh_engine_create_on(const coh_plan *plan, const coh_engine_options *
 coh_status coh_engine_run_program(coh_engine *engine, coh_program_kind kind,
                                   const coh_step_feed *feed, coh_step_result *out_result);
 
-/* Fails: COH_ERR_ARGUMENT as long as the parameters have no values. */
+/* Fails: with the executor's failure. If a call has returned it before, the text says that the
+ * engine is dead since then. */
+coh_status coh_engine_check_alive(const coh_engine *engine);
+
+/* Fails: COH_ERR_ARGUMENT as long as the parameters have no values; as coh_engine_check_alive. */
 coh_status coh_engine_check_ready(const coh_engine *engine, const char *what);
 
-/* Fails: COH_ERR_ARGUMENT while steps are under way; the engine's failure if it has one. */
+/* Fails: COH_ERR_ARGUMENT while steps are under way; as coh_engine_check_alive. */
 coh_status coh_engine_check_idle(const coh_engine *engine, const char *what);
+
+/* coh_engine_drain, inside a call. */
+coh_status coh_engine_apply_pending(coh_engine *engine);
 
 /* Sets the number of applied updates, with none pending. At a quiet point. */
 coh_status coh_engine_set_applied(coh_engine *engine, uint64_t applied_count);
@@ -78,6 +90,12 @@ coh_status coh_engine_decide(coh_engine *engine);
 /* Makes the state that of `applied_count` updates again, which is the present one or that before
  * the newest body. Fails: as coh_step_undo. */
 coh_status coh_engine_take_back(coh_engine *engine, uint64_t applied_count);
+
+/* ---- report.c ---- */
+
+/* coh_engine_instruction_classes, inside a call. */
+coh_status coh_engine_list_classes(coh_engine *engine, coh_instruction_class *out_classes,
+                                   uint32_t *out_count);
 
 /* ---- persist.c ---- */
 

@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "engine/entry.h"
 #include "engine/visit.h"
 
 /* ---- fetch ---- */
@@ -90,11 +91,8 @@ static coh_status check_has_gradient(const coh_engine *engine, uint32_t paramete
     return COH_OK;
 }
 
-coh_status coh_engine_fetch(coh_engine *engine, coh_parameter parameter, coh_fetch what,
-                            float *data)
+static coh_status fetch(coh_engine *engine, coh_parameter parameter, coh_fetch what, float *data)
 {
-    COH_NEED(engine);
-    COH_NEED(data);
     fetch_visit visit;
     COH_TRY(coh_check_integer("what", (int32_t)what, COH_FETCH_VALUE, COH_FETCH_GRADIENT));
     COH_TRY(fetch_begin(engine, parameter, data, &visit));
@@ -103,9 +101,18 @@ coh_status coh_engine_fetch(coh_engine *engine, coh_parameter parameter, coh_fet
         COH_TRY(check_is_trained(engine, visit.parameter));
         COH_TRY(check_has_gradient(engine, visit.parameter));
     } else {
-        COH_TRY(coh_engine_drain(engine));
+        COH_TRY(coh_engine_apply_pending(engine));
     }
     return coh_engine_visit(engine, COH_PROGRAM_HASH, &visit.base, NULL);
+}
+
+coh_status coh_engine_fetch(coh_engine *engine, coh_parameter parameter, coh_fetch what,
+                            float *data)
+{
+    COH_NEED(engine);
+    COH_NEED(data);
+    COH_TRY(coh_engine_enter(engine, __func__));
+    return coh_engine_leave(engine, fetch(engine, parameter, what, data));
 }
 
 /* One stream of all parameters. */
@@ -133,11 +140,9 @@ static coh_status fetch_all_take(coh_visit *visit, const coh_chunk_visit *run)
                             "the sink");
 }
 
-coh_status coh_engine_fetch_all(coh_engine *engine, coh_fetch what, coh_parameter_sink sink,
-                                void *context)
+static coh_status fetch_all(coh_engine *engine, coh_fetch what, coh_parameter_sink sink,
+                            void *context)
 {
-    COH_NEED(engine);
-    COH_NEED(sink);
     const int is_gradient = what == COH_FETCH_GRADIENT;
     fetch_all_visit visit = { .base = { .operation = COH_OPERATION_FETCH,
                                         .wants = fetch_all_wants,
@@ -151,16 +156,22 @@ coh_status coh_engine_fetch_all(coh_engine *engine, coh_fetch what, coh_paramete
         if (engine->tensors[i].optimizer != NULL)
             COH_TRY(check_has_gradient(engine, i));
     if (!is_gradient)
-        COH_TRY(coh_engine_drain(engine));
+        COH_TRY(coh_engine_apply_pending(engine));
     return coh_engine_visit(engine, COH_PROGRAM_HASH, &visit.base, NULL);
 }
 
-coh_status coh_engine_fetch_state(coh_engine *engine, coh_parameter parameter, const char *stream,
-                                  void *data)
+coh_status coh_engine_fetch_all(coh_engine *engine, coh_fetch what, coh_parameter_sink sink,
+                                void *context)
 {
     COH_NEED(engine);
-    COH_NEED(stream);
-    COH_NEED(data);
+    COH_NEED(sink);
+    COH_TRY(coh_engine_enter(engine, __func__));
+    return coh_engine_leave(engine, fetch_all(engine, what, sink, context));
+}
+
+static coh_status fetch_state(coh_engine *engine, coh_parameter parameter, const char *stream,
+                              void *data)
+{
     fetch_visit visit;
     COH_TRY(fetch_begin(engine, parameter, data, &visit));
     COH_TRY(check_is_trained(engine, visit.parameter));
@@ -173,11 +184,21 @@ coh_status coh_engine_fetch_state(coh_engine *engine, coh_parameter parameter, c
         visit.part = 1 + i;
         visit.bytes_per_block = found->bytes_per_block;
         visit.elements_per_block = found->elements_per_block;
-        COH_TRY(coh_engine_drain(engine));
+        COH_TRY(coh_engine_apply_pending(engine));
         return coh_engine_visit(engine, COH_PROGRAM_HASH, &visit.base, NULL);
     }
     return coh_fail(COH_ERR_ARGUMENT, "optimizer %s of parameter '%s' has no state stream %s",
                     tensor->optimizer, tensor->name, stream);
+}
+
+coh_status coh_engine_fetch_state(coh_engine *engine, coh_parameter parameter, const char *stream,
+                                  void *data)
+{
+    COH_NEED(engine);
+    COH_NEED(stream);
+    COH_NEED(data);
+    COH_TRY(coh_engine_enter(engine, __func__));
+    return coh_engine_leave(engine, fetch_state(engine, parameter, stream, data));
 }
 
 /* ---- put ---- */
@@ -221,11 +242,9 @@ static coh_status check_put(const coh_logical_tensor *tensor, uint64_t element_b
     return coh_check_values(tensor->name, element_begin, count, values);
 }
 
-coh_status coh_engine_put(coh_engine *engine, coh_parameter parameter, uint64_t element_begin,
-                          uint64_t count, const float *values)
+static coh_status put(coh_engine *engine, coh_parameter parameter, uint64_t element_begin,
+                      uint64_t count, const float *values)
 {
-    COH_NEED(engine);
-    COH_NEED(values);
     put_visit visit = {
         .base = { .operation = COH_OPERATION_PUT, .wants = put_wants, .take = put_take },
         .element_begin = element_begin,
@@ -235,6 +254,15 @@ coh_status coh_engine_put(coh_engine *engine, coh_parameter parameter, uint64_t 
     COH_TRY(coh_engine_check_ready(engine, "put"));
     COH_TRY(find_parameter(engine, parameter, &visit.parameter));
     COH_TRY(check_put(&engine->tensors[visit.parameter], element_begin, count, values));
-    COH_TRY(coh_engine_drain(engine));
+    COH_TRY(coh_engine_apply_pending(engine));
     return coh_engine_visit(engine, COH_PROGRAM_EDIT, &visit.base, NULL);
+}
+
+coh_status coh_engine_put(coh_engine *engine, coh_parameter parameter, uint64_t element_begin,
+                          uint64_t count, const float *values)
+{
+    COH_NEED(engine);
+    COH_NEED(values);
+    COH_TRY(coh_engine_enter(engine, __func__));
+    return coh_engine_leave(engine, put(engine, parameter, element_begin, count, values));
 }

@@ -337,10 +337,12 @@ static coh_status run_kind(coh_step *step, const coh_ticket *ticket,
         .port_count = instruction_call->binding_count,
     };
     coh_error_clear();
+    atomic_store_explicit(&step->kind_thread, (uintptr_t)pthread_self(), memory_order_relaxed);
     const coh_status status =
         step->call_check != NULL
             ? coh_call_check_run(step->call_check, &checked, kernels, &step->call)
             : kernels(&step->call);
+    atomic_store_explicit(&step->kind_thread, 0, memory_order_relaxed);
     if (status != COH_OK)
         return coh_fail_prefix(coh_check_status(status, "its function"),
                                "operator '%s', %s of micro-batch %d", op->name,

@@ -7,6 +7,7 @@
 #include "base/struct_bytes.h"
 #include "cohobate/checkpoint.h"
 #include "comm/world.h"
+#include "engine/entry.h"
 #include "engine/visit.h"
 #include "planner/comm_parts.h"
 #include "planner/fingerprint.h"
@@ -148,13 +149,15 @@ coh_status coh_engine_init_from(coh_engine *engine, uint64_t seed, coh_parameter
 {
     COH_NEED(engine);
     COH_NEED(source);
-    return init_from(engine, seed, source, context);
+    COH_TRY(coh_engine_enter(engine, __func__));
+    return coh_engine_leave(engine, init_from(engine, seed, source, context));
 }
 
 coh_status coh_engine_init(coh_engine *engine, uint64_t seed)
 {
     COH_NEED(engine);
-    return init_from(engine, seed, NULL, NULL);
+    COH_TRY(coh_engine_enter(engine, __func__));
+    return coh_engine_leave(engine, init_from(engine, seed, NULL, NULL));
 }
 
 /* ---- hash ---- */
@@ -165,13 +168,10 @@ static coh_status hash_take(coh_visit *visit, const coh_chunk_visit *run)
                                 run->count, run->data, NULL);
 }
 
-coh_status coh_engine_hash(coh_engine *engine, uint64_t *out_hash)
+static coh_status compute_hash(coh_engine *engine, uint64_t *out_hash)
 {
-    COH_NEED(engine);
-    COH_NEED(out_hash);
-    *out_hash = 0;
     COH_TRY(coh_engine_check_ready(engine, "hash"));
-    COH_TRY(coh_engine_drain(engine));
+    COH_TRY(coh_engine_apply_pending(engine));
     coh_visit visit = { .operation = COH_OPERATION_HASH,
                         .wants = coh_visit_wants_values_and_states,
                         .take = hash_take };
@@ -180,6 +180,15 @@ coh_status coh_engine_hash(coh_engine *engine, uint64_t *out_hash)
     coh_cells cells;
     COH_TRY(coh_step_get_cells(engine->step, &cells));
     return coh_logical_hash_finish(engine->hash, cells.applied_count, out_hash);
+}
+
+coh_status coh_engine_hash(coh_engine *engine, uint64_t *out_hash)
+{
+    COH_NEED(engine);
+    COH_NEED(out_hash);
+    *out_hash = 0;
+    COH_TRY(coh_engine_enter(engine, __func__));
+    return coh_engine_leave(engine, compute_hash(engine, out_hash));
 }
 
 /* ---- save ---- */
@@ -209,7 +218,7 @@ static coh_status take_part(coh_engine *engine)
     coh_visit visit = { .operation = COH_OPERATION_SAVE,
                         .wants = coh_visit_wants_values_and_states };
     COH_TRY(coh_engine_check_ready(engine, "save"));
-    COH_TRY(coh_engine_drain(engine));
+    COH_TRY(coh_engine_apply_pending(engine));
     return has_parts(engine) ? coh_engine_visit(engine, COH_PROGRAM_SAVE, &visit, NULL) : COH_OK;
 }
 
@@ -236,7 +245,7 @@ static coh_status begin_write(coh_engine *engine, const char *path, const coh_ch
     if (engine->saver.is_under_way)
         return coh_fail(COH_ERR_ARGUMENT, "an earlier save is under way, and an engine makes one "
                                           "at a time: call coh_engine_save_wait first");
-    COH_TRY(coh_engine_drain(engine));
+    COH_TRY(coh_engine_apply_pending(engine));
     return coh_checkpoint_writer_begin(engine->writer, path, note->json);
 }
 
@@ -271,16 +280,32 @@ static coh_status write_numbers(coh_engine *engine, const char *path,
     return COH_OK;
 }
 
-coh_status coh_engine_save(coh_engine *engine, const char *path, const coh_checkpoint_note *note)
+static coh_status save(coh_engine *engine, const char *path, const coh_checkpoint_note *note)
 {
-    COH_NEED(engine);
-    COH_NEED(path);
-    COH_NEED_STRUCT(coh_checkpoint_note, note);
     coh_checkpoint_seal seal;
     if (is_follower(engine))
         return take_part(engine);
     COH_TRY(write_numbers(engine, path, note, &seal));
     return coh_checkpoint_writer_finish(engine->writer, &seal, NULL);
+}
+
+coh_status coh_engine_save(coh_engine *engine, const char *path, const coh_checkpoint_note *note)
+{
+    COH_NEED(engine);
+    COH_NEED(path);
+    COH_NEED_STRUCT(coh_checkpoint_note, note);
+    COH_TRY(coh_engine_enter(engine, __func__));
+    return coh_engine_leave(engine, save(engine, path, note));
+}
+
+static coh_status save_begin(coh_engine *engine, const char *path, const coh_checkpoint_note *note)
+{
+    coh_checkpoint_seal seal;
+    if (is_follower(engine))
+        return take_part(engine);
+    COH_TRY(write_numbers(engine, path, note, &seal));
+    coh_background_save_start(&engine->saver, &seal);
+    return COH_OK;
 }
 
 coh_status coh_engine_save_begin(coh_engine *engine, const char *path,
@@ -289,12 +314,8 @@ coh_status coh_engine_save_begin(coh_engine *engine, const char *path,
     COH_NEED(engine);
     COH_NEED(path);
     COH_NEED_STRUCT(coh_checkpoint_note, note);
-    coh_checkpoint_seal seal;
-    if (is_follower(engine))
-        return take_part(engine);
-    COH_TRY(write_numbers(engine, path, note, &seal));
-    coh_background_save_start(&engine->saver, &seal);
-    return COH_OK;
+    COH_TRY(coh_engine_enter(engine, __func__));
+    return coh_engine_leave(engine, save_begin(engine, path, note));
 }
 
 coh_status coh_engine_save_is_done(const coh_engine *engine, int *out_is_done)
@@ -308,7 +329,8 @@ coh_status coh_engine_save_is_done(const coh_engine *engine, int *out_is_done)
 coh_status coh_engine_save_wait(coh_engine *engine)
 {
     COH_NEED(engine);
-    return coh_background_save_take(&engine->saver);
+    COH_TRY(coh_engine_enter(engine, __func__));
+    return coh_engine_leave(engine, coh_background_save_take(&engine->saver));
 }
 
 /* ---- load ---- */
@@ -487,14 +509,15 @@ static coh_status load(coh_engine *engine, const load_request *request, coh_load
     return status;
 }
 
-/* Loads, and fills in `out_facts` unless it is NULL. */
-static coh_status load_and_report(coh_engine *engine, const load_request *request,
+/* Loads in the public call `call`, and fills in `out_facts` unless it is NULL. */
+static coh_status load_and_report(coh_engine *engine, const char *call, const load_request *request,
                                   coh_load_facts *out_facts)
 {
     coh_load_facts facts;
     if (out_facts != NULL)
         COH_NEED_STRUCT(coh_load_facts, out_facts);
-    COH_TRY(load(engine, request, &facts));
+    COH_TRY(coh_engine_enter(engine, call));
+    COH_TRY(coh_engine_leave(engine, load(engine, request, &facts)));
     if (out_facts != NULL)
         COH_STRUCT_FILL(facts, out_facts);
     return COH_OK;
@@ -504,7 +527,8 @@ coh_status coh_engine_load(coh_engine *engine, const char *path, coh_load_facts 
 {
     COH_NEED(engine);
     COH_NEED(path);
-    return load_and_report(engine, &(load_request){ .path = path, .with_states = 1 }, out_facts);
+    return load_and_report(engine, __func__, &(load_request){ .path = path, .with_states = 1 },
+                           out_facts);
 }
 
 coh_status coh_engine_load_from(coh_engine *engine, const char *path, coh_parameter_source source,
@@ -514,12 +538,12 @@ coh_status coh_engine_load_from(coh_engine *engine, const char *path, coh_parame
     COH_NEED(path);
     COH_NEED(source);
     const load_request request = { path, 1, { source, context } };
-    return load_and_report(engine, &request, out_facts);
+    return load_and_report(engine, __func__, &request, out_facts);
 }
 
 coh_status coh_engine_load_weights(coh_engine *engine, const char *path)
 {
     COH_NEED(engine);
     COH_NEED(path);
-    return load_and_report(engine, &(load_request){ .path = path }, NULL);
+    return load_and_report(engine, __func__, &(load_request){ .path = path }, NULL);
 }

@@ -9,6 +9,7 @@
 #include "base/alloc.h"
 #include "base/struct_bytes.h"
 #include "engine/engine_state.h"
+#include "engine/entry.h"
 #include "engine/step_state.h"
 #include "planner/trace_tables.h"
 
@@ -54,10 +55,8 @@ static void read_overhead(const coh_step *step, coh_engine_facts *facts)
     facts->device_free_bytes = overhead.free_bytes;
 }
 
-coh_status coh_engine_facts_get(coh_engine *engine, coh_engine_facts *out_facts)
+static void read_facts(const coh_engine *engine, coh_engine_facts *out_facts)
 {
-    COH_NEED(engine);
-    COH_NEED_STRUCT(coh_engine_facts, out_facts);
     coh_engine_facts facts = { .store_backend = "none", .store_direct = -1 };
     uint64_t arenas = 0;
     for (int tier = 0; tier < COH_TIER_COUNT; tier++) {
@@ -80,8 +79,18 @@ coh_status coh_engine_facts_get(coh_engine *engine, coh_engine_facts *out_facts)
     const int is_gpu = engine->plan->profile.device_kind != COH_DEVICE_HOST;
     snprintf(facts.kernel_path, sizeof(facts.kernel_path), "%s",
              is_gpu ? engine->plan->options.kernel_path : coh_kernel_path());
+    *out_facts = facts;
+}
+
+coh_status coh_engine_facts_get(coh_engine *engine, coh_engine_facts *out_facts)
+{
+    COH_NEED(engine);
+    COH_NEED_STRUCT(coh_engine_facts, out_facts);
+    coh_engine_facts facts;
+    COH_TRY(coh_engine_enter(engine, __func__));
+    read_facts(engine, &facts);
     COH_STRUCT_FILL(facts, out_facts);
-    return COH_OK;
+    return coh_engine_leave(engine, COH_OK);
 }
 
 /* ---- instructions by class ---- */
@@ -141,6 +150,16 @@ static void sum_classes(const coh_plan *plan, const coh_instruction_times *times
     }
 }
 
+coh_status coh_engine_list_classes(coh_engine *engine, coh_instruction_class *out_classes,
+                                   uint32_t *out_count)
+{
+    *out_count = 0;
+    COH_TRY(coh_engine_check_idle(engine, "asking for the instructions' times"));
+    COH_TRY(coh_step_quiet(engine->step));
+    sum_classes(engine->plan, coh_step_times(engine->step), out_classes, out_count);
+    return COH_OK;
+}
+
 coh_status
 coh_engine_instruction_classes(coh_engine *engine,
                                coh_instruction_class out_classes[COH_INSTRUCTION_CLASSES_MOST],
@@ -149,11 +168,8 @@ coh_engine_instruction_classes(coh_engine *engine,
     COH_NEED(engine);
     COH_NEED(out_classes);
     COH_NEED(out_count);
-    *out_count = 0;
-    COH_TRY(coh_engine_check_idle(engine, "asking for the instructions' times"));
-    COH_TRY(coh_step_quiet(engine->step));
-    sum_classes(engine->plan, coh_step_times(engine->step), out_classes, out_count);
-    return COH_OK;
+    COH_TRY(coh_engine_enter(engine, __func__));
+    return coh_engine_leave(engine, coh_engine_list_classes(engine, out_classes, out_count));
 }
 
 /* ---- recorded steps ---- */
@@ -171,12 +187,18 @@ coh_status coh_engine_trace(const coh_engine *engine, coh_trace **out_trace)
     return status;
 }
 
+static coh_status find_recorded(coh_engine *engine, uint64_t step, coh_trace_step *out_step)
+{
+    COH_TRY(coh_engine_check_alive(engine));
+    return coh_step_recorded(engine->step, step, out_step);
+}
+
 coh_status coh_engine_recorded(coh_engine *engine, uint64_t step, coh_trace_step *out_step)
 {
     COH_NEED(engine);
     COH_NEED(out_step);
-    COH_TRY(coh_step_failure(engine->step));
-    return coh_step_recorded(engine->step, step, out_step);
+    COH_TRY(coh_engine_enter(engine, __func__));
+    return coh_engine_leave(engine, find_recorded(engine, step, out_step));
 }
 
 coh_status coh_engine_latencies(coh_engine *engine, coh_trace_latency out_latencies[COH_LANE_COUNT])

@@ -62,6 +62,20 @@ coh_status coh_step_failure(coh_step *step)
     return status;
 }
 
+int coh_step_has_failed(coh_step *step)
+{
+    pthread_mutex_lock(&step->failure_mutex);
+    const int has_failed = step->failure != COH_OK;
+    pthread_mutex_unlock(&step->failure_mutex);
+    return has_failed;
+}
+
+int coh_step_is_in_kind(const coh_step *step)
+{
+    return step != NULL && atomic_load_explicit(&step->kind_thread, memory_order_relaxed) ==
+                               (uintptr_t)pthread_self();
+}
+
 /* Both operands of a mover name the same chunks, so either will do. */
 coh_status coh_step_name_chunk(const coh_step *step, const coh_program *program,
                                const coh_instruction *instruction, coh_status status)

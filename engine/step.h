@@ -125,6 +125,11 @@ int coh_step_is_clipped(const coh_step *step, uint64_t number, double norm);
  * COH_OK. Any thread. */
 coh_status coh_step_failure(coh_step *step);
 
+/* Did any instruction fail? Leaves this thread's last error. Any thread. */
+int coh_step_has_failed(coh_step *step);
+/* Does this thread run a function of an operator kind for the step? Accepts NULL. Any thread. */
+int coh_step_is_in_kind(const coh_step *step);
+
 /* Ends all threads and cancels running work. Call it after a failure, before the memory that a
  * feed points to is freed: an instruction that has begun still reads it. After that the step can
  * only report its failure and be destroyed. */

@@ -266,6 +266,10 @@ struct coh_step {
     uint64_t clip_ns, clip_exposed_ns[COH_LANE_COUNT];
     uint64_t clip_link_bytes[COH_LANE_COUNT], clip_frozen_bytes[COH_LANE_COUNT];
 
+    /* pthread_self() of the thread that is in a function of a kind; 0: none is. That thread writes
+     * it, any thread compares it with its own. */
+    _Atomic uintptr_t kind_thread;
+
     _Atomic int32_t asks_stop; /* any thread or signal handler sets it, once */
 
     /* First failure: any thread, under the mutex. */

@@ -6,8 +6,18 @@
  * The engine only executes the plan's programs, which are lists of instructions. The *body* is the
  * program of one optimizer step (of one forward pass with COH_PLAN_INFER). From the third step on,
  * no memory is allocated or mapped.
- * Threads: only the thread that created an engine may call it; functions without an engine: any,
- * or that of their graph. An engine starts a thread per lane (coh-compute, ...) and a pool. */
+ * Threads: only the thread that created an engine may call it, one call at a time. A call on an
+ * engine while another one is under way there fails at once with COH_ERR_ARGUMENT and changes
+ * nothing, whether it comes from another thread or from a callback (progress, source, sink, a
+ * kind's function). Exceptions, which any thread may call at any time: coh_engine_ask_stop,
+ * coh_engine_ledger, coh_engine_ledger_row_at, coh_engine_trace and coh_engine_latencies. Functions
+ * without an engine: any thread, or that of their graph. An engine starts a thread per lane
+ * (coh-compute, ...) and a pool.
+ *
+ * Failures: a call that finds bad arguments changes nothing. If an instruction failed, the engine
+ * is dead: the call that finds it fails with its sentence, and every later one that runs a program
+ * fails with the same status and says that the engine failed earlier. Destroy it and load the last
+ * checkpoint into a new one. coh_engine_wait describes the exception, a kind that fails. */
 #ifndef COHOBATE_ENGINE_H
 #define COHOBATE_ENGINE_H
 
@@ -64,8 +74,8 @@ typedef enum coh_operation {
 } coh_operation;
 
 /* Is told how far an operation is: `done` of `total` parameter elements. Called on the compute
- * lane, at most about 100 times in an operation, the last time with done == total. Must not call
- * the engine. An operation that fails may end earlier. */
+ * lane, at most about 100 times in an operation, the last time with done == total. Calls on the
+ * engine are refused. An operation that fails may end earlier. */
 typedef void (*coh_progress)(void *context, coh_operation operation, uint64_t done, uint64_t total);
 
 /* Most steps whose records are kept. */
@@ -160,7 +170,8 @@ COH_API coh_status coh_world_share_plan(coh_world *world, const coh_plan *plan, 
 COH_API coh_status coh_engine_create_within(const coh_graph *graph, uint64_t memory_bytes,
                                             const char *disk_folder, coh_plan **out_plan,
                                             coh_engine **out_engine);
-/* Stops running work, joins the threads, frees the arenas and the store. Accepts NULL. */
+/* Stops running work, joins the threads, frees the arenas and the store. Accepts NULL. While
+ * another call on the engine is under way (see above) it does nothing but set coh_last_error. */
 COH_API void coh_engine_destroy(coh_engine *engine);
 
 /* Initialises parameters by their kinds' rules from `seed`, and zeroes the optimizer states. No
@@ -169,8 +180,8 @@ COH_API coh_status coh_engine_init(coh_engine *engine, uint64_t seed);
 
 /* Supplies weights: may overwrite `values`, which holds elements [element_begin,
  * element_begin + count) of a parameter as f32, whatever its dtype. Called on the compute lane,
- * with pieces in any order; must not call the engine, which would wait for itself. Fails with a
- * text set by coh_kind_fail. */
+ * with pieces in any order. Calls on the engine are refused; those on another engine are not. Fails
+ * with a text set by coh_kind_fail. */
 typedef coh_status (*coh_parameter_source)(void *context, coh_parameter parameter, const char *name,
                                            uint64_t element_begin, uint64_t count, float *values);
 
@@ -225,7 +236,7 @@ typedef struct coh_step_result {
  * position, value and limits. */
 COH_API coh_status coh_engine_submit(coh_engine *engine, const coh_step_input *input);
 /* Waits for the oldest running body.
- * Fails: with the first failure of any instruction; the engine then accepts only destroy.
+ * Fails: with the first failure of any instruction; the engine is then dead (see above).
  * COH_ERR_ARGUMENT if no body is running.
  *
  * One failure is milder. If a kind's own function fails on the host device and updates are
@@ -351,8 +362,8 @@ COH_API coh_status coh_engine_fetch(coh_engine *engine, coh_parameter parameter,
 
 /* Takes elements [element_begin, element_begin + count) of a parameter, or of its gradient, as f32.
  * `values` is valid during the call. Called on the compute lane, with pieces of all parameters in
- * any order; must not call the engine, which would wait for itself. Fails with a text set by
- * coh_kind_fail. */
+ * any order. Calls on the engine are refused; those on another engine are not. Fails with a text
+ * set by coh_kind_fail. */
 typedef coh_status (*coh_parameter_sink)(void *context, coh_parameter parameter, const char *name,
                                          uint64_t element_begin, uint64_t count,
                                          const float *values);

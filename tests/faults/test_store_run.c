@@ -116,7 +116,8 @@ static coh_status live(const coh_engine_options *options, coh_engine **out_engin
     return status;
 }
 
-/* Runs one life under `faults`. A failed engine returns the same failure until it is destroyed. */
+/* Runs one life under `faults`. A failed engine returns the same failure until it is destroyed, and
+ * says that it is not a new one. */
 static outcome run_with(const store_fault_plan *faults, const char *what, int64_t n)
 {
     char name[96];
@@ -142,7 +143,8 @@ static outcome run_with(const store_fault_plan *faults, const char *what, int64_
                     strstr(sentence, disk_folders[1]) != NULL);
         assert_non_null(engine); /* the store is first used by init */
         assert_int_equal(coh_engine_hash(engine, &hash), out.status);
-        assert_string_equal(coh_last_error(), sentence);
+        assert_non_null(strstr(coh_last_error(), "the engine failed earlier"));
+        assert_non_null(strstr(coh_last_error(), sentence));
     }
     fault_destroy(engine);
     store_fault_plan_set(NULL);
