@@ -2,6 +2,7 @@
  * gives back what was written. Next: cohobate/training_note.h. */
 #include "cohobate/training_note.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <math.h>
@@ -19,6 +20,7 @@ enum { NOTE_VERSION = 1 };
 
 typedef enum note_type {
     NOTE_AMOUNT,
+    NOTE_SEED, /* any 64 bits: above INT64_MAX, which JSON's readers cannot hold, as a text */
     NOTE_REAL,
     NOTE_HEX,
     NOTE_PATH,
@@ -58,7 +60,7 @@ static const note_row note_rows[] = {
     ROW("beta2", NOTE_REAL, beta2, -1),
     ROW("weight_decay", NOTE_REAL, weight_decay, 0),
     ROW("clip", NOTE_REAL, clip, 0),
-    ROW("seed", NOTE_AMOUNT, seed, 0),
+    ROW("seed", NOTE_SEED, seed, 0),
     ROW("tokenizer", NOTE_PATH, tokenizer, 0),
     ROW("tokenizer_identity", NOTE_HEX, tokenizer_identity, 0),
     ROW("data", NOTE_PATH, data, 0),
@@ -168,6 +170,20 @@ static int read_optimizers(const json_t *value, coh_pattern_optimizers *out_list
     return 1;
 }
 
+static int read_seed(const json_t *value, uint64_t *out_seed)
+{
+    const char *text = json_string_value(value);
+    if (json_is_integer(value) && json_integer_value(value) >= 0) {
+        *out_seed = (uint64_t)json_integer_value(value);
+        return 1;
+    }
+    if (text == NULL || *text == '\0' || strspn(text, "0123456789") != strlen(text))
+        return 0;
+    errno = 0;
+    *out_seed = strtoull(text, NULL, 10);
+    return errno == 0;
+}
+
 static int read_value(const note_row *row, const json_t *value, void *field)
 {
     switch (row->type) {
@@ -176,6 +192,8 @@ static int read_value(const note_row *row, const json_t *value, void *field)
             return 0;
         *(uint64_t *)field = (uint64_t)json_integer_value(value);
         return 1;
+    case NOTE_SEED:
+        return read_seed(value, field);
     case NOTE_REAL:
         if (!json_is_number(value) || !(json_number_value(value) >= row->least))
             return 0;
@@ -221,11 +239,21 @@ static coh_status read_rows(const json_t *note, coh_training_note *out)
     return COH_OK;
 }
 
-static coh_status check_together(const coh_training_note *note)
+/* Is the batch whole micro-batches of every replica? */
+static int divides_batch(const coh_training_note *note)
 {
     const int64_t replicas = coh_fold_shape_replicas(&note->replicas);
-    if (note->batch % replicas == 0 && note->batch / replicas % note->micro_batch == 0 &&
-        note->beta1 < 1 && note->beta2 < 1 && note->dropout < 1)
+    return note->batch % replicas == 0 && note->batch / replicas % note->micro_batch == 0;
+}
+
+static int has_rates_below_one(const coh_training_note *note)
+{
+    return note->beta1 < 1 && note->beta2 < 1 && note->dropout < 1;
+}
+
+static coh_status check_together(const coh_training_note *note)
+{
+    if (divides_batch(note) && has_rates_below_one(note))
         return COH_OK;
     return coh_fail(COH_ERR_CORRUPT,
                     "the checkpoint's note contradicts itself (batch %" PRId64
@@ -296,6 +324,11 @@ static void put_row(const note_row *row, const coh_training_note *note, coh_json
     case NOTE_AMOUNT:
         coh_json_put(writer, row->key, "%" PRIu64, *(const uint64_t *)field);
         break;
+    case NOTE_SEED:
+        coh_json_put(writer, row->key,
+                     *(const uint64_t *)field > INT64_MAX ? "\"%" PRIu64 "\"" : "%" PRIu64,
+                     *(const uint64_t *)field);
+        break;
     case NOTE_REAL:
         coh_json_put(writer, row->key, "%.17g", *(const double *)field);
         break;
@@ -319,46 +352,106 @@ static void put_row(const note_row *row, const coh_training_note *note, coh_json
     }
 }
 
-static int has_end(const char *text, size_t room)
+/* Do text and terminator lie within the `room` bytes of their array? */
+static coh_status check_text(const char *key, const char *text, size_t room)
 {
-    return memchr(text, '\0', room) != NULL;
+    if (memchr(text, '\0', room) != NULL)
+        return COH_OK;
+    return coh_fail(COH_ERR_ARGUMENT,
+                    "'%s' of the training note does not end within its %zu bytes: end it with a 0 "
+                    "byte",
+                    key, room);
 }
 
-/* Are lists and texts within their arrays? All else is checked by reading the note back. */
-static int is_within(const note_row *row, const coh_training_note *note)
+static coh_status check_real(const note_row *row, double value)
+{
+    if (isfinite(value) && value >= row->least)
+        return COH_OK;
+    return coh_fail(COH_ERR_ARGUMENT,
+                    "'%s' of the training note holds %g: give a finite number of at least %g",
+                    row->key, value, row->least);
+}
+
+static coh_status check_count(const char *key, int64_t count)
+{
+    if (count >= 0 && count <= COH_NOTE_PATTERNS)
+        return COH_OK;
+    return coh_fail(COH_ERR_ARGUMENT,
+                    "'%s' of the training note lists %" PRId64 " patterns: give 0 to %d", key,
+                    count, COH_NOTE_PATTERNS);
+}
+
+static coh_status check_fors(const note_row *row, const coh_pattern_numbers *list)
+{
+    COH_TRY(check_count(row->key, list->count));
+    for (int64_t i = 0; i < list->count; i++) {
+        COH_TRY(check_text(row->key, list->at[i].pattern, COH_PATTERN_BYTES));
+        COH_TRY(check_real(row, list->at[i].value));
+    }
+    return COH_OK;
+}
+
+static coh_status check_optimizers(const note_row *row, const coh_pattern_optimizers *list)
+{
+    COH_TRY(check_count(row->key, list->count));
+    for (int64_t i = 0; i < list->count; i++) {
+        COH_TRY(check_text(row->key, list->at[i].pattern, COH_PATTERN_BYTES));
+        COH_TRY(check_text(row->key, list->at[i].optimizer, COH_OPTIMIZER_NAME_BYTES));
+    }
+    return COH_OK;
+}
+
+/* Refuses what no reader would take, in a sentence for the caller that fills in the note. */
+static coh_status check_row(const note_row *row, const coh_training_note *note)
 {
     const void *field = (const char *)note + row->offset;
-    const coh_pattern_numbers *numbers = field;
-    const coh_pattern_optimizers *optimizers = field;
     char fold[COH_FOLD_TEXT_BYTES];
-    int fits = 1;
+    coh_status status;
     switch (row->type) {
     case NOTE_AMOUNT:
-        return *(const uint64_t *)field <= INT64_MAX;
-    case NOTE_REAL:
-        return isfinite(*(const double *)field);
+        if (*(const uint64_t *)field <= INT64_MAX && (double)*(const uint64_t *)field >= row->least)
+            return COH_OK;
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "'%s' of the training note is out of range: give a whole number from %g to "
+                        "2^63 - 1",
+                        row->key, row->least);
+    case NOTE_SEED:
     case NOTE_HEX:
-        return 1;
+        return COH_OK;
+    case NOTE_REAL:
+        return check_real(row, *(const double *)field);
     case NOTE_PATH:
-        return has_end(field, COH_PATH_BYTES);
+        return check_text(row->key, field, COH_PATH_BYTES);
     case NOTE_NAME:
-        return has_end(field, COH_OPTIMIZER_NAME_BYTES);
+        return check_text(row->key, field, COH_OPTIMIZER_NAME_BYTES);
     case NOTE_FOLD:
-        return coh_fold_shape_write(field, fold) == COH_OK;
+        status = coh_fold_shape_write(field, fold);
+        return status == COH_OK ? COH_OK
+                                : coh_fail_prefix(status, "'%s' of the training note", row->key);
     case NOTE_FORS:
-        fits = numbers->count >= 0 && numbers->count <= COH_NOTE_PATTERNS;
-        for (int64_t i = 0; fits && i < numbers->count; i++)
-            fits = has_end(numbers->at[i].pattern, COH_PATTERN_BYTES) &&
-                   isfinite(numbers->at[i].value);
-        return fits;
+        return check_fors(row, field);
     case NOTE_OPTIMIZERS:
-        fits = optimizers->count >= 0 && optimizers->count <= COH_NOTE_PATTERNS;
-        for (int64_t i = 0; fits && i < optimizers->count; i++)
-            fits = has_end(optimizers->at[i].pattern, COH_PATTERN_BYTES) &&
-                   has_end(optimizers->at[i].optimizer, COH_OPTIMIZER_NAME_BYTES);
-        return fits;
+        return check_optimizers(row, field);
     }
-    return 0;
+    return COH_OK;
+}
+
+/* Likewise what a reader would call a contradiction. */
+static coh_status check_numbers(const coh_training_note *note)
+{
+    if (!divides_batch(note))
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "'batch' of the training note is %" PRId64
+                        ", which is no multiple of micro_batch (%" PRId64
+                        ") times the replicas (%" PRId64 "): change one of them",
+                        note->batch, note->micro_batch,
+                        (int64_t)coh_fold_shape_replicas(&note->replicas));
+    if (!has_rates_below_one(note))
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "'beta1', 'beta2' and 'dropout' of the training note are %g, %g and %g: "
+                        "each must be below 1",
+                        note->beta1, note->beta2, note->dropout);
+    return COH_OK;
 }
 
 static coh_status put_all(const coh_training_note *note, const char *model_json, coh_text *text)
@@ -374,7 +467,7 @@ static coh_status put_all(const coh_training_note *note, const char *model_json,
     return writer.status;
 }
 
-/* Reads back what was written: whatever a reader would refuse is refused now. */
+/* Reads back what was written, so that whatever a reader would refuse is refused now. */
 static coh_status check_written(const char *text, coh_training_note *room)
 {
     char sentence[COH_ERROR_TEXT_BYTES];
@@ -396,10 +489,8 @@ static coh_status write_note(const coh_training_note *note, const coh_model *mod
 {
     char model_json[COH_MODEL_JSON_BYTES];
     for (int i = 0; i < NOTE_ROW_COUNT; i++)
-        if (!is_within(&note_rows[i], note))
-            return coh_fail(COH_ERR_ARGUMENT,
-                            "'%s' of a training note is not finite, not ended or too long",
-                            note_rows[i].key);
+        COH_TRY(check_row(&note_rows[i], note));
+    COH_TRY(check_numbers(note));
     COH_TRY(coh_model_to_json(model, model_json, sizeof(model_json)));
     if (put_all(note, model_json, text) != COH_OK)
         return coh_fail(COH_ERR_ARGUMENT,

@@ -91,7 +91,7 @@ typedef struct coh_training_note {
     char optimizer[COH_OPTIMIZER_NAME_BYTES]; /* "": adamw */
     coh_pattern_optimizers optimizer_for;     /* in place of `optimizer` */
     coh_pattern_numbers hyperparameters;      /* NAME or OPTIMIZER.NAME, and value */
-    uint64_t seed; /* of initial weights, data order and random numbers of the steps */
+    uint64_t seed; /* any; of initial weights, data order and random numbers of the steps */
     char tokenizer[COH_PATH_BYTES]; /* "bytes", a folder or a file; "none": the data are ids */
     /* coh_tokenizer_identity; 0: trained with "none", so any tokenizer may be given later */
     uint64_t tokenizer_identity;
@@ -125,8 +125,8 @@ static inline void coh_training_note_init(coh_training_note *out_note)
 }
 
 /* Writes the note of a run of `model` into `text`, of `text_bytes` bytes: COH_TRAINING_NOTE_BYTES.
- * Fails: COH_ERR_ARGUMENT: a number is out of its range, a path is not UTF-8, no room; names the
- * key. */
+ * Fails: COH_ERR_ARGUMENT: a number is out of its range, a path is not UTF-8, no room; the text
+ * names key and range. */
 COH_API coh_status coh_training_note_write(const coh_training_note *note, const coh_model *model,
                                            char *text, size_t text_bytes);
 

@@ -78,25 +78,30 @@ static void a_note_is_read_as_it_was_written(void **state)
         assert_int_equal(coh_training_note_write(&note, &model, text, sizeof(text)),               \
                          COH_ERR_ARGUMENT);                                                        \
         assert_non_null(strstr(coh_last_error(), word));                                           \
+        assert_null(strstr(coh_last_error(), "use another checkpoint"));                           \
         note = before;                                                                             \
     } while (0)
 
 static void what_no_reader_takes_is_not_written(void **state)
 {
     (void)state;
-    REFUSED(steps, 0, "'steps'");
+    REFUSED(steps, 0, "'steps' of the training note is out of range: give a whole number from 1");
     REFUSED(steps, UINT64_MAX, "'steps'");
     REFUSED(batch, 0, "'batch'");
-    REFUSED(micro_batch, 3, "contradicts");
+    REFUSED(micro_batch, 3, "'batch' of the training note is 8, which is no multiple");
     REFUSED(micro_batch, -1, "'micro_batch'");
     REFUSED(schedule.highest, NAN, "'lr'");
     REFUSED(schedule.lowest, -1, "'min_lr'");
     REFUSED(clip, INFINITY, "'clip'");
-    REFUSED(beta1, 1, "contradicts");
-    REFUSED(replicas, ((coh_fold_shape){ { 4 } }), "contradicts");
+    REFUSED(beta1, 1, "each must be below 1");
+    REFUSED(dropout, 1, "each must be below 1");
+    REFUSED(replicas, ((coh_fold_shape){ { 4 } }), "times the replicas (4)");
     REFUSED(replicas, ((coh_fold_shape){ { -1 } }), "'replicas'");
     REFUSED(lr_for.count, COH_NOTE_PATTERNS + 1, "'lr_for'");
     REFUSED(lr_for.count, -1, "'lr_for'");
+    note.lr_for.count = 1;
+    REFUSED(lr_for.at[0].value, -1, "'lr_for' of the training note holds -1: give a finite number");
+    note.lr_for.count = 0;
     REFUSED(tokenizer[0], '\xff', "not UTF-8");
     memset(note.data, 'x', sizeof(note.data));
     assert_int_equal(coh_training_note_write(&note, &model, text, sizeof(text)), COH_ERR_ARGUMENT);
@@ -105,6 +110,22 @@ static void what_no_reader_takes_is_not_written(void **state)
     assert_int_equal(coh_training_note_write(&note, &model, text, 100), COH_ERR_ARGUMENT);
     assert_non_null(strstr(coh_last_error(), "too long"));
     assert_int_equal(coh_training_note_write(&note, &model, text, sizeof(text)), COH_OK);
+}
+
+/* The largest seeds are texts in the note, which any JSON reader holds exactly. */
+static void every_seed_is_read_as_it_was_written(void **state)
+{
+    (void)state;
+    static const uint64_t seeds[] = { 0, 1, INT64_MAX, (uint64_t)INT64_MAX + 1, UINT64_MAX };
+    for (size_t i = 0; i < sizeof(seeds) / sizeof(seeds[0]); i++) {
+        note.seed = seeds[i];
+        assert_int_equal(coh_training_note_write(&note, &model, text, sizeof(text)), COH_OK);
+        assert_int_equal(coh_training_note_read(text, &other), COH_OK);
+        assert_true(other.seed == seeds[i]);
+    }
+    *strstr(text, "18446744073709551615") = '9'; /* beyond 64 bits */
+    assert_int_equal(coh_training_note_read(text, &other), COH_ERR_CORRUPT);
+    assert_non_null(strstr(coh_last_error(), "'seed'"));
 }
 
 /* Each key removed, and each cut of the text. */
@@ -135,6 +156,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(a_note_is_read_as_it_was_written, begin),
         cmocka_unit_test_setup(what_no_reader_takes_is_not_written, begin),
+        cmocka_unit_test_setup(every_seed_is_read_as_it_was_written, begin),
         cmocka_unit_test_setup(a_damaged_note_is_refused, begin),
     };
     return cmocka_run_group_tests_name("training_note", tests, NULL, NULL);
