@@ -35,8 +35,10 @@ COH_API coh_status coh_checkpoint_open(const char *path, coh_checkpoint **out_ch
 /* Accepts NULL. Frees the texts that the checkpoint returned. */
 COH_API void coh_checkpoint_close(coh_checkpoint *checkpoint);
 
-/* Reports whether checkpoint folder `path` is damaged (a file is missing, cut or altered), so that
- * opening it can never succeed.
+/* Reports whether opening checkpoint folder `path` can never succeed: a file is missing or has
+ * another size than the manifest says, or the manifest or hashes.bin was altered. Does not read the
+ * data, so 0 does not prove that weights and states are as they were saved: coh_checkpoint_check
+ * reads them all, and loading checks what it reads.
  * Fails: if it is not damaged but cannot be opened either, as opening does (COH_ERR_IO;
  * COH_ERR_CORRUPT for a newer version); *out_is_damaged is 0 then. */
 COH_API coh_status coh_checkpoint_damage(const char *path, int32_t *out_is_damaged);
@@ -85,7 +87,8 @@ COH_API coh_status coh_checkpoint_tensor_at(const coh_checkpoint *checkpoint, in
 COH_API coh_status coh_checkpoint_stream_at(const coh_checkpoint *checkpoint, int32_t stream,
                                             coh_state_stream *out_stream);
 
-/* Reads every byte, compares every grain's hash and the total hash. `out_hash` may be NULL.
+/* Reads every byte, compares every grain's hash and the total hash, as `cohobate check` does.
+ * `out_hash` may be NULL.
  * Fails: COH_ERR_CORRUPT naming file, tensor and grain. */
 COH_API coh_status coh_checkpoint_check(coh_checkpoint *checkpoint, uint64_t *out_hash);
 

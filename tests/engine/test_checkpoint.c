@@ -430,6 +430,45 @@ static void what_is_newer_or_cannot_be_read_is_not_passed_over(void **state)
     assert_not_passed_over(newest, COH_ERR_CORRUPT, "use a newer release");
 }
 
+static void flip_byte(const char *file)
+{
+    char name[PATH_MAX + 96];
+    snprintf(name, sizeof(name), "%s/%s", path, file);
+    FILE *opened = fopen(name, "r+");
+    assert_non_null(opened);
+    assert_int_equal(fseek(opened, 100, SEEK_SET), 0);
+    const int byte = fgetc(opened);
+    assert_int_equal(fseek(opened, 100, SEEK_SET), 0);
+    assert_int_not_equal(fputc(byte ^ 1, opened), EOF);
+    fclose(opened);
+}
+
+/* As checkpoint.h says: opening proves the manifest and the table of hashes, check the data. */
+static void an_altered_byte_is_found_by_opening_or_by_check(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *file;
+        int32_t is_damage; /* 1: opening fails */
+    } cases[] = { { "work.bin", 0 }, { "m.bin", 0 }, { "hashes.bin", 1 }, { "manifest.json", 1 } };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        coh_checkpoint *checkpoint;
+        int32_t is_damaged = -1;
+        assert_int_equal(fixture_save(path, 1, NULL, NULL), COH_OK);
+        flip_byte(cases[i].file);
+        assert_int_equal(coh_checkpoint_damage(path, &is_damaged), COH_OK);
+        assert_int_equal(is_damaged, cases[i].is_damage);
+        const coh_status opened = coh_checkpoint_open(path, &checkpoint);
+        assert_int_equal(opened, is_damaged ? COH_ERR_CORRUPT : COH_OK);
+        if (opened == COH_OK) {
+            assert_int_equal(coh_checkpoint_check(checkpoint, NULL), COH_ERR_CORRUPT);
+            assert_non_null(strstr(coh_last_error(), cases[i].file));
+        }
+        coh_checkpoint_close(checkpoint);
+        assert_int_equal(coh_checkpoint_remove(path), COH_OK);
+    }
+}
+
 static void tensors_without_states_need_no_state_files(void **state)
 {
     (void)state;
@@ -474,6 +513,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_run_folder_opens_at_its_newest_whole_checkpoint, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(what_is_newer_or_cannot_be_read_is_not_passed_over, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(an_altered_byte_is_found_by_opening_or_by_check, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(tensors_without_states_need_no_state_files, set_up,
                                         tear_down),
