@@ -11,27 +11,34 @@
 
 /* ---- checks ---- */
 
-static coh_status refuse_pattern(const coh_graph *graph, const char *pattern, int is_frozen)
+#define GROUP "parameter group" /* in messages */
+
+static coh_status refuse_pattern(const coh_graph *graph, const char *what, const char *pattern,
+                                 int is_frozen)
 {
     const char *example = "";
     for (size_t i = 0; i < graph->parameter_count && !example[0]; i++)
         if (!graph->parameters[i].frozen)
             example = graph->parameters[i].name;
-    return coh_fail(COH_ERR_ARGUMENT,
-                    "parameter group '%s' matches %s: parameters have names like %s", pattern,
-                    is_frozen ? "only parameters that are not trained" : "no parameter", example);
+    return coh_fail(COH_ERR_ARGUMENT, "%s '%s' matches %s: parameters have names like %s", what,
+                    pattern, is_frozen ? "only parameters that are not trained" : "no parameter",
+                    example);
 }
 
 /* A glob that matches nothing is an error, even if other globs of its list match. */
-static coh_status check_globs(const coh_graph *graph, const char *pattern)
+coh_status coh_parameter_pattern_check(const coh_graph *graph, const char *what,
+                                       const char *pattern)
 {
     char glob[COH_PATTERN_BYTES];
+    if (strlen(pattern) >= COH_PATTERN_BYTES)
+        return coh_fail(COH_ERR_ARGUMENT, "%s: its pattern has %zu bytes: at most %d, so use \"*\"",
+                        what, strlen(pattern), COH_PATTERN_BYTES - 1);
     while (coh_pattern_next(&pattern, glob)) {
         int is_used = 0;
         for (size_t i = 0; i < graph->parameter_count && !is_used; i++)
             is_used = coh_graph_parameter_matches(graph, glob, &graph->parameters[i]);
         if (!is_used)
-            return refuse_pattern(graph, glob, 0);
+            return refuse_pattern(graph, what, glob, 0);
     }
     return COH_OK;
 }
@@ -43,10 +50,6 @@ coh_status coh_parameter_group_count(const coh_graph *graph, const char *pattern
     uint64_t elements = 0;
     if (graph == NULL || pattern == NULL)
         return coh_fail(COH_ERR_ARGUMENT, "a parameter group needs a graph and a pattern");
-    if (strlen(pattern) >= COH_PATTERN_BYTES)
-        return coh_fail(COH_ERR_ARGUMENT,
-                        "a parameter group's pattern has %zu bytes: at most %d, so use \"*\"",
-                        strlen(pattern), COH_PATTERN_BYTES - 1);
     for (size_t i = 0; i < graph->parameter_count; i++) {
         const coh_graph_parameter *parameter = &graph->parameters[i];
         if (!coh_graph_parameter_matches(graph, pattern, parameter))
@@ -60,8 +63,9 @@ coh_status coh_parameter_group_count(const coh_graph *graph, const char *pattern
         *out_parameter_count = count;
     if (out_element_count != NULL)
         *out_element_count = elements;
-    return count > 0 ? check_globs(graph, pattern)
-                     : refuse_pattern(graph, pattern, frozen_count > 0);
+    return count > 0 || strlen(pattern) >= COH_PATTERN_BYTES
+               ? coh_parameter_pattern_check(graph, GROUP, pattern)
+               : refuse_pattern(graph, GROUP, pattern, frozen_count > 0);
 }
 
 static coh_status check_group(const coh_graph *graph, const coh_parameter_group *group)

@@ -23,6 +23,11 @@ static inline coh_parameter_rule coh_parameter_rule_of(const coh_parameter_layou
 /* Checks the groups of an engine's options. Fails: COH_ERR_ARGUMENT with the pattern. */
 coh_status coh_parameter_groups_check(const coh_graph *graph, const coh_engine_options *options);
 
+/* Checks a list of globs: its length, and that each glob matches a parameter, trained or not.
+ * `what` names the list in the text. Fails: COH_ERR_ARGUMENT with the glob. */
+coh_status coh_parameter_pattern_check(const coh_graph *graph, const char *what,
+                                       const char *pattern);
+
 /* Makes the rules of all parameters of `layout`, in its order; release with coh_free. `options`
  * must have been checked. Fails: COH_ERR_MEMORY. */
 coh_status coh_parameter_rules_make(const coh_graph *graph, const coh_layout *layout,

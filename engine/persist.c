@@ -1,6 +1,7 @@
 /* All data that enters and leaves an engine: first values, hash, checkpoints. Each is a visit
  * (visit.h), which sees f32, so hash and checkpoint do not depend on the plan's dtype. Next:
  * checkpoint_writer.h; single parameters: fetch.c. */
+#include <inttypes.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -8,9 +9,13 @@
 #include "cohobate/checkpoint.h"
 #include "comm/world.h"
 #include "engine/entry.h"
+#include "engine/parameter_groups.h"
 #include "engine/visit.h"
 #include "planner/comm_parts.h"
 #include "planner/fingerprint.h"
+#include "planner/graph.h"
+
+#define OWN_PATTERN "the pattern of parameters that keep their first values" /* in messages */
 
 /* ---- tables ---- */
 
@@ -96,7 +101,7 @@ void coh_engine_destroy_tables(coh_engine *engine)
     coh_free(engine->tensors);
 }
 
-/* ---- first values ---- */
+/* ---- given values ---- */
 
 /* Where values come from. */
 typedef struct given_values {
@@ -114,50 +119,6 @@ static coh_status take_given(const coh_engine *engine, const given_values *given
         given->source(given->context, parameter, name, run->element_begin, run->count, run->data);
     COH_TRY(coh_check_status(status, "the source of first values"));
     return coh_check_values(name, run->element_begin, run->count, run->data);
-}
-
-typedef struct init_visit {
-    coh_visit base;
-    given_values given;
-} init_visit;
-
-static coh_status init_take(coh_visit *visit, const coh_chunk_visit *run)
-{
-    return take_given(visit->engine, &((init_visit *)visit)->given, run);
-}
-
-/* `source` may be NULL: the kinds' own first values. */
-static coh_status init_from(coh_engine *engine, uint64_t seed, coh_parameter_source source,
-                            void *context)
-{
-    COH_TRY(coh_engine_check_idle(engine, "an init"));
-    COH_TRY(coh_step_quiet(engine->step));
-    engine->is_ready = 0;
-    COH_TRY(coh_step_clear_pinned(engine->step));
-    const coh_step_input input = { .struct_bytes = sizeof(input), .seed = seed };
-    init_visit visit = { .base = { .operation = COH_OPERATION_INIT,
-                                   .wants = coh_visit_wants_values,
-                                   .take = source != NULL ? init_take : NULL },
-                         .given = { source, context } };
-    COH_TRY(coh_engine_visit(engine, COH_PROGRAM_INIT, &visit.base, &input));
-    engine->is_ready = 1;
-    return COH_OK;
-}
-
-coh_status coh_engine_init_from(coh_engine *engine, uint64_t seed, coh_parameter_source source,
-                                void *context)
-{
-    COH_NEED(engine);
-    COH_NEED(source);
-    COH_TRY(coh_engine_enter(engine, __func__));
-    return coh_engine_leave(engine, init_from(engine, seed, source, context));
-}
-
-coh_status coh_engine_init(coh_engine *engine, uint64_t seed)
-{
-    COH_NEED(engine);
-    COH_TRY(coh_engine_enter(engine, __func__));
-    return coh_engine_leave(engine, init_from(engine, seed, NULL, NULL));
 }
 
 /* ---- hash ---- */
@@ -546,4 +507,142 @@ coh_status coh_engine_load_weights(coh_engine *engine, const char *path)
     COH_NEED(engine);
     COH_NEED(path);
     return load_and_report(engine, __func__, &(load_request){ .path = path }, NULL);
+}
+
+/* ---- init ---- */
+
+/* First values: the kinds' own, overwritten by those of a source or of a checkpoint. */
+typedef struct init_visit {
+    coh_visit base;
+    given_values given;
+    coh_checkpoint *checkpoint; /* NULL: none */
+    load_tensor *tensors;       /* by layout parameter: in the checkpoint */
+    const char *own;            /* parameters that keep the kinds' values; NULL: none do */
+} init_visit;
+
+static int keeps_own(const coh_engine *engine, const char *own, uint32_t parameter)
+{
+    const coh_graph *graph = engine->plan->graph;
+    const int32_t index = engine->plan->layout.parameters[parameter].parameter;
+    return own != NULL && coh_graph_parameter_matches(graph, own, &graph->parameters[index]);
+}
+
+static int init_wants(const coh_visit *visit, const coh_chunk_visit *run)
+{
+    return run->stream == COH_STREAM_WORK &&
+           !keeps_own(visit->engine, ((const init_visit *)visit)->own, run->parameter);
+}
+
+static coh_status init_take(coh_visit *visit, const coh_chunk_visit *run)
+{
+    const init_visit *init = (const init_visit *)visit;
+    if (init->checkpoint == NULL)
+        return take_given(visit->engine, &init->given, run);
+    return coh_checkpoint_read(init->checkpoint, init->tensors[run->parameter].index, 0,
+                               run->element_begin, run->count, run->data);
+}
+
+static coh_status init_visited(coh_engine *engine, uint64_t seed, init_visit *visit)
+{
+    COH_TRY(coh_engine_check_idle(engine, "an init"));
+    COH_TRY(coh_step_quiet(engine->step));
+    engine->is_ready = 0;
+    COH_TRY(coh_step_clear_pinned(engine->step));
+    const coh_step_input input = { .struct_bytes = sizeof(input), .seed = seed };
+    visit->base.operation = COH_OPERATION_INIT;
+    visit->base.wants = init_wants;
+    COH_TRY(coh_engine_visit(engine, COH_PROGRAM_INIT, &visit->base, &input));
+    engine->is_ready = 1;
+    return COH_OK;
+}
+
+/* `source` may be NULL: the kinds' own first values. So may `own`. */
+static coh_status init_from(coh_engine *engine, uint64_t seed, const char *own,
+                            const given_values *given)
+{
+    init_visit visit = { .base.take = given->source != NULL ? init_take : NULL,
+                         .given = *given,
+                         .own = own };
+    if (own != NULL)
+        COH_TRY(coh_parameter_pattern_check(engine->plan->graph, OWN_PATTERN, own));
+    return init_visited(engine, seed, &visit);
+}
+
+coh_status coh_engine_init(coh_engine *engine, uint64_t seed)
+{
+    COH_NEED(engine);
+    const given_values nothing = { 0 };
+    COH_TRY(coh_engine_enter(engine, __func__));
+    return coh_engine_leave(engine, init_from(engine, seed, NULL, &nothing));
+}
+
+coh_status coh_engine_init_from(coh_engine *engine, uint64_t seed, coh_parameter_source source,
+                                void *context)
+{
+    COH_NEED(engine);
+    COH_NEED(source);
+    const given_values given = { source, context };
+    COH_TRY(coh_engine_enter(engine, __func__));
+    return coh_engine_leave(engine, init_from(engine, seed, NULL, &given));
+}
+
+coh_status coh_engine_init_partly(coh_engine *engine, uint64_t seed, const char *own,
+                                  coh_parameter_source source, void *context)
+{
+    COH_NEED(engine);
+    COH_NEED(own);
+    COH_NEED(source);
+    const given_values given = { source, context };
+    COH_TRY(coh_engine_enter(engine, __func__));
+    return coh_engine_leave(engine, init_from(engine, seed, own, &given));
+}
+
+/* Finds the checkpoint's tensors for all parameters but those of `own`. */
+static coh_status find_wanted(const coh_engine *engine, const coh_checkpoint *checkpoint,
+                              const char *path, const char *own, load_tensor *tensors)
+{
+    const uint32_t count = engine->plan->layout.parameter_count;
+    uint32_t missing = 0, first = 0;
+    coh_checkpoint_facts facts = { .struct_bytes = sizeof(facts) };
+    COH_TRY(coh_checkpoint_facts_get(checkpoint, &facts));
+    for (uint32_t i = 0; i < count; i++) {
+        if (keeps_own(engine, own, i) ||
+            find_tensor(checkpoint, facts.tensor_count, engine, i, 0, &tensors[i]) == COH_OK)
+            continue;
+        first = missing == 0 ? i : first;
+        missing++;
+    }
+    if (missing == 0)
+        return COH_OK;
+    return coh_fail(COH_ERR_CORRUPT,
+                    "checkpoint %s has no tensor of that name and shape for %" PRIu32
+                    " of the model's %" PRIu32 " parameters, the first of them '%s': load another "
+                    "checkpoint, or add them to the pattern of those that keep their first values",
+                    path, missing, count, engine->tensors[first].name);
+}
+
+static coh_status load_partly(coh_engine *engine, uint64_t seed, const char *own, const char *path)
+{
+    init_visit visit = { .base.take = init_take, .own = own };
+    COH_TRY(coh_engine_check_idle(engine, "a load"));
+    COH_TRY(coh_parameter_pattern_check(engine->plan->graph, OWN_PATTERN, own));
+    COH_TRY(COH_ALLOC(engine->plan->layout.parameter_count, &visit.tensors));
+    coh_status status = coh_checkpoint_open(path, &visit.checkpoint);
+    if (status == COH_OK)
+        status = find_wanted(engine, visit.checkpoint, path, own, visit.tensors);
+    if (status == COH_OK)
+        status = init_visited(engine, seed, &visit);
+    coh_free(visit.tensors);
+    coh_checkpoint_close(visit.checkpoint);
+    return status;
+}
+
+coh_status coh_engine_load_partly(coh_engine *engine, uint64_t seed, const char *own,
+                                  const char *path)
+{
+    COH_NEED(engine);
+    COH_NEED(own);
+    COH_NEED(path);
+    COH_TRY(coh_engine_enter(engine, __func__));
+    return coh_engine_leave(engine, load_partly(engine, seed, own, path));
 }

@@ -62,8 +62,8 @@ typedef struct coh_hyperparameter_value {
     float value;           /* within the optimizer's range */
 } coh_hyperparameter_value;
 
-/* Long operations of an engine: INIT (also _init_from), LOAD, SAVE (its numbers), HASH, FETCH (also
- * of states), PUT. */
+/* Long operations of an engine: INIT (also _init_from, _init_partly, _load_partly), LOAD, SAVE (its
+ * numbers), HASH, FETCH (also of states), PUT. */
 typedef enum coh_operation {
     COH_OPERATION_INIT,
     COH_OPERATION_LOAD,
@@ -190,6 +190,14 @@ typedef coh_status (*coh_parameter_source)(void *context, coh_parameter paramete
  * engine then needs another init or load. */
 COH_API coh_status coh_engine_init_from(coh_engine *engine, uint64_t seed,
                                         coh_parameter_source source, void *context);
+
+/* As coh_engine_init_from, but `source` is not asked for the parameters that `own` matches: they
+ * keep their kinds' first values, as a new head on a trained body does. `own` is a list of globs as
+ * in coh_parameter_group; trained or not makes no difference.
+ * Fails: as coh_engine_init_from; COH_ERR_ARGUMENT, with nothing changed: a glob matches no
+ * parameter. */
+COH_API coh_status coh_engine_init_partly(coh_engine *engine, uint64_t seed, const char *own,
+                                          coh_parameter_source source, void *context);
 
 /* Inputs of one optimizer step. inputs[i] is graph input i of all micro-batches, one after the
  * other. Copied before the call returns. */
@@ -347,6 +355,15 @@ COH_API coh_status coh_engine_load_from(coh_engine *engine, const char *path,
 /* As coh_engine_load, but reads no states: they are zero, and the count of updates starts at 0. For
  * a checkpoint of another optimizer. */
 COH_API coh_status coh_engine_load_weights(coh_engine *engine, const char *path);
+
+/* As coh_engine_init, then reads the weights of checkpoint `path` into all parameters except those
+ * that `own` matches (as in coh_engine_init_partly), by name and dimensions. Tensors that the model
+ * does not have, such as the old head, are ignored. No states are read.
+ * Fails: COH_ERR_CORRUPT, with nothing changed, if the checkpoint lacks other parameters: the text
+ * has their number and the first name; COH_ERR_ARGUMENT, likewise: a glob matches nothing; as
+ * coh_engine_load. */
+COH_API coh_status coh_engine_load_partly(coh_engine *engine, uint64_t seed, const char *own,
+                                          const char *path);
 
 /* Numbers of a parameter that coh_engine_fetch reads: its VALUE or its GRADIENT. */
 typedef enum coh_fetch { COH_FETCH_VALUE, COH_FETCH_GRADIENT } coh_fetch;

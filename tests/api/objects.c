@@ -540,6 +540,8 @@ const char *valid_text(const char *function, const char *name)
         return "a sentence";
     if (is(function, "coh_optimizer"))
         return "adamw";
+    if (is(name, "own"))
+        return "wte"; /* a pattern of parameters */
     if (is(function, "coh_engine_fetch_state"))
         return "m";
     if (is(name, "json"))
