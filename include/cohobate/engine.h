@@ -227,7 +227,8 @@ typedef struct coh_step_result {
     double grad_norm; /* before clipping */
     /* 0: no update was made (deferred updates), or broken values were applied (not deferred) */
     int32_t finite;
-    uint64_t applied_count;              /* number of updates before it, for scan */
+    /* number of updates so far, this step's included unless finite is 0; for scan */
+    uint64_t applied_count;
     uint64_t step_ns;                    /* from its submission, or the step before, to its loss */
     uint64_t exposed_ns[COH_LANE_COUNT]; /* time that the compute lane waited for this lane */
     uint64_t link_bytes[COH_LANE_COUNT]; /* moved by each lane */
@@ -369,10 +370,11 @@ COH_API coh_status coh_engine_load_partly(coh_engine *engine, uint64_t seed, con
 typedef enum coh_fetch { COH_FETCH_VALUE, COH_FETCH_GRADIENT } coh_fetch;
 
 /* Reads one parameter's values after the last step, or its gradient as the last body left it,
- * before clipping. Only plans with deferred_update keep gradients; steps with clip 0 have the same
- * bits with and without it. `data` takes coh_shape_elements floats, whatever the parameter's
- * dtype: the values of a trained bf16 parameter are its exact f32
- * master copy. Values drain first; a gradient does not.
+ * before clipping. The next body and coh_engine_scan replace the gradient; an init or a load sets
+ * it to 0. All other calls leave it, also coh_engine_drain, which applies it. Only plans with
+ * deferred_update keep gradients; steps with clip 0 have the same bits with and without it. `data`
+ * takes coh_shape_elements floats, whatever the parameter's dtype: the values of a trained bf16
+ * parameter are its exact f32 master copy. Values drain first; a gradient does not.
  * Fails: COH_ERR_ARGUMENT (no such parameter, or no gradient is kept); as coh_engine_drain. */
 COH_API coh_status coh_engine_fetch(coh_engine *engine, coh_parameter parameter, coh_fetch what,
                                     float *data);

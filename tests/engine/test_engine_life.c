@@ -371,6 +371,95 @@ static void all_values_and_gradients_come_in_one_pass(void **state)
     }
 }
 
+static void run_evaluate(run *r)
+{
+    const coh_step_input in = step_input(9, 0);
+    double loss;
+    if (coh_engine_evaluate(r->engine, &in, &loss) != COH_OK)
+        fail_msg("evaluate: %s", coh_last_error());
+}
+
+static void run_put(run *r)
+{
+    static const float one = 1;
+    if (coh_engine_put(r->engine, (coh_parameter){ 2 }, 5, 1, &one) != COH_OK)
+        fail_msg("put: %s", coh_last_error());
+}
+
+static void run_drain(run *r)
+{
+    if (coh_engine_drain(r->engine) != COH_OK)
+        fail_msg("drain: %s", coh_last_error());
+}
+
+static void run_values(run *r)
+{
+    fetch_into(r, 1, COH_FETCH_VALUE, values);
+}
+
+static void run_hash_only(run *r)
+{
+    (void)run_hash(r);
+}
+
+static void run_init(run *r)
+{
+    assert_int_equal(coh_engine_init(r->engine, 42), COH_OK);
+}
+
+static void run_save(run *r)
+{
+    const coh_checkpoint_note note = { sizeof(note), 1, "{}" };
+    if (coh_engine_save(r->engine, folder_file("gradient"), &note) != COH_OK)
+        fail_msg("save: %s", coh_last_error());
+}
+
+static void run_load(run *r)
+{
+    if (coh_engine_load(r->engine, folder_file("gradient"), NULL) != COH_OK)
+        fail_msg("load: %s", coh_last_error());
+}
+
+static void check_gradients(run *r, float expected[2 * SMALL_LAYERS][SMALL_ELEMENTS])
+{
+    for (int i = 0; i < 2 * SMALL_LAYERS; i++) {
+        fetch_into(r, i, COH_FETCH_GRADIENT, values);
+        assert_memory_equal(values, expected[i], sizeof(values));
+    }
+}
+
+/* As coh_engine_fetch says. Gradients of an earlier step would be others. */
+static void gradients_are_kept_until_the_next_step_init_or_load(void **state)
+{
+    (void)state;
+    static void (*const keep[])(run *) = { run_drain,     run_values, run_evaluate,
+                                           run_hash_only, run_put,    run_save };
+    static void (*const clear[])(run *) = { run_init, run_load };
+    static float expected[2 * SMALL_LAYERS][SMALL_ELEMENTS];
+    static float zeros[2 * SMALL_LAYERS][SMALL_ELEMENTS];
+    for (int p = 0; p < PLACEMENT_COUNT; p++) {
+        run r;
+        coh_step_result result = { .struct_bytes = sizeof(result) };
+        run_begin(&r, &placements[p], 1);
+        check_gradients(&r, zeros);
+        for (size_t i = 0; i < sizeof(clear) / sizeof(clear[0]); i++) {
+            run_step(&r, 0, 0.002f, &result);
+            run_step(&r, 1, 0.002f, &result);
+            for (int k = 0; k < 2 * SMALL_LAYERS; k++)
+                fetch_into(&r, k, COH_FETCH_GRADIENT, expected[k]);
+            assert_memory_not_equal(expected[0], zeros[0], sizeof(zeros[0]));
+            for (size_t call = 0; call < sizeof(keep) / sizeof(keep[0]) - i; call++) {
+                keep[call](&r);
+                check_gradients(&r, expected);
+            }
+            clear[i](&r);
+            check_gradients(&r, zeros);
+        }
+        remove_checkpoint(folder_file("gradient"));
+        run_end(&r);
+    }
+}
+
 /* ---- non-finite numbers ---- */
 
 static void a_step_that_is_not_finite_changes_nothing_and_is_named(void **state)
@@ -566,6 +655,7 @@ int main(void)
         cmocka_unit_test(first_values_may_come_from_a_source),
         cmocka_unit_test(what_the_caller_gives_is_checked_and_a_failure_has_a_reason),
         cmocka_unit_test(all_values_and_gradients_come_in_one_pass),
+        in_folder(gradients_are_kept_until_the_next_step_init_or_load),
         cmocka_unit_test(a_step_that_is_not_finite_changes_nothing_and_is_named),
         in_folder(a_broken_number_is_never_saved),
         cmocka_unit_test(counted_peak_and_links_are_those_of_the_plan),
