@@ -14,6 +14,11 @@
  *     COH_LAYER_THAT_ADDS    backward only adds to gradients (dx[i] += ...), as in code that sets
  *                            them to zero at the start of a step
  *     COH_LOSS_LAYER         the output is the loss
+ *
+ * The macros are for C: they, and the members that they are given, are designated initialisers.
+ * C++ programs set the members of coh_layer, coh_op_kind and coh_chain_link one by one, and call
+ * coh_layer_infer in an infer of their own, coh_layer_clear_grads and coh_graph_chain.
+ *
  * Threads: a graph belongs to the thread that builds it; coh_layer_infer is pure, any thread;
  * coh_layer_clear_grads belongs to the call. */
 #ifndef COHOBATE_LAYER_H
@@ -61,7 +66,7 @@ COH_API coh_status coh_layer_infer(const coh_layer *layer, const coh_shape *inpu
  * Call it from a kind's backward on the host device. */
 COH_API void coh_layer_clear_grads(const coh_call *call);
 
-/* Defines `const coh_op_kind identifier` with these numbers of inputs and parameters. Then
+/* In C, defines `const coh_op_kind identifier` with these numbers of inputs and parameters. Then
  * come members of coh_layer, at least one (.parameter, or .takes_bf16 = 0). */
 #define COH_LAYER(identifier, kind_name, inputs_of, parameters_of, forward_of, backward_of, ...)   \
     COH_LAYER_OF_(identifier, kind_name, inputs_of, parameters_of, forward_of, backward_of, 0, 0,  \
@@ -126,7 +131,7 @@ typedef struct coh_chain_link {
     const char *name;
 } coh_chain_link;
 
-/* A link of a kind, and of a struct with its attributes. */
+/* A link of a kind, and of a struct with its attributes; in C. */
 #define COH_LINK(of_kind, of_attributes)                                                           \
     {                                                                                              \
         .struct_bytes = sizeof(coh_chain_link), .kind = &(of_kind),                                \
