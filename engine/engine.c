@@ -81,6 +81,34 @@ static void tell_store(const coh_engine *engine)
         engine->options.log(engine->options.log_context, facts.reason);
 }
 
+/* Counts the parameters that nobody froze and that no step changes; *out_first names one. */
+static uint32_t count_unused(const coh_plan *plan, const char **out_first)
+{
+    uint32_t count = 0;
+    *out_first = "";
+    for (uint32_t i = 0; i < plan->layout.parameter_count; i++) {
+        const coh_parameter_layout *parameter = &plan->layout.parameters[i];
+        if (coh_plan_leaves_unused(plan, parameter) && count++ == 0)
+            *out_first = plan->graph->parameters[parameter->parameter].name;
+    }
+    return count;
+}
+
+/* Logs, once, which parameters will not be trained though nobody froze them. */
+static void tell_unused(const coh_engine *engine)
+{
+    char text[512];
+    const char *first;
+    const uint32_t count = engine->options.log != NULL ? count_unused(engine->plan, &first) : 0;
+    if (count == 0)
+        return;
+    snprintf(text, sizeof(text),
+             "the loss does not depend on %" PRIu32 " parameter%s that %s not frozen, the first "
+             "'%.200s': no step changes such a parameter; use it in the graph, or freeze it",
+             count, count == 1 ? "" : "s", count == 1 ? "is" : "are", first);
+    engine->options.log(engine->options.log_context, text);
+}
+
 static coh_status check_device(const coh_plan *plan, const coh_engine_device *device)
 {
     const int wants_gpu = plan->profile.device_kind != COH_DEVICE_HOST,
@@ -170,6 +198,7 @@ static coh_status create_all(coh_engine *engine, const coh_engine_device *device
                                      .ledger = engine->ledger };
     COH_TRY(coh_step_create(&config, &engine->step));
     tell_store(engine);
+    tell_unused(engine);
     return COH_OK;
 }
 
@@ -267,11 +296,30 @@ coh_status coh_engine_run_program(coh_engine *engine, coh_program_kind kind,
     return status;
 }
 
+/* Refuses a step that could change nothing. */
+static coh_status check_trains(const coh_engine *engine)
+{
+    const char *first;
+    if (engine->trained_count > 0)
+        return COH_OK;
+    if (count_unused(engine->plan, &first) > 0)
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "a step would change nothing: the loss does not depend on '%s', nor on any "
+                        "other parameter that is not frozen: use it in the graph, or call "
+                        "coh_engine_evaluate",
+                        first);
+    return coh_fail(
+        COH_ERR_ARGUMENT,
+        "a step would change nothing: every parameter of the graph is frozen, or it has "
+        "none: unfreeze one, or call coh_engine_evaluate");
+}
+
 static coh_status check_training(const coh_engine *engine, const coh_step_input *input)
 {
     COH_TRY(coh_engine_check_ready(engine, "step"));
     if (engine->plan->options.mode != COH_PLAN_TRAIN)
         return coh_fail(COH_ERR_ARGUMENT, "this plan does not train: use coh_engine_evaluate");
+    COH_TRY(check_trains(engine));
     return coh_input_check(engine->plan->graph, engine->limits, input,
                            engine->plan->layout.microbatch_count);
 }

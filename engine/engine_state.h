@@ -40,6 +40,7 @@ struct coh_engine {
     coh_state_stream streams[COH_LOGICAL_STREAMS];
     coh_logical_table table; /* of both */
     uint64_t elements;       /* of all tensors */
+    uint32_t trained_count;  /* tensors that an optimizer trains */
     coh_logical_hash *hash;
     coh_checkpoint_writer *writer; /* NULL: this plan does not save */
     coh_background_save saver;     /* finishes the writer's checkpoints */

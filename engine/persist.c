@@ -66,8 +66,10 @@ static coh_status list_tensors(const coh_plan *plan, coh_logical_tensor **out_te
 coh_status coh_engine_create_tables(coh_engine *engine)
 {
     COH_TRY(list_tensors(engine->plan, &engine->tensors, engine->streams, &engine->table));
-    for (uint32_t i = 0; i < engine->table.tensor_count; i++)
+    for (uint32_t i = 0; i < engine->table.tensor_count; i++) {
         engine->elements += engine->tensors[i].elements;
+        engine->trained_count += engine->tensors[i].optimizer != NULL;
+    }
     COH_TRY(coh_logical_hash_create(&engine->table, engine->pool, &engine->hash));
     if (engine->plan->programs[COH_PROGRAM_SAVE].instruction_count == 0)
         return COH_OK;

@@ -149,4 +149,7 @@ struct coh_plan {
     uint64_t search_effort; /* so far: coh_effort_sum of all that was built */
 };
 
+/* Returns 1 if nobody froze a parameter of the plan's layout and still no step changes it. */
+int coh_plan_leaves_unused(const coh_plan *plan, const coh_parameter_layout *parameter);
+
 #endif

@@ -399,6 +399,36 @@ coh_status coh_plan_operator_at(const coh_plan *plan, int32_t index,
     return COH_OK;
 }
 
+int coh_plan_leaves_unused(const coh_plan *plan, const coh_parameter_layout *parameter)
+{
+    return plan->options.mode == COH_PLAN_TRAIN &&
+           !plan->graph->parameters[parameter->parameter].frozen &&
+           plan->layout.groups[parameter->group].optimizer < 0;
+}
+
+coh_status coh_plan_parameter_at(const coh_plan *plan, int32_t index,
+                                 coh_plan_parameter *out_parameter)
+{
+    COH_NEED(plan);
+    COH_NEED_STRUCT(coh_plan_parameter, out_parameter);
+    const coh_layout *layout = &plan->layout;
+    for (uint32_t i = 0; i < layout->parameter_count; i++) {
+        if (layout->parameters[i].parameter != index)
+            continue;
+        const coh_graph_parameter *of = &plan->graph->parameters[index];
+        const int32_t optimizer = layout->groups[layout->parameters[i].group].optimizer;
+        const coh_plan_parameter parameter = {
+            .name = of->name,
+            .optimizer = optimizer >= 0 ? layout->optimizers[optimizer]->name : NULL,
+            .is_unused = coh_plan_leaves_unused(plan, &layout->parameters[i])
+        };
+        COH_STRUCT_FILL(parameter, out_parameter);
+        return COH_OK;
+    }
+    return coh_fail(COH_ERR_ARGUMENT, "parameter %d is not one of %u", index,
+                    layout->parameter_count);
+}
+
 /* ---- programs as text ---- */
 
 /* Adds " over data0,data1 in parts of 4096 f32 as int8": the group as its axes. */

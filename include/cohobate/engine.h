@@ -96,7 +96,8 @@ typedef struct coh_engine_options {
     uint32_t delay_most_us;  /* limit of that time, in microseconds */
     /* Backend of the working store: "uring", "posix" or "mem". 0: io_uring, else posix. */
     const char *store;
-    /* Receives sentences for people (a fallback to a slower backend, ...). May be NULL. */
+    /* Receives sentences for people: a fallback to a slower backend, parameters on which the loss
+     * does not depend, ... May be NULL. */
     void (*log)(void *context, const char *sentence);
     void *log_context;
     /* NULL or "host", or a GPU: "cuda:0", "cuda:1", ... A plan made with a GPU's profile runs only
@@ -240,9 +241,10 @@ typedef struct coh_step_result {
 } coh_step_result;
 
 /* Starts one body and returns. Two bodies may run at once: their transfers overlap.
- * Fails: COH_ERR_ARGUMENT, with nothing started: a number is negative or not finite, or an integer
- * input is outside the range its operators accept (coh_op_facts.index_range); the text names input,
- * position, value and limits. */
+ * Fails: COH_ERR_ARGUMENT, with nothing started: the plan trains no parameter (all are frozen, or
+ * the loss depends on none); a number is negative or not finite; an integer input is outside the
+ * range its operators accept (coh_op_facts.index_range), and the text names input, position, value
+ * and limits. */
 COH_API coh_status coh_engine_submit(coh_engine *engine, const coh_step_input *input);
 /* Waits for the oldest running body.
  * Fails: with the first failure of any instruction; the engine is then dead (see above).

@@ -390,6 +390,21 @@ COH_API int32_t coh_plan_operator_count(const coh_plan *plan);
 COH_API coh_status coh_plan_operator_at(const coh_plan *plan, int32_t index,
                                         coh_plan_operator *out_operator);
 
+/* How a plan treats one parameter. `name` is the graph's. */
+typedef struct coh_plan_parameter {
+    uint32_t struct_bytes;
+    const char *name;
+    const char *optimizer; /* that trains it; NULL: no step changes it */
+    /* 1: it is not frozen, but no step changes it, because the loss does not depend on it: often a
+     * mistake in the graph. Always 0 with COH_PLAN_INFER. */
+    int32_t is_unused;
+} coh_plan_parameter;
+/* Reads parameter `index`, numbered as in coh_graph_parameter_at; texts in *out_parameter live as
+ * long as the plan. coh_engine_create reports unused parameters to its log.
+ * Fails: COH_ERR_ARGUMENT if there is none. */
+COH_API coh_status coh_plan_parameter_at(const coh_plan *plan, int32_t index,
+                                         coh_plan_parameter *out_parameter);
+
 /* Result of changing one decision and keeping all others. `fits` is 1 if it can run; `step_ns`,
  * `peak_bytes`, `link_bytes`, `busy_ns` and `exposed_ns` are then as in coh_plan_summary. */
 typedef struct coh_plan_trial {
