@@ -6,9 +6,7 @@ reference to the owner, or the interpreter's exit. A method takes the pointer fr
 raises once the handle is closed. So nothing is freed twice, and nothing is used after that."""
 from __future__ import annotations
 
-import contextlib
 import os
-import threading
 import weakref
 from ctypes import byref, c_void_p
 
@@ -24,18 +22,24 @@ class _Handle:
         self.made_from_it = weakref.WeakSet()
         # Empty: done. A list's pop() is atomic, and any thread may collect garbage.
         self.to_free = [free]
-        self.used_by = None  # the thread in a long operation
 
     def is_of_another_process(self):
         return self.process is not None and self.process != os.getpid()
 
     def close(self):
+        """Raises if an engine is at work, which keeps its plan, too."""
         for handle in list(self.made_from_it):
             handle.close()
         while self.to_free:
             free, pointer, self.pointer = self.to_free.pop(), self.pointer, c_void_p()
-            if pointer and not self.is_of_another_process():
+            if not pointer or self.is_of_another_process():
+                continue
+            try:
                 free(pointer)
+            except Error:
+                self.pointer = pointer
+                self.to_free.append(free)
+                raise
 
 
 class Owner:
@@ -48,7 +52,7 @@ class Owner:
         self._handle = _Handle(free, os.getpid() if self._has_threads else None)
         if made_from is not None:
             made_from._handle.made_from_it.add(self._handle)
-        self._finalizer = weakref.finalize(self, self._handle.close)
+        weakref.finalize(self, self._handle.close)
 
     def _create(self, create, *arguments):
         """Calls a function whose last parameter is the address of the new pointer."""
@@ -62,28 +66,11 @@ class Owner:
         if self._handle.is_of_another_process():
             raise Error(f"this {self._what} belongs to process {self._handle.process}, and a forked"
                         " process does not have its threads: make another one here")
-        self._check_unused()
         return self._handle.pointer
-
-    def _check_unused(self):
-        if self._handle.used_by not in (None, threading.get_ident()):
-            raise Error(f"this {self._what} is in a long operation: use it after the operation,"
-                        " not in another thread or in the function that is told the progress")
-
-    @contextlib.contextmanager
-    def _used(self):
-        """Around a call during which Python code may run, which would wait for the call."""
-        self._check_unused()
-        self._handle.used_by = threading.get_ident()
-        try:
-            yield
-        finally:
-            self._handle.used_by = None
 
     def close(self) -> None:
         """Frees the object. May be called again."""
-        self._check_unused()
-        self._finalizer()
+        self._handle.close()
 
     def __enter__(self):
         self._object  # raises if it was closed

@@ -63,6 +63,17 @@ def _telling(progress, raised):
     return Progress(tell)
 
 
+def _destroy(engine):
+    """Frees an engine that is not at work. The library would leave one at work as it is, and the
+    plan would be freed under it."""
+    try:
+        library().coh_engine_facts_get(engine, byref(sized(coh_engine_facts)))
+    except Error:
+        raise Error("this engine is at work: close it after the call that is under way, not in its "
+                    "progress or in another thread") from None
+    library().coh_engine_destroy(engine)
+
+
 @contextlib.contextmanager
 def _numbers_of(model):
     """The function that supplies the numbers of a model's folder or checkpoint; None: it has
@@ -98,8 +109,8 @@ class Engine(Owner):
                      0.99}. optimizers() lists them
     device           None: the plan's
     progress         called as progress("load", done, total) during long operations: init, load,
-                     save, hash, fetch, put. Its exception is raised after the operation; to use
-                     the engine in it is an Error
+                     save, hash, fetch, put. Its exception is raised after the operation; a call
+                     of the engine in it, or of its plan's close(), is an Error
 
     Attributes: plan, seed, step_count (the number of the next step), weight_decay, groups,
     hyperparameters. An engine is used by one thread at a time. The library's remarks go to
@@ -111,7 +122,7 @@ class Engine(Owner):
     def __init__(self, plan, *, seed: int = 1, weights: dict | None = None,
                  weight_decay: float = 0.1, groups: dict | None = None,
                  hyperparameters: dict | None = None, device: str | None = None, progress=None):
-        super().__init__(library().coh_engine_destroy, made_from=plan)
+        super().__init__(_destroy, made_from=plan)
         self.plan, self.seed, self.step_count = plan, seed, 0
         self.weight_decay, self.groups = weight_decay, dict(groups or {})
         self.hyperparameters = dict(hyperparameters or {})
@@ -146,8 +157,7 @@ class Engine(Owner):
     def _telling(self):
         """Around calls that report progress: raises its exception."""
         try:
-            with self._used():
-                yield
+            yield
         finally:
             if self._raised:
                 raise self._raised.pop() from None

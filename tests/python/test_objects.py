@@ -6,6 +6,7 @@ import os
 import pickle
 import subprocess
 import sys
+import threading
 import types
 import unittest
 from array import array
@@ -163,12 +164,44 @@ class Objects(PackageTest):
                 self.assertEqual(freed, [1])
 
     def test_an_engine_that_is_used_while_it_tells_its_progress_is_an_error(self):
-        for use in (lambda: engine.hash(), lambda: engine.parameter("wte.weight"), lambda: engine.close()):
-            engine = None
-            with self.plan() as plan, plan.engine(progress=lambda *_: engine and use()) as engine:
-                with self.assertRaisesRegex(cohobate.Error, "this engine is in a long operation"):
-                    engine.save(self.path("checkpoint"))
+        tokens, targets = self.batch(0)
+        for says, uses in {
+                "coh_engine_[a-z_]+ was called while coh_engine_save runs on the same engine": [
+                    lambda: engine.hash(), lambda: engine.parameter("wte.weight"), lambda: engine.parameters(),
+                    lambda: engine.submit(tokens, targets, 1e-3), lambda: engine.wait(), lambda: engine.save_wait(),
+                    lambda: engine.evaluate(tokens, targets), lambda: engine.facts],
+                "this engine is at work: close it after": [lambda: engine.close(), lambda: plan.close()]}.items():
+            for use in uses:
+                engine = None
+                with self.plan() as plan, plan.engine(progress=lambda *_: engine and use()) as engine:
+                    before = engine._handle.pointer.value
+                    with self.assertRaisesRegex(cohobate.Error, says):
+                        engine.save(self.path("checkpoint"))
+                    self.assertEqual(engine._handle.pointer.value, before)
                 cohobate.Checkpoint.remove(self.path("checkpoint"))  # it is whole
+
+    def test_an_engine_that_another_thread_uses_is_neither_used_nor_closed(self):
+        told, may_go_on, found = threading.Event(), threading.Event(), []
+
+        def tell(operation, *_):
+            if operation == "hash":
+                told.set()
+                may_go_on.wait(60)
+
+        with self.plan() as plan, plan.engine(progress=tell) as engine:
+            thread = threading.Thread(target=lambda: found.append(engine.hash()))
+            thread.start()
+            self.assertTrue(told.wait(60))
+            try:
+                for use, says in ((engine.hash, "one call at a time"), (engine.close, "is at work"), (plan.close, "is at work")):
+                    with self.assertRaisesRegex(cohobate.Error, says):
+                        use()
+                self.assertTrue(engine.ledger)
+                self.assertFalse(engine.is_saving)
+            finally:
+                may_go_on.set()
+                thread.join()
+            self.assertEqual(found, [engine.hash()])
 
     def test_every_public_name_is_documented(self):
         for name in cohobate.__all__:
