@@ -138,6 +138,11 @@ class coh_plan_operator(Structure):
                 ("states", c_char_p), ("updates", c_char_p), ("pattern", c_char_p)]
 
 
+class coh_plan_parameter(Structure):
+    _fields_ = [("struct_bytes", c_uint32), ("name", c_char_p), ("optimizer", c_char_p),
+                ("is_unused", c_int32)]
+
+
 class coh_batch(Structure):
     _fields_ = [("struct_bytes", c_uint32), ("may_change", c_int32), ("make_graph", GraphSource),
                 ("context", c_void_p), ("batch", c_int64), ("microbatch", c_int64)]

@@ -100,6 +100,8 @@ class Engine(Owner):
 
     weights          {name: array} of parameters that begin with other values: float32 arrays of
                      their shapes (Plan.parameters), or lists and tensors that NumPy can read
+    own              globs of parameters that keep the first values of `seed`, such as a new head:
+                     "lm_head,h.11.*". The folder or checkpoint is not asked for them
     weight_decay     of parameters whose kind has weight decay
     groups           parameters with a learning rate or a weight decay of their own, by globs of
                      their names: {"*.bias": {"weight_decay": 0.0}, "wte,h.0.*": {"rate_factor":
@@ -120,7 +122,7 @@ class Engine(Owner):
     _has_threads = True
 
     def __init__(self, plan, *, seed: int = 1, weights: dict | None = None,
-                 weight_decay: float = 0.1, groups: dict | None = None,
+                 own: str | None = None, weight_decay: float = 0.1, groups: dict | None = None,
                  hyperparameters: dict | None = None, device: str | None = None, progress=None):
         super().__init__(_destroy, made_from=plan)
         self.plan, self.seed, self.step_count = plan, seed, 0
@@ -148,7 +150,7 @@ class Engine(Owner):
         options.log, options.progress = self._log, self._progress
         self._create(library().coh_engine_create, plan._object, byref(options))
         try:
-            self._begin(weights)
+            self._begin(weights, own)
         except BaseException:
             self.close()  # its memory would stay as long as the exception's traceback
             raise
@@ -186,11 +188,11 @@ class Engine(Owner):
 
     # ---- initial parameters ----
 
-    def _begin(self, weights):
-        """Initialises the parameters: by their kinds' rules, then from the model's folder or
-        checkpoint, then from `weights`."""
-        model = self.plan.model._model
-        if not weights and not model.folder:
+    def _begin(self, weights, own):
+        """Initialises the parameters: by their kinds' rules, then, but for those of `own`, from the
+        model's folder or checkpoint, then from `weights`."""
+        model, asked = self.plan.model._model, set()
+        if not weights and not model.folder and own is None:
             with self._telling():
                 library().coh_engine_init(self._object, self.seed)
             if model.checkpoint:
@@ -199,19 +201,33 @@ class Engine(Owner):
         with _numbers_of(model) as model_numbers:
 
             def give(parameter, name, begin, count, values):
+                asked.add(name.decode())
                 if model_numbers is not None:
                     model_numbers(parameter, name, begin, count, values)
                 numbers = weights.get(name.decode())
                 if numbers is not None:
                     memmove(values, byref(numbers, 4 * begin), 4 * count)
 
-            self._passing(ParameterSource, give, library().coh_engine_init_from, self.seed)
+            if own is None:
+                self._passing(ParameterSource, give, library().coh_engine_init_from, self.seed)
+            else:
+                self._passing(ParameterSource, give, library().coh_engine_init_partly, self.seed,
+                              own.encode())
+        for name in weights.keys() - asked:
+            raise ValueError(f"{name!r} is in weights, and own matches it: leave it out of one")
 
-    def load_weights(self, path) -> None:
+    def load_weights(self, path, *, own: str | None = None) -> None:
         """Takes the parameters of a checkpoint, also of one that another optimizer trained.
-        Optimizer states are zero after it; step_count stays."""
+        Optimizer states are zero after it; step_count stays.
+
+        own  globs of parameters that begin with the first values of the engine's seed, such as a
+             new head. The checkpoint must have all others, and may have more"""
         with self._telling():
-            library().coh_engine_load_weights(self._object, as_path(path))
+            if own is None:
+                library().coh_engine_load_weights(self._object, as_path(path))
+            else:
+                library().coh_engine_load_partly(self._object, self.seed, own.encode(),
+                                                 as_path(path))
 
     # ---- steps ----
 

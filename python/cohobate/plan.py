@@ -10,7 +10,8 @@ from ._library import library
 from ._owner import Owner
 from ._structs import (PLAN_INFER, RECOMPUTE, SEARCH, SWEEP_SAME_BITS, GraphSource, coh_batch,
                        coh_batch_plan, coh_disk, coh_graph_parameter_facts, coh_optimizer_choice,
-                       coh_pin, coh_plan_operator, coh_plan_options, coh_plan_summary, coh_tensor)
+                       coh_pin, coh_plan_operator, coh_plan_options, coh_plan_parameter,
+                       coh_plan_summary, coh_tensor)
 from ._values import NO_LIMIT, as_path, as_text, chosen, facts_of, parse_size, sized
 from .engine import Engine
 from .errors import Error
@@ -195,14 +196,19 @@ class Plan(Owner):
 
     @property
     def parameters(self) -> dict:
-        """{name: parameter} of all parameters; each has index, shape and is_frozen."""
+        """{name: parameter} of all parameters; each has index, shape, is_frozen, the optimizer that
+        trains it (None: no step changes it), and is_unused: True if it is not frozen and no step
+        changes it, because the loss does not depend on it."""
         found = {}
         for index in range(library().coh_graph_parameter_count(self._graph)):
-            facts = coh_graph_parameter_facts()
+            facts, planned = coh_graph_parameter_facts(), sized(coh_plan_parameter)
             library().coh_graph_parameter_at(self._graph, index, byref(facts))
+            library().coh_plan_parameter_at(self._object, index, byref(planned))
+            optimizer = planned.optimizer
             found[facts.name.decode()] = types.SimpleNamespace(
                 index=index, shape=tuple(facts.shape.dim[:facts.shape.rank]),
-                is_frozen=bool(facts.is_frozen))
+                is_frozen=bool(facts.is_frozen), optimizer=optimizer and optimizer.decode(),
+                is_unused=bool(planned.is_unused))
         return found
 
     @property

@@ -10,7 +10,7 @@ import subprocess
 import unittest
 from array import array
 
-from package_test import BATCH, RATE, ROOT, SAME, SEQUENCE, PackageTest, cohobate, hash_of
+from package_test import BATCH, RATE, ROOT, SAME, SEQUENCE, SIZES, PackageTest, cohobate, hash_of
 import model_folder  # noqa: E402
 from cohobate import _library  # noqa: E402
 
@@ -216,6 +216,22 @@ class Training(PackageTest):
             found = {name: tensor.optimizer for name, tensor in checkpoint.tensors.items()}
         self.assertEqual((found.pop("wte.weight"), set(found.values())), ("lion", {"adamw"}))
 
+    def test_a_plan_says_what_trains_each_parameter(self):
+        with self.model(freeze="wte").plan(BATCH, SEQUENCE, optimizer_for={"wpe": "lion"}, **SIZES) as plan:
+            found = {name: (each.is_frozen, each.optimizer, each.is_unused) for name, each in plan.parameters.items()}
+            self.assertEqual(found.pop("wte.weight"), (True, None, False))
+            self.assertEqual(found.pop("wpe.weight"), (False, "lion", False))
+            self.assertEqual(set(found.values()), {(False, "adamw", False)})
+
+            def unused(_plan, index, out_parameter):  # the presets have no such parameter
+                out_parameter._obj.is_unused = index == 1
+                return 0
+
+            library = _library.library()
+            self.addCleanup(setattr, library, "coh_plan_parameter_at", library.coh_plan_parameter_at)
+            library.coh_plan_parameter_at = unused
+            self.assertEqual([each.index for each in plan.parameters.values() if each.is_unused], [1])
+
     def test_an_eight_bit_state_is_bytes(self):
         with self.plan(optimizer="adamw8") as plan, plan.engine() as engine:
             self.run_steps(engine, lambda step: RATE, 0)
@@ -253,6 +269,50 @@ class Training(PackageTest):
                 plan.engine(weights={"wte": halves})
             with self.assertRaisesRegex(ValueError, "'wte.weight' takes contiguous float32"):
                 plan.engine(weights={"wte.weight": array("f", [1.0])})
+
+    def test_own_parameters_keep_their_first_values(self):
+        def values(plan, **options):
+            with plan.engine(seed=7, **options) as engine:
+                return {name: numbers(found) for name, found in engine.parameters().items()}
+
+        model_folder.make(self.path("model"), "gpt2")
+        with self.plan() as plan, plan.engine() as engine:
+            self.run_steps(engine, lambda step: RATE, 0)
+            engine.save(self.path("checkpoint"))
+        for model in (self.model(), cohobate.Model(self.path("checkpoint")), cohobate.Model(self.path("model"))):
+            with model.plan(BATCH, SEQUENCE, **SIZES) as plan:
+                usual, first, found = values(plan), values(plan, own="*"), values(plan, own="wte, h.0.*")
+                self.assertEqual(first == usual, model._model.checkpoint + model._model.folder == b"")
+                self.assertEqual(found, {name: (first if name == "wte.weight" or name.startswith("h.0.") else usual)[name]
+                                         for name in usual})
+                with self.assertRaisesRegex(cohobate.Error, "'wtf' matches no parameter"):
+                    plan.engine(own="wte,wtf")
+                weights = {name: memoryview(array("f", [0.5] * 96)) for name in ("ln_f.weight", "ln_f.bias")}
+                if plan.parameters["ln_f.bias"].shape == (96,):
+                    given = values(plan, own="ln_f.bias", weights={"ln_f.weight": weights["ln_f.weight"]})
+                    self.assertEqual((set(given["ln_f.weight"]), given["ln_f.bias"]), ({0.5}, first["ln_f.bias"]))
+                    with self.assertRaisesRegex(ValueError, "'ln_f.bias' is in weights, and own matches it"):
+                        plan.engine(own="ln_f.bias", weights=weights)
+
+    def test_a_new_head_starts_on_the_weights_of_a_checkpoint(self):
+        with self.plan() as plan, plan.engine() as engine:
+            self.run_steps(engine, lambda step: RATE, 0)
+            engine.save(self.path("checkpoint"))
+            trained = {name: numbers(found) for name, found in engine.parameters().items()}
+        model = cohobate.Model(self.preset, vocabulary=self.vocabulary + 3)
+        with model.plan(BATCH, SEQUENCE, **SIZES) as plan, plan.engine(seed=7) as engine:
+            head = numbers(engine.parameter("wte.weight"))
+            engine.step(*self.batch(0), RATE)
+            before = engine.hash()
+            for own, says in ((None, "another shape"), ("wpe", "1 of the model's .*'wte.weight'"), ("wtf", "'wtf' matches no")):
+                with self.assertRaisesRegex(cohobate.Error, says):
+                    engine.load_weights(self.path("checkpoint"), own=own)
+                self.assertEqual(engine.hash(), before)
+            engine.load_weights(self.path("checkpoint"), own="wte")
+            found = {name: numbers(found) for name, found in engine.parameters().items()}
+            self.assertEqual(found, {**trained, "wte.weight": head})
+            self.assertFalse(any(numbers(engine.state("wpe.weight", "m"))))
+            engine.step(*self.batch(1), RATE)
 
     def test_weights_of_another_optimizer_are_loaded_without_its_states(self):
         with self.plan(optimizer="lion") as plan, plan.engine() as engine:
