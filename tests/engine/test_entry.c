@@ -137,10 +137,12 @@ static coh_status no_sink(void *context, coh_parameter parameter, const char *na
     }
 CALL(init, coh_engine_init(model.engine, 1))
 CALL(init_from, coh_engine_init_from(model.engine, 1, no_values, NULL))
+CALL(init_partly, coh_engine_init_partly(model.engine, 1, "*", no_values, NULL))
 CALL(drain, coh_engine_drain(model.engine))
 CALL(load, coh_engine_load(model.engine, "none", NULL))
 CALL(load_from, coh_engine_load_from(model.engine, "none", no_values, NULL, NULL))
 CALL(load_weights, coh_engine_load_weights(model.engine, "none"))
+CALL(load_partly, coh_engine_load_partly(model.engine, 1, "*", "none"))
 CALL(fetch, coh_engine_fetch(model.engine, (coh_parameter){ 0 }, COH_FETCH_VALUE, data))
 CALL(fetch_all, coh_engine_fetch_all(model.engine, COH_FETCH_VALUE, no_sink, NULL))
 CALL(fetch_state, coh_engine_fetch_state(model.engine, (coh_parameter){ 0 }, "m", data))
@@ -232,11 +234,15 @@ static coh_status call_destroy(void)
 }
 
 static coh_status (*const calls[])(void) = {
-    call_init,         call_init_from, call_drain,     call_load,        call_load_from,
-    call_load_weights, call_fetch,     call_fetch_all, call_fetch_state, call_put,
-    call_save_wait,    call_submit,    call_wait,      call_evaluate,    call_scan,
-    call_output,       call_hash,      call_save,      call_save_begin,  call_facts,
-    call_classes,      call_recorded,  call_calibrate, call_destroy,     step,
+    call_init,        call_init_from,    call_drain,
+    call_load,        call_load_from,    call_init_partly,
+    call_load_partly, call_load_weights, call_fetch,
+    call_fetch_all,   call_fetch_state,  call_put,
+    call_save_wait,   call_submit,       call_wait,
+    call_evaluate,    call_scan,         call_output,
+    call_hash,        call_save,         call_save_begin,
+    call_facts,       call_classes,      call_recorded,
+    call_calibrate,   call_destroy,      step,
 };
 enum { CALLS = sizeof(calls) / sizeof(calls[0]) };
 
