@@ -58,7 +58,7 @@ void coh_background_save_start(coh_background_save *save, const coh_checkpoint_s
 
 int coh_background_save_is_done(const coh_background_save *save)
 {
-    return !save->is_under_way || coh_counter_read(&save->finished) >= save->count;
+    return coh_counter_read(&save->finished) >= coh_counter_read(&save->asked);
 }
 
 coh_status coh_background_save_take(coh_background_save *save)

@@ -9,7 +9,7 @@
  * The thread is started with the engine, so that a save allocates nothing. Between start and take
  * the writer belongs to the thread.
  *
- * Threads: the engine's caller. */
+ * Threads: the engine's caller; is_done: any. */
 #ifndef COH_ENGINE_BACKGROUND_SAVE_H
 #define COH_ENGINE_BACKGROUND_SAVE_H
 

@@ -10,9 +10,9 @@
  * engine while another one is under way there fails at once with COH_ERR_ARGUMENT and changes
  * nothing, whether it comes from another thread or from a callback (progress, source, sink, a
  * kind's function). Exceptions, which any thread may call at any time: coh_engine_ask_stop,
- * coh_engine_ledger, coh_engine_ledger_row_at, coh_engine_trace and coh_engine_latencies. Functions
- * without an engine: any thread, or that of their graph. An engine starts a thread per lane
- * (coh-compute, ...) and a pool.
+ * coh_engine_save_is_done, coh_engine_ledger, coh_engine_ledger_row_at, coh_engine_trace and
+ * coh_engine_latencies. Functions without an engine: any thread, or that of their graph. An engine
+ * starts a thread per lane (coh-compute, ...) and a pool.
  *
  * Failures: a call that finds bad arguments changes nothing. If an instruction failed, the engine
  * is dead: the call that finds it fails with its sentence, and every later one that runs a program
