@@ -79,7 +79,12 @@ class TrainingNote:
         return [*super().__dir__(), *_MEMBERS]
 
     def __eq__(self, other):
-        return isinstance(other, TrainingNote) and bytes(self._note) == bytes(other._note)
+        return isinstance(other, TrainingNote) and self._values() == other._values()
+
+    def _values(self):
+        """The members, with the order of patterns."""
+        values = [getattr(self, name) for name in _MEMBERS]
+        return [list(value.items()) if isinstance(value, dict) else value for value in values]
 
     def __repr__(self):
         usual = TrainingNote()

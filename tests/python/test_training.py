@@ -118,6 +118,14 @@ class Training(PackageTest):
         self.assertIn("keep=3", repr(note))
         self.assertEqual(cohobate.TrainingNote().steps, 100)
         self.assertNotEqual(note, cohobate.TrainingNote())
+        other.tokenizer = note.tokenizer = "bytes"  # after a longer text
+        other.lr_for = dict(reversed(note.lr_for.items()))
+        self.assertNotEqual(other, note)  # the last pattern that matches wins
+        other.lr_for = note.lr_for
+        self.assertEqual(other, note)
+        for text in ("a longer text", "bytes"):
+            other.tokenizer = text
+        self.assertEqual(other, note)
         for name, value, error, says in (
                 ("stepz", 1, AttributeError, "no member 'stepz'; its members are steps, schedule"),
                 ("steps", -1, ValueError, "steps is -1"), ("batch", 2**63, ValueError, "batch is"),
