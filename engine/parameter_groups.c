@@ -63,9 +63,8 @@ coh_status coh_parameter_group_count(const coh_graph *graph, const char *pattern
         *out_parameter_count = count;
     if (out_element_count != NULL)
         *out_element_count = elements;
-    return count > 0 || strlen(pattern) >= COH_PATTERN_BYTES
-               ? coh_parameter_pattern_check(graph, GROUP, pattern)
-               : refuse_pattern(graph, GROUP, pattern, frozen_count > 0);
+    COH_TRY(coh_parameter_pattern_check(graph, GROUP, pattern));
+    return count > 0 ? COH_OK : refuse_pattern(graph, GROUP, pattern, frozen_count > 0);
 }
 
 static coh_status check_group(const coh_graph *graph, const coh_parameter_group *group)
