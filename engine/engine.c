@@ -254,7 +254,7 @@ coh_status coh_engine_create_on(const coh_plan *plan, const coh_engine_options *
 void coh_engine_destroy(coh_engine *engine)
 {
     if (engine == NULL || coh_engine_enter(engine, __func__) != COH_OK)
-        return; /* beside another call every way out is wrong: this one leaks, and says so */
+        return; /* freeing it during another call could only crash or hang */
     destroy(engine);
 }
 

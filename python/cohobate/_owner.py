@@ -27,7 +27,7 @@ class _Handle:
         return self.process is not None and self.process != os.getpid()
 
     def close(self):
-        """Raises if an engine is at work, which keeps its plan, too."""
+        """Raises if an engine is at work: nothing that it uses is freed then."""
         for handle in list(self.made_from_it):
             handle.close()
         while self.to_free:

@@ -189,7 +189,7 @@ class Engine(Owner):
     # ---- initial parameters ----
 
     def _begin(self, weights, own):
-        """Initialises the parameters: by their kinds' rules, then, but for those of `own`, from the
+        """Initialises the parameters: by their kinds' rules, then, except those of `own`, from the
         model's folder or checkpoint, then from `weights`."""
         model, asked = self.plan.model._model, set()
         if not weights and not model.folder and own is None:
