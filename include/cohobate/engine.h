@@ -253,8 +253,8 @@ COH_API coh_status coh_engine_submit(coh_engine *engine, const coh_step_input *i
  * One failure is milder. If a kind's own function fails on the host device and updates are
  * deferred, only that step ends: it changes no parameter, just as a step with a non-finite loss,
  * and saving, fetching and further steps still work. Gradients are garbage until the next step. If
- * updates are made during backward, some may have been applied before the failure, so the engine
- * accepts only destroy. The same holds on a GPU, where later kernels were enqueued by then. */
+ * updates are made during backward, some may have been applied before the failure, so the engine is
+ * dead. The same holds on a GPU, where later kernels were enqueued by then. */
 COH_API coh_status coh_engine_wait(coh_engine *engine, coh_step_result *out_result);
 /* Asks all ranks to stop training after the same step. The request travels with the losses of the
  * step that runs, or of the next one if these are gathered already; that step's result has
