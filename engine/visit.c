@@ -54,12 +54,6 @@ coh_status coh_engine_visit(coh_engine *engine, coh_program_kind kind, coh_visit
     return visit->status;
 }
 
-int coh_visit_wants_values(const coh_visit *visit, const coh_chunk_visit *run)
-{
-    (void)visit;
-    return run->stream == COH_STREAM_WORK;
-}
-
 int coh_visit_wants_values_and_states(const coh_visit *visit, const coh_chunk_visit *run)
 {
     (void)visit;

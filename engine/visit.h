@@ -33,8 +33,7 @@ coh_status coh_engine_visit(coh_engine *engine, coh_program_kind kind, coh_visit
 coh_status coh_check_values(const char *name, uint64_t element_begin, uint64_t count,
                             const float *values);
 
-/* Two choices of `wants`. */
-int coh_visit_wants_values(const coh_visit *visit, const coh_chunk_visit *run);
+/* A choice of `wants`. */
 int coh_visit_wants_values_and_states(const coh_visit *visit, const coh_chunk_visit *run);
 
 #endif
