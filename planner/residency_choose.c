@@ -10,6 +10,10 @@ enum { PASS_COUNT = 3 };
  * equally good; 6 weighs an eighth more places than 12, and 48 four tenths more. */
 enum { SAMPLE_COUNT = 16 };
 
+/* Segments visited until any place found will do. Few searches visit so many: only those of windows
+ * of hundreds of chunks. */
+enum { VISITS_MOST = 1 << 20 };
+
 typedef struct candidate {
     uint64_t offset;
     uint64_t next_use;  /* earliest next use of content to evict; COH_NEVER: none is needed */
@@ -37,6 +41,7 @@ typedef struct search {
      * the least of least_next_use. No place over content needed sooner can be the best. */
     unsigned passes;
     uint64_t soonest;
+    uint64_t visits; /* of segments, so far */
 } search;
 
 /* Bytes of the window's own content that lie elsewhere than at `offset`. */
@@ -158,14 +163,14 @@ static int32_t last_over_from(const coh_runner *r, const search *s, uint64_t off
  * window, except for its own content (see relocated_bytes). Goes from the end of the range to its
  * begin. Returns -1, or the first segment that leaves no pass possible; then no pass is possible
  * for any place from this one to that segment's end. */
-static int32_t weigh(const coh_runner *r, const search *s, uint64_t offset, int32_t last,
-                     candidate *out)
+static int32_t weigh(const coh_runner *r, search *s, uint64_t offset, int32_t last, candidate *out)
 {
     const coh_segment *segments = r->map.segments;
     unsigned passes = s->passes;
     *out = (candidate){ .offset = offset, .next_use = COH_NEVER, .last_use = -1 };
     for (int32_t i = last; i >= 0 && segments[i].offset + segments[i].bytes > offset;
          i = segments[i].previous) {
+        s->visits++;
         if (is_wanted_too_soon(s, &segments[i])) /* the most common case */
             return i;
         passes = passes_over(r, s, &segments[i], passes);
@@ -326,6 +331,14 @@ static int32_t next_first(const coh_runner *r, const search *s, int32_t segment)
                           : coh_arena_map_after(&r->map, segment, s->soonest, s->bytes);
 }
 
+static int is_found_late(const search *s)
+{
+    int is_found = 0;
+    for (int pass = first_pass(s); pass < PASS_COUNT; pass++)
+        is_found |= s->best[pass].valid;
+    return is_found && s->visits > VISITS_MOST;
+}
+
 /* Considers every place that begins or ends with a segment, from the lowest on. */
 static void consider_all(const coh_runner *r, search *s)
 {
@@ -333,7 +346,8 @@ static void consider_all(const coh_runner *r, search *s)
     if (lowest_offset(r) >= r->map.end)
         return; /* pins take the whole arena */
     int32_t first = coh_arena_map_at(&r->map, lowest_offset(r)), last = first;
-    while (first >= 0 && segments[first].offset + s->bytes <= r->map.end && !is_perfect(s)) {
+    while (first >= 0 && segments[first].offset + s->bytes <= r->map.end && !is_perfect(s) &&
+           !is_found_late(s)) {
         const coh_segment *segment = &segments[first];
         /* every place over it includes the next segment */
         const int is_short = segment->bytes < s->bytes;
@@ -394,7 +408,7 @@ static void consider_samples(const coh_runner *r, search *s)
 
 /* Weighs the window's place in the boundary map. Content there that nothing needs before the end
  * has to leave at the end anyhow: it leaves now, so that the window need not move there then. */
-static candidate find_sticky(const coh_runner *r, const search *s)
+static candidate find_sticky(const coh_runner *r, search *s)
 {
     const uint64_t sticky = r->boundary_offset[s->window_first];
     candidate c = { 0 };
