@@ -141,6 +141,7 @@ void coh_candidates_close(coh_candidates *candidates)
 typedef struct batch {
     const coh_plan *plan;
     const coh_decisions *decisions[COH_AT_ONCE_MOST];
+    uint64_t effort[COH_AT_ONCE_MOST];
     coh_candidate all[COH_AT_ONCE_MOST];
     int count, made;
 } batch;
@@ -156,11 +157,11 @@ static coh_status make_piece(void *argument, int index)
 static coh_status make_all(coh_candidates *candidates, batch *b)
 {
     for (b->made = 0; b->made < b->count;) {
-        const uint64_t usual =
-            candidates->best.valid ? candidates->best.effort : COH_TOGETHER_EFFORT / 2;
-        const uint64_t places = usual > 0 ? COH_TOGETHER_EFFORT / usual : COH_AT_ONCE_MOST;
-        const int left = b->count - b->made;
-        const int next = places < 1 ? 1 : places < (uint64_t)left ? (int)places : left;
+        uint64_t together = b->effort[b->made];
+        int next = 1;
+        while (b->made + next < b->count &&
+               together + b->effort[b->made + next] <= COH_TOGETHER_EFFORT)
+            together += b->effort[b->made + next++];
         COH_TRY(coh_at_once(candidates->pool, next, make_piece, b));
         b->made += next;
     }
@@ -242,7 +243,8 @@ coh_status coh_candidates_try(coh_candidates *candidates, const coh_decisions *l
         coh_effort effort;
         int is_bearable;
         COH_TRY(coh_fold_effort(candidates->plan, &list[i], &effort, &is_bearable));
-        ahead += is_bearable ? coh_effort_sum(&effort) : REFUSED_EFFORT;
+        b.effort[b.count] = is_bearable ? coh_effort_sum(&effort) : REFUSED_EFFORT;
+        ahead += b.effort[b.count];
         if (is_too_much(candidates, &b, candidates->effort + ahead))
             break;
         b.decisions[b.count++] = &list[i];
