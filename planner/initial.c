@@ -205,7 +205,6 @@ typedef struct ways {
     coh_initial_candidate starts[COH_INITIAL_WAYS][COH_INITIAL_ROW_CHOICES];
     int counts[COH_INITIAL_WAYS];
     int begin;         /* of the ways that are listed at once */
-    int is_long;       /* their bounds are all that of the linear programme */
     int one_is_enough; /* more passes over rows would only cost time */
 } ways;
 
@@ -229,8 +228,6 @@ static coh_status list_way(void *argument, int index)
         if (least_bytes > s->decisions.device_bytes)
             continue;
         s->bound_ns = w->plan->least.ns;
-        if (!w->is_long)
-            COH_TRY(coh_initial_bound(w->plan, s));
         w->counts[index]++;
         if (w->one_is_enough)
             break;
@@ -359,14 +356,39 @@ static int list_few(const coh_plan *plan, uint64_t chunk_bytes, int slices, coh_
     return way_count;
 }
 
-/* The effort of the shortest way. */
-static coh_status least_effort(const coh_plan *plan, uint64_t chunk_bytes, int slices,
-                               coh_effort *out)
+/* Returns whether the shortest way is a long program. Without the linear programme's solution none
+ * is: nothing else says which ways are promising. */
+static coh_status find_long(const coh_plan *plan, uint64_t chunk_bytes, int slices,
+                            int *out_is_long)
 {
     coh_decisions first = start_of(plan, chunk_bytes, slices, 0, 0);
-    first.row_passes = 1;
+    coh_effort effort;
     int unused;
-    return coh_fold_effort(plan, &first, out, &unused);
+    first.row_passes = 1;
+    COH_TRY(coh_fold_effort(plan, &first, &effort, &unused));
+    *out_is_long =
+        plan->least.ns > 0 && (plan->is_folded || effort.instructions > COH_LONG_INSTRUCTIONS ||
+                               effort.touches > COH_LONG_TOUCHES);
+    return COH_OK;
+}
+
+/* Blocks by which a way differs from the linear programme's solution. */
+static int32_t distance_of(const coh_plan *plan, const coh_decisions *way)
+{
+    return abs(coh_block_set_count(&way->recompute) - plan->least.recompute) +
+           abs(way->host_updates - plan->least.host_updates);
+}
+
+/* Sorts ways by distance, else as they are. */
+static void sort_ways(const coh_plan *plan, coh_decisions *list, int count)
+{
+    for (int i = 1; i < count; i++) {
+        const coh_decisions way = list[i];
+        int at = i;
+        for (; at > 0 && distance_of(plan, &list[at - 1]) > distance_of(plan, &way); at--)
+            list[at] = list[at - 1];
+        list[at] = way;
+    }
 }
 
 coh_status coh_initial_list(const coh_plan *plan, coh_pool *pool, int slices,
@@ -375,14 +397,12 @@ coh_status coh_initial_list(const coh_plan *plan, coh_pool *pool, int slices,
     const uint64_t budget = coh_bytes_whole_pages(plan->options.device_memory_bytes);
     uint64_t chunk_bytes = 0;
     ways w = { .plan = plan, .one_is_enough = largest_split_bytes(plan->graph) <= budget / ROOMY };
-    coh_effort effort;
+    int is_long;
     COH_TRY(coh_initial_chunk(plan, &chunk_bytes));
-    COH_TRY(least_effort(plan, chunk_bytes, slices, &effort));
-    w.is_long =
-        plan->least.ns > 0 && (plan->is_folded || effort.instructions > COH_LONG_INSTRUCTIONS ||
-                               effort.touches > COH_LONG_TOUCHES);
+    COH_TRY(find_long(plan, chunk_bytes, slices, &is_long));
     const int way_count =
-        (w.is_long ? list_few : list_decisions)(plan, chunk_bytes, slices, w.decisions);
+        (is_long ? list_few : list_decisions)(plan, chunk_bytes, slices, w.decisions);
+    sort_ways(plan, w.decisions, way_count);
     for (; w.begin < way_count; w.begin += COH_AT_ONCE_MOST) {
         const int left = way_count - w.begin;
         COH_TRY(coh_at_once(pool, left < COH_AT_ONCE_MOST ? left : COH_AT_ONCE_MOST, list_way, &w));
@@ -391,7 +411,36 @@ coh_status coh_initial_list(const coh_plan *plan, coh_pool *pool, int slices,
     for (int i = 0; i < way_count; i++)
         for (int k = 0; k < w.counts[i]; k++)
             starts[(*out_count)++] = w.starts[i][k];
-    if (*out_count > 1 && !w.is_long)
-        qsort(starts, (size_t)*out_count, sizeof(*starts), compare_initial);
+    return COH_OK;
+}
+
+/* Starts to bound at once. */
+typedef struct starts_part {
+    const coh_plan *plan;
+    coh_initial_candidate *starts;
+} starts_part;
+
+static coh_status bound_start(void *argument, int index)
+{
+    starts_part *part = argument;
+    return coh_initial_bound(part->plan, &part->starts[index]);
+}
+
+coh_status coh_initial_rank(const coh_plan *plan, coh_pool *pool, coh_initial_candidate *starts,
+                            int count)
+{
+    int is_long = 0;
+    if (count > 0)
+        COH_TRY(
+            find_long(plan, starts[0].decisions.chunk_bytes, starts[0].decisions.slices, &is_long));
+    if (count == 0 || is_long)
+        return COH_OK;
+    for (int begin = 0; begin < count; begin += COH_AT_ONCE_MOST) {
+        const int left = count - begin;
+        starts_part part = { plan, &starts[begin] };
+        COH_TRY(coh_at_once(pool, left < COH_AT_ONCE_MOST ? left : COH_AT_ONCE_MOST, bound_start,
+                            &part));
+    }
+    qsort(starts, (size_t)count, sizeof(*starts), compare_initial);
     return COH_OK;
 }

@@ -22,8 +22,8 @@ typedef struct coh_initial_candidate {
  * place in seconds. */
 enum { COH_INITIAL_SURVIVORS = 8192 };
 
-/* With more compute instructions, or more chunks touched by them, few ways are listed, and none is
- * bounded. */
+/* With more compute instructions, or more chunks touched by them, a program is long: few ways are
+ * listed, and none is bounded. */
 enum { COH_LONG_INSTRUCTIONS = 16384, COH_LONG_TOUCHES = 400000 };
 
 enum { COH_INITIAL_CHOICES = 5, COH_INITIAL_HOST_CHOICES = 5, COH_INITIAL_ROW_CHOICES = 3 };
@@ -54,9 +54,14 @@ coh_status coh_initial_bound(const coh_plan *plan, coh_initial_candidate *start)
 
 /* Lists every way to recompute, with and without caches, with a host tier with none, a quarter,
  * half or all of the updates there, and with a drive behind it with and without weights that stay
- * on the device, that fits in `slices` slices; most promising first, into
- * starts[COH_INITIAL_MOST]. Fails: COH_ERR_MEMORY. */
+ * on the device, that fits in `slices` slices, into starts[COH_INITIAL_MOST]; first those near the
+ * linear programme's solution, whose bound they all have. Fails: COH_ERR_MEMORY. */
 coh_status coh_initial_list(const coh_plan *plan, coh_pool *pool, int slices,
                             coh_initial_candidate *starts, int *out_count);
+
+/* Computes the bound of each start and sorts them, the least first. Takes about as long as building
+ * all of their schedules; those of a long program stay as listed. Fails: COH_ERR_MEMORY. */
+coh_status coh_initial_rank(const coh_plan *plan, coh_pool *pool, coh_initial_candidate *starts,
+                            int count);
 
 #endif

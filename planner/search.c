@@ -155,21 +155,46 @@ static void spread_starts(coh_initial_candidate *starts, int count)
     }
 }
 
+static int has_fitting(const coh_candidates *candidates)
+{
+    for (size_t i = 0; i < candidates->count; i++)
+        if (candidates->all[i].valid)
+            return 1;
+    return 0;
+}
+
+/* Tries the starts in their order until one fits, first one, then a few at a time. Beside a plan in
+ * memory little effort is spent on this. */
+static coh_status try_any(coh_candidates *candidates, const coh_initial_candidate *starts,
+                          int count)
+{
+    const int is_spare = candidates->best.valid;
+    for (int i = 0; i < count && !has_fitting(candidates);) {
+        const int most = i == 0 ? 1 : INITIAL_AT_ONCE;
+        coh_decisions list[INITIAL_AT_ONCE];
+        int taken = 0;
+        if (is_spare && candidates->effort > COH_QUICK_EFFORT_MOST)
+            break;
+        while (i < count && taken < most)
+            list[taken++] = starts[i++].decisions;
+        COH_TRY(coh_candidates_try(candidates, list, taken));
+    }
+    return COH_OK;
+}
+
 /* Tries the starts in their order, a few at a time; a start that cannot beat the best is not
  * built. */
 static coh_status try_initial(coh_candidates *candidates, const coh_initial_candidate *starts,
                               int count)
 {
+    const coh_candidate *best = &candidates->best;
     for (int i = 0; i < count;) {
-        const coh_candidate *best = &candidates->best;
-        const int most = i == 0 ? 1 : INITIAL_AT_ONCE; /* the first says how long schedules are */
         coh_decisions list[INITIAL_AT_ONCE];
         int taken = 0;
-        if (best->valid && (candidates->plan->only_fits ||
-                            candidates->evaluations >= evaluations_of_starts(candidates)))
+        if (candidates->evaluations >= evaluations_of_starts(candidates))
             break;
-        for (; i < count && taken < most; i++)
-            if (!best->valid || starts[i].bound_ns < best->step_ns ||
+        for (; i < count && taken < INITIAL_AT_ONCE; i++)
+            if (starts[i].bound_ns < best->step_ns ||
                 (is_short(candidates) && starts[i].decisions.host_updates == 0))
                 list[taken++] = starts[i].decisions;
         COH_TRY(coh_candidates_try(candidates, list, taken));
@@ -296,19 +321,26 @@ static coh_status improve_all(coh_candidates *candidates, uint64_t start_ns)
     return improve_several(candidates, 0, bound_ns);
 }
 
+/* Finds out first whether any start fits: bounds, which say which of them are the most promising,
+ * take long. */
 static coh_status search_candidates(coh_candidates *candidates, const coh_decisions *smallest)
 {
+    const coh_plan *plan = candidates->plan;
     coh_initial_candidate *starts = NULL;
     int count = 0;
     coh_status status = COH_OK;
     COH_TRY_GOTO(status, COH_ALLOC(COH_INITIAL_MOST, &starts), done);
     COH_TRY_GOTO(status, list_initial(candidates, starts, &count), done);
+    COH_TRY_GOTO(status, try_any(candidates, starts, count), done);
+    if (!candidates->best.valid)
+        COH_TRY_GOTO(status, try_last_resort(candidates, smallest), done);
+    if (!has_fitting(candidates) || plan->only_fits)
+        goto done;
+    COH_TRY_GOTO(status, coh_initial_rank(plan, candidates->pool, starts, count), done);
     const uint64_t least_ns = count > 0 ? starts[0].bound_ns : 0;
     spread_starts(starts, count);
     COH_TRY_GOTO(status, try_initial(candidates, starts, count), done);
-    if (!candidates->best.valid)
-        COH_TRY_GOTO(status, try_last_resort(candidates, smallest), done);
-    if (candidates->best.valid && candidates->plan->options.search == COH_SEARCH_USUAL)
+    if (plan->options.search == COH_SEARCH_USUAL)
         status = improve_all(candidates, least_ns);
 done:
     coh_free(starts);
@@ -696,6 +728,7 @@ coh_status coh_plan_search_bound(coh_plan *plan, uint64_t *out_ns)
     COH_TRY(coh_candidates_open(&candidates, plan, 0));
     COH_TRY_GOTO(status, COH_ALLOC(COH_INITIAL_MOST, &starts), done);
     COH_TRY_GOTO(status, list_initial(&candidates, starts, &count), done);
+    COH_TRY_GOTO(status, coh_initial_rank(plan, candidates.pool, starts, count), done);
     *out_ns = count > 0 ? starts[0].bound_ns : 0;
 done:
     coh_free(starts);
