@@ -43,14 +43,41 @@ int cli_artefact_has_tokenizer(const char *folder)
            (holds(folder, "vocab.json") && holds(folder, "merges.txt"));
 }
 
-int cli_artefact_is_shipped_profile(const char *name)
+/* Is it "built-in", or "built-in-4" for a number of threads? */
+static int is_built_in(const char *name, size_t length)
+{
+    static const char built_in[] = "built-in";
+    const size_t known = sizeof(built_in) - 1;
+    if (length < known || strncmp(name, built_in, known) != 0)
+        return 0;
+    return length == known || (name[known] == '-' && length > known + 1 &&
+                               strspn(name + known + 1, "0123456789") == length - known - 1);
+}
+
+int cli_artefact_is_profile_name(const char *name)
 {
     const char *shipped;
     const size_t length = name ? strcspn(name, ",") : 0;
+    if (is_built_in(name, length))
+        return 1;
     for (size_t i = 0; (shipped = coh_profile_shipped(i)) != NULL; i++)
         if (strlen(shipped) == length && strncmp(shipped, name, length) == 0)
             return 1;
     return 0;
+}
+
+const char *cli_artefact_nearest(const char *path, const char *(*name_at)(int32_t index))
+{
+    const char *name, *nearest = NULL, *slash = strrchr(path, '/');
+    int32_t least = INT32_MAX;
+    for (int32_t i = 0; (name = name_at(i)) != NULL; i++) {
+        const int32_t edits = coh_name_edits(slash ? slash + 1 : path, name);
+        if (edits < 0 || edits >= least)
+            continue;
+        least = edits;
+        nearest = name;
+    }
+    return nearest;
 }
 
 coh_status cli_artefact_refuse_adapters(const char *path)
@@ -93,7 +120,7 @@ static coh_status find(const char *path, cli_artefact *out_artefact)
     struct stat facts;
     char head[64];
     *out_artefact = CLI_ARTEFACT_PROFILE;
-    if (stat(path, &facts) != 0 && cli_artefact_is_shipped_profile(path))
+    if (stat(path, &facts) != 0 && cli_artefact_is_profile_name(path))
         return COH_OK;
     if (stat(path, &facts) != 0)
         return cannot_read(path);

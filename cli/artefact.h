@@ -1,7 +1,7 @@
 /* artefact.h - finds the kind of a PATH: a Hugging Face model (a folder with a config.json), a
  * checkpoint (any other folder), ids of llm.c or nanoGPT (*.bin), a plan, a kernel table or a
  * profile (files that begin with '{'), or a token file (any other). If the path does not exist, it
- * may be the name of a shipped profile. */
+ * may be the name of a profile. */
 #ifndef COH_CLI_ARTEFACT_H
 #define COH_CLI_ARTEFACT_H
 
@@ -21,8 +21,12 @@ typedef enum cli_artefact {
  * --id-bytes if it does not hold ids. */
 coh_status cli_artefact_find(const cli_options *options, cli_artefact *out_artefact);
 
-/* Is `name` (NULL: no) the name of a shipped profile, with or without entries? */
-int cli_artefact_is_shipped_profile(const char *name);
+/* Is `name` (NULL: no) the name of a shipped profile, or built-in, with or without entries? */
+int cli_artefact_is_profile_name(const char *name);
+
+/* Returns the name nearest to the last part of a mistyped path; NULL if none is near. `name_at`
+ * returns NULL beyond the last name. */
+const char *cli_artefact_nearest(const char *path, const char *(*name_at)(int32_t index));
 
 /* Is it the name of a preset? */
 int cli_artefact_is_preset(const char *name);

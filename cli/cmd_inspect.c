@@ -622,10 +622,12 @@ static coh_status print_profile_text(const coh_profile *profile, const coh_profi
         { "ranks of a node", s->comm0_bytes_per_s }, { "ranks of nodes", s->comm1_bytes_per_s },
     };
     const uint64_t rooms[COH_TIER_COUNT] = { s->device_bytes, s->host_bytes, s->disk_bytes };
-    printf("profile %s\n  %s%s%s%s, of a %s with %" PRId32 " thread%s%s\n  %s\n", s->name,
-           s->source, s->date[0] ? " of " : "", s->date, s->is_what_if ? ", a what-if" : "",
+    printf("profile %s\n  %s%s%s%s, of a %s with %" PRId32 " thread%s%s\n", s->name, s->source,
+           s->date[0] ? " of " : "", s->date, s->is_what_if ? ", a what-if" : "",
            s->is_gpu ? "GPU" : "host device", s->threads, s->threads == 1 ? "" : "s",
-           s->fingerprint ? "" : ", of no one machine", s->machine);
+           s->fingerprint ? "" : ", of no one machine");
+    if (s->machine[0])
+        printf("  %s\n", s->machine);
     for (size_t i = 0; i < sizeof(rates) / sizeof(rates[0]); i++)
         if (rates[i].value > 0)
             printf("  %-17s %12.1f %s\n", rates[i].label, rates[i].value * 1e-9,

@@ -110,9 +110,10 @@ static const row rows[] = {
 /* ---- one path ---- */
 
 /* A flag's name followed by a space, or "" for an operand, and its path; `taker` is the flag, or
- * the command of the operand. */
+ * the command of the operand; `name_at` lists the names that may replace the path (NULL: none). */
 typedef struct named {
     const char *flag, *space, *path, *taker;
+    const char *(*name_at)(int32_t index);
 } named;
 
 static found look(const char *path, int *out_error)
@@ -215,6 +216,21 @@ static coh_status check_rights(const named *n, kind needed, found is)
                : fault(n, n->path, "read", errno);
 }
 
+static coh_status missing(const named *n, const char *remedy)
+{
+    const char *nearest = n->name_at ? cli_artefact_nearest(n->path, n->name_at) : NULL;
+    if (n->flag[0] == '\0' && cli_artefact_is_preset(n->path))
+        return cli_fail(COH_ERR_ARGUMENT,
+                        "%s is a preset, which has no weights: give the folder of a run, a "
+                        "checkpoint or a Hugging Face model",
+                        n->path);
+    if (nearest)
+        return cli_fail(COH_ERR_ARGUMENT, "%s%s%s is not there: is %s meant? Or %s", n->flag,
+                        n->space, n->path, nearest, remedy);
+    return cli_fail(COH_ERR_ARGUMENT, "%s%s%s is not there: %s", n->flag, n->space, n->path,
+                    remedy);
+}
+
 static coh_status check_path(const named *n, kind needed, const char *remedy)
 {
     int error;
@@ -226,13 +242,7 @@ static coh_status check_path(const named *n, kind needed, const char *remedy)
     case FINE:
         return check_rights(n, needed, is);
     case MISSING:
-        if (n->flag[0] == '\0' && cli_artefact_is_preset(n->path))
-            return cli_fail(COH_ERR_ARGUMENT,
-                            "%s is a preset, which has no weights: give the folder of a run, a "
-                            "checkpoint or a Hugging Face model",
-                            n->path);
-        return cli_fail(COH_ERR_ARGUMENT, "%s%s%s is not there: %s", n->flag, n->space, n->path,
-                        remedy);
+        return missing(n, remedy);
     case NEEDS_PLACE:
         return check_place(n);
     case WRONG:
@@ -253,11 +263,16 @@ static int is_name(const char *path)
            (errno == ENOENT || errno == ENAMETOOLONG);
 }
 
+static const char *profile_at(int32_t index)
+{
+    return coh_profile_shipped((size_t)index);
+}
+
 static coh_status check_value(const cli_options *options, const row *r, const char *path)
 {
     const cli_flag_row *flag = &cli_flag_table[r->flag];
     char name[40], profile[CLI_PATH_BYTES];
-    named n = { name, " ", path, name };
+    named n = { name, " ", path, name, r->flag == CLI_FLAG_PROFILE ? profile_at : NULL };
     if (flag->short_name)
         snprintf(name, sizeof(name), "-%c", flag->short_name);
     else
@@ -267,7 +282,7 @@ static coh_status check_value(const cli_options *options, const row *r, const ch
         return COH_OK;
     if (r->flag == CLI_FLAG_PROFILE) { /* NAME|FILE[,ENTRY=VALUE...] */
         snprintf(profile, sizeof(profile), "%.*s", (int)strcspn(n.path, ","), n.path);
-        if (cli_artefact_is_shipped_profile(n.path) || is_name(profile))
+        if (cli_artefact_is_profile_name(n.path) || is_name(profile))
             return COH_OK;
         n.path = profile;
     }
@@ -291,10 +306,14 @@ static coh_status check_flag(const cli_options *options, const row *r)
 static coh_status check_operand(const cli_options *options)
 {
     static const char remedy[] = "give a file or folder that is";
-    const named n = { "", "", options->operand, cli_command_name(options->command) };
+    const cli_operand operand = cli_command_operand(options->command);
+    const named n = { "", "", options->operand, cli_command_name(options->command),
+                      operand == CLI_OPERAND_MODEL  ? coh_model_preset_name
+                      : operand == CLI_OPERAND_PATH ? profile_at
+                                                    : NULL };
     if (!n.path)
         return COH_OK;
-    switch (cli_command_operand(options->command)) {
+    switch (operand) {
     case CLI_OPERAND_NONE:
     case CLI_OPERAND_KIND: /* cmd_check_kind.c takes it apart */
         return COH_OK;
@@ -307,7 +326,7 @@ static coh_status check_operand(const cli_options *options)
     case CLI_OPERAND_IN:
         return check_path(&n, READS_ANY, remedy);
     case CLI_OPERAND_PATH:
-        return cli_artefact_is_shipped_profile(n.path) ? COH_OK : check_path(&n, READS_ANY, remedy);
+        return cli_artefact_is_profile_name(n.path) ? COH_OK : check_path(&n, READS_ANY, remedy);
     case CLI_OPERAND_PLAN:
         return check_path(&n, READS_PLAN, remedy);
     case CLI_OPERAND_RUN:

@@ -444,32 +444,6 @@ static coh_status not_of(cli_command command, const cli_flag_row *row)
                     row->name, cli_command_name(command), cli_command_name(command));
 }
 
-/* Characters that are inserted, removed or replaced to turn `word` into `name` (Levenshtein 1966).
- * A word that begins with the name, or is its beginning, is two away. */
-static size_t distance(const char *word, size_t length, const char *name)
-{
-    enum { LONGEST = 32 };
-    const size_t width = strlen(name);
-    size_t row[LONGEST + 1];
-    if (width > LONGEST || length > LONGEST)
-        return LONGEST;
-    if (length > 2 && width > 2 && strncmp(word, name, length < width ? length : width) == 0)
-        return 2;
-    for (size_t j = 0; j <= width; j++)
-        row[j] = j;
-    for (size_t i = 1; i <= length; i++) {
-        size_t diagonal = row[0];
-        row[0] = i;
-        for (size_t j = 1; j <= width; j++) {
-            size_t least = diagonal + (word[i - 1] != name[j - 1]);
-            diagonal = row[j];
-            least = row[j] + 1 < least ? row[j] + 1 : least;
-            row[j] = row[j - 1] + 1 < least ? row[j - 1] + 1 : least;
-        }
-    }
-    return row[width];
-}
-
 /* Is the word "--NAME[=VALUE]" the begin of flags of the command? */
 static int begins_flags(cli_command command, const char *word)
 {
@@ -483,37 +457,36 @@ static int begins_flags(cli_command command, const char *word)
     return 0;
 }
 
+/* Takes a name if the word is nearer to it than to those before. */
+static void offer(const char *word, const char *name, int32_t *least, const char **nearest)
+{
+    const int32_t edits = coh_name_edits(word, name);
+    if (edits < 0 || edits >= *least)
+        return;
+    *least = edits;
+    *nearest = name;
+}
+
 /* Returns the command's flag whose name is nearest to the word "--NAME[=VALUE]"; NULL if none is
  * near. */
 static const char *nearest_flag(cli_command command, const char *word)
 {
-    const char *name = word + strspn(word, "-");
-    const size_t length = strcspn(name, "=");
-    size_t least = 2 + length / 6;
-    const char *nearest = NULL;
-    for (int f = 0; f < CLI_FLAG_COUNT; f++) {
-        const cli_flag_row *row = &cli_flag_table[f];
-        const size_t edits = distance(name, length, row->name);
-        if (!(row->commands >> command & 1) || edits >= least)
-            continue;
-        least = edits;
-        nearest = row->name;
-    }
+    char name[64];
+    const char *begin = word + strspn(word, "-"), *nearest = NULL;
+    int32_t least = INT32_MAX;
+    snprintf(name, sizeof(name), "%.*s", (int)strcspn(begin, "="), begin);
+    for (int f = 0; f < CLI_FLAG_COUNT; f++)
+        if (cli_flag_table[f].commands >> command & 1)
+            offer(name, cli_flag_table[f].name, &least, &nearest);
     return nearest;
 }
 
 const char *cli_command_nearest(const char *word)
 {
-    const size_t length = strlen(word);
-    size_t least = length < 4 ? 2 : 3; /* 2: two letters swapped */
     const char *nearest = NULL;
-    for (int c = 0; c < CLI_COMMAND_COUNT; c++) {
-        const size_t edits = distance(word, length, commands[c].name);
-        if (edits >= least)
-            continue;
-        least = edits;
-        nearest = commands[c].name;
-    }
+    int32_t least = INT32_MAX;
+    for (int c = 0; c < CLI_COMMAND_COUNT; c++)
+        offer(word, commands[c].name, &least, &nearest);
     return nearest;
 }
 

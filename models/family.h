@@ -177,6 +177,10 @@ int coh_preset_find(const char *name, coh_model *out_model);
 /* Writes the names of all presets, separated by ", ". */
 enum { COH_PRESET_NAMES_BYTES = 1024 };
 void coh_preset_names(char names[COH_PRESET_NAMES_BYTES]);
+/* Writes ": is X meant?" with the name of a preset or of an extension's model, "" if none is near.
+ * Of a path its last name counts, since Hugging Face's names are "facebook/opt-125m". */
+enum { COH_PRESET_MEANT_BYTES = 96 };
+void coh_preset_meant(const char *word, char text[COH_PRESET_MEANT_BYTES]);
 
 /* ---- shared checks ---- */
 

@@ -153,6 +153,14 @@ coh_status coh_extension_register(const coh_extension *extension)
 
 /* ---- finding ---- */
 
+const char *coh_own_name(int32_t index)
+{
+    pthread_mutex_lock(&list_mutex);
+    const char *name = index < list_count ? list[index].model->name : NULL;
+    pthread_mutex_unlock(&list_mutex);
+    return name;
+}
+
 int coh_own_find(const char *name, int64_t vocabulary, coh_model *out_model)
 {
     const entry *found = find(name);

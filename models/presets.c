@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cohobate/terms.h"
 #include "models/own.h"
 
 /* Of each series of Llama's family: all but sizes. head_width 0: channels / heads. */
@@ -179,6 +180,24 @@ const char *coh_model_preset_name(int32_t index)
     return index >= 0 && index < PRESET_COUNT ? presets[index].name : NULL;
 }
 
+void coh_preset_meant(const char *word, char text[COH_PRESET_MEANT_BYTES])
+{
+    const char *name, *nearest = NULL, *slash = strrchr(word, '/');
+    int32_t least = INT32_MAX;
+    text[0] = '\0';
+    for (int32_t i = 0;
+         (name = i < PRESET_COUNT ? presets[i].name : coh_own_name(i - PRESET_COUNT)) != NULL;
+         i++) {
+        const int32_t edits = coh_name_edits(slash != NULL ? slash + 1 : word, name);
+        if (edits < 0 || edits >= least)
+            continue;
+        least = edits;
+        nearest = name;
+    }
+    if (nearest != NULL)
+        snprintf(text, COH_PRESET_MEANT_BYTES, ": is %s meant?", nearest);
+}
+
 int coh_preset_find(const char *name, coh_model *out_model)
 {
     const struct preset *found = presets, *end = presets + PRESET_COUNT;
@@ -209,9 +228,10 @@ coh_status coh_model_preset(const char *name, int64_t vocabulary, coh_model *out
     if (coh_own_find(name, vocabulary, out_model))
         return COH_OK;
     if (!coh_preset_find(name, &model)) {
-        char names[COH_PRESET_NAMES_BYTES];
+        char names[COH_PRESET_NAMES_BYTES], meant[COH_PRESET_MEANT_BYTES];
         coh_preset_names(names);
-        return coh_fail(COH_ERR_ARGUMENT, "\"%.200s\" is not a preset: these are %s", name, names);
+        coh_preset_meant(name, meant);
+        return coh_fail(COH_ERR_ARGUMENT, "\"%.200s\" is not a preset (%s)%s", name, names, meant);
     }
     if (vocabulary > 0)
         model.gpt2.vocabulary = vocabulary; /* every configuration begins with the sizes */

@@ -11,6 +11,7 @@
 #include "base/struct_bytes.h"
 #include "cohobate/machine.h"
 #include "cohobate/plan.h"
+#include "cohobate/terms.h"
 #include "planner/profile_file.h"
 
 void coh_profile_drop_operators(coh_profile *profile)
@@ -65,23 +66,36 @@ static coh_status read_file(const char *path, coh_profile *profile)
     return status == COH_OK ? COH_OK : coh_fail_prefix(status, "%s", path);
 }
 
+static const char built_in[] = "built-in";
+
 static coh_status no_such(const char *name)
 {
     char known[256] = "";
+    const char *nearest = NULL;
+    int32_t least = INT32_MAX;
     size_t used = 0;
     for (const coh_shipped_profile *s = coh_shipped_profiles; s->name && used < sizeof(known); s++)
         used +=
             (size_t)snprintf(known + used, sizeof(known) - used, "%s%s", used ? ", " : "", s->name);
+    for (const coh_shipped_profile *s = coh_shipped_profiles; s->name; s++) {
+        const int32_t edits = coh_name_edits(name, s->name);
+        if (edits < 0 || edits >= least)
+            continue;
+        least = edits;
+        nearest = s->name;
+    }
+    if (nearest == NULL && coh_name_edits(name, built_in) >= 0)
+        nearest = built_in;
     return coh_fail(
         COH_ERR_ARGUMENT,
-        "'%.200s' is neither a file nor a shipped profile: give a path, built-in, or one of %s",
-        name, known);
+        "'%.200s' is neither a file nor a shipped profile: %s%s%s a path, built-in, or one of %s",
+        name, nearest != NULL ? "is " : "", nearest != NULL ? nearest : "",
+        nearest != NULL ? " meant? Give" : "give", known);
 }
 
 /* Recognises "built-in" and "built-in-4": the constants, for this number of threads. */
 static int read_builtin(const char *name, coh_profile *profile)
 {
-    static const char built_in[] = "built-in";
     const size_t length = sizeof(built_in) - 1;
     coh_plan_options machine;
     char *end = NULL;

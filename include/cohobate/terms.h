@@ -1,4 +1,5 @@
-/* terms.h - the words by which messages call the caller's options.
+/* terms.h - the words by which messages call the caller's options, and the name that a mistyped
+ * word means.
  *
  * The library's messages say "raise device memory". A program whose users know an option by another
  * name, such as a flag, gives that name once:
@@ -62,6 +63,12 @@ COH_API const char *coh_term_text(coh_term term);
  * `texts` NULL for all. The texts must live as long as the process. Call it before all others.
  * Fails: COH_ERR_ARGUMENT: `count` is not 0 to COH_TERM_COUNT. */
 COH_API coh_status coh_terms_set(const char *const *texts, int32_t count);
+
+/* Returns how many characters of a mistyped word have to be inserted, removed or replaced to make
+ * it the name, whatever the case of its letters (Levenshtein 1966); -1 if these are too many for
+ * the word to mean the name, or a text is NULL. A word that begins with the name, or is its
+ * beginning, is at most 2 away. Of several names the word means the one with the least number. */
+COH_API int32_t coh_name_edits(const char *word, const char *name);
 
 #ifdef __cplusplus
 }

@@ -95,6 +95,26 @@ class Usage(ProgramTest):
             self.assertEqual(re.findall(r"is (--\S+) meant", answer.err), [meant] if meant else [])
         self.succeeds("plan", "gpt2-nano", "--sequ", "16", "--batch=1")
 
+    def test_a_mistyped_model_or_profile_is_answered_with_the_nearest_name(self):
+        for arguments, meant in [
+            (["plan", "opt-13"], "opt-13b"), (["plan", "GPT2-XL"], "gpt2-xl"), (["train", "gpt-2", "--data", self.corpus()], "gpt2"),
+            (["plan", "facebook/opt-1.3b"], "opt-1.3b"), (["tune", "lama-2-7b", "-o", self.path("o")], "llama-2-7b"),
+            (["plan", "bert-base"], None), (["plan", "./nowhere"], None),
+            (["plan", "gpt2-nano", "--profile", "a100-40"], "a100-40g"), (["plan", "gpt2-nano", "--profile", "./h10"], "h100"),
+            (["plan", "gpt2-nano", "--profile", "builtin"], "built-in"), (["plan", "gpt2-nano", "--profile", "mine"], None),
+            (["inspect", "a100-40"], "a100-40g"), (["check", "a100_80g"], "a100-80g"), (["inspect", "mine"], None),
+        ]:
+            with self.subTest(arguments=arguments):
+                answer = self.fails(2, *arguments, says=arguments[-1] if arguments[0] == "plan" else "")
+                self.assertEqual(re.findall(r"is (\S+) meant\?", answer.err), [meant] if meant else [])
+
+    def test_the_constants_that_plans_use_without_a_profile_are_inspected_by_their_name(self):
+        self.assertIn("profile built-in, 3 threads\n  built-in, of a host device", self.succeeds("inspect", "built-in-3").out)
+        self.assertEqual(self.succeeds("inspect", "built-in", "--json").json["source"], "built-in")
+        self.succeeds("check", "built-in,disk-read=2x")
+        for wrong in ("built-in-", "built-in-x", "built-in-3x"):
+            self.fails(2, "inspect", wrong, says=f"{wrong} is not there")
+
     def test_flags_that_contradict_one_another_are_refused(self):
         text = self.corpus()
         for arguments, says in [

@@ -394,6 +394,12 @@ static void what_is_neither_preset_nor_folder_is_said_with_the_choices(void **st
         for (int32_t p = 0; coh_model_preset_name(p); p++)
             assert_non_null(strstr(coh_last_error(), coh_model_preset_name(p)));
     }
+    assert_int_equal(coh_model_resolve("opt-13", 0, &found), COH_ERR_ARGUMENT);
+    assert_non_null(strstr(coh_last_error(), ": is opt-13b meant?"));
+    assert_int_equal(coh_model_preset("facebook/opt-30", 0, &found), COH_ERR_ARGUMENT);
+    assert_non_null(strstr(coh_last_error(), ": is opt-30b meant?"));
+    assert_int_equal(coh_model_preset("bert", 0, &found), COH_ERR_ARGUMENT);
+    assert_null(strstr(coh_last_error(), "meant?"));
     assert_int_equal(coh_model_resolve("gpt2", -5, &found), COH_ERR_ARGUMENT);
     assert_non_null(strstr(coh_last_error(), "-5"));
     assert_int_equal(coh_model_resolve("", 0, &found), COH_ERR_ARGUMENT);

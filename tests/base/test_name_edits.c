@@ -1,0 +1,92 @@
+/* The name that a mistyped word means: against the definition of the distance, by recursion, over
+ * random words, and the words that people mistype. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/rng.h"
+#include "cohobate/terms.h"
+
+static int32_t least_of(int32_t a, int32_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Levenshtein's definition. */
+static int32_t defined(const char *a, const char *b)
+{
+    if (*a == '\0' || *b == '\0')
+        return (int32_t)(strlen(a) + strlen(b));
+    if (*a == *b)
+        return defined(a + 1, b + 1);
+    return 1 + least_of(defined(a + 1, b + 1), least_of(defined(a + 1, b), defined(a, b + 1)));
+}
+
+static void make_word(uint64_t round, uint64_t which, char word[7])
+{
+    const uint64_t length = coh_rng_below(3, which, round * 8, 7);
+    for (uint64_t i = 0; i < length; i++)
+        word[i] = (char)('a' + coh_rng_below(3, which, round * 8 + 1 + i, 3));
+    word[length] = '\0';
+}
+
+static void random_words_have_the_distance_of_its_definition(void **state)
+{
+    (void)state;
+    for (uint64_t round = 0; round < 3000; round++) {
+        char word[7], name[7];
+        make_word(round, 0, word);
+        make_word(round, 1, name);
+        const size_t length = strlen(word), width = strlen(name);
+        const size_t shorter = length < width ? length : width;
+        int32_t edits = defined(word, name);
+        if (shorter >= 3 && strncmp(word, name, shorter) == 0)
+            edits = least_of(edits, 2);
+        if (edits > (length < 4 ? 1 : 2))
+            edits = -1;
+        assert_int_equal(coh_name_edits(word, name), edits);
+    }
+}
+
+static void mistyped_words_are_near_and_others_are_not(void **state)
+{
+    (void)state;
+    assert_int_equal(coh_name_edits("opt-13", "opt-13b"), 1);
+    assert_int_equal(coh_name_edits("GPT2-XL", "gpt2-xl"), 0);
+    assert_int_equal(coh_name_edits("a100-40", "a100-40g"), 1);
+    assert_int_equal(coh_name_edits("a100", "a100-40g"), 2);
+    assert_int_equal(coh_name_edits("h100-80g", "h100"), 2);
+    assert_int_equal(coh_name_edits("vaildation-every", "validation-every"), 2);
+    assert_int_equal(coh_name_edits("learning-rate", "lr"), -1);
+    assert_int_equal(coh_name_edits("bert", "gpt2"), -1);
+    assert_int_equal(coh_name_edits(NULL, "gpt2"), -1);
+    assert_int_equal(coh_name_edits("gpt2", NULL), -1);
+}
+
+static void a_text_of_any_length_is_compared(void **state)
+{
+    (void)state;
+    char longest[66];
+    memset(longest, 'x', 65);
+    longest[65] = '\0';
+    assert_int_equal(coh_name_edits(longest, longest), -1); /* longer than any name */
+    longest[64] = '\0';
+    assert_int_equal(coh_name_edits(longest, longest), 0);
+    assert_int_equal(coh_name_edits("", ""), 0);
+    assert_int_equal(coh_name_edits("", "ab"), -1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(random_words_have_the_distance_of_its_definition),
+        cmocka_unit_test(mistyped_words_are_near_and_others_are_not),
+        cmocka_unit_test(a_text_of_any_length_is_compared),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
