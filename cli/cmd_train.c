@@ -108,10 +108,8 @@ static int may_validate(const cli_options *options)
     return options->resume || cli_given(options, CLI_FLAG_VALIDATION_SPLIT);
 }
 
-/* Refuses flags of validation that would have no effect in a run that saves and validates as in
- * `recipe`. NULL: not known yet. */
-static coh_status check_validates(const cli_options *options, int validates,
-                                  const cli_recipe *recipe)
+/* Refuses flags that need a validation loss in a run that has none. */
+static coh_status check_validates(const cli_options *options, int validates)
 {
     const int has_windows = cli_given(options, CLI_FLAG_VALIDATION_WINDOWS);
     const char *flag = options->keep_best          ? "keep-best"
@@ -124,13 +122,18 @@ static coh_status check_validates(const cli_options *options, int validates,
                         "--%s needs a validation loss, and there is no text to validate with: add"
                         " --validation FILE or --validation-split X, or leave it out",
                         flag);
-    if (!recipe)
-        return COH_OK;
-    if (has_windows && recipe->validation_every == 0)
+    return COH_OK;
+}
+
+/* Refuses flags that need validations before the end in a run that has none. */
+static coh_status check_intervals(const cli_options *options, uint64_t validation_every,
+                                  uint64_t save_every)
+{
+    if (cli_given(options, CLI_FLAG_VALIDATION_WINDOWS) && validation_every == 0)
         return cli_fail(COH_ERR_ARGUMENT,
                         "--validation-windows is for the validations of --validation-every, since"
                         " those at saves take all windows: add it, or leave this out");
-    if (options->stop_after_worse && recipe->validation_every == 0 && recipe->save_every == 0)
+    if (options->stop_after_worse && validation_every == 0 && save_every == 0)
         return cli_fail(COH_ERR_ARGUMENT,
                         "--stop-after-worse compares validations, and there is only one, at the"
                         " end: add --validation-every N or --save-every N");
@@ -574,9 +577,9 @@ static coh_status prepare_validation(cli_run *run)
     const cli_recipe *recipe = &run->job.recipe;
     const uint64_t hash = recipe->validation_hash;
     if (!run->validation.file)
-        return check_validates(options, 0, recipe);
+        return check_validates(options, 0);
     if (run->job.resumed)
-        CLI_TRY(check_validates(options, 1, recipe));
+        CLI_TRY(check_intervals(options, recipe->validation_every, recipe->save_every));
     const uint64_t some = recipe->validation_windows;
     const uint64_t kept = some < run->score.total ? some : 0;
     if (run->job.resumed)
@@ -698,9 +701,10 @@ static coh_status check_saves(const cli_options *options)
                        : options->save_every > 0           ? "save-every"
                        : cli_given(options, CLI_FLAG_KEEP) ? "keep"
                                                            : NULL;
-    cli_recipe recipe = { .struct_bytes = sizeof(recipe) };
-    cli_recipe_set_saves(&recipe, options);
-    CLI_TRY(check_validates(options, may_validate(options), options->resume ? NULL : &recipe));
+    CLI_TRY(check_validates(options, may_validate(options)));
+    if (!options->resume)
+        CLI_TRY(check_intervals(options, (uint64_t)options->validation_every,
+                                (uint64_t)options->save_every));
     if (flag && cli_given(options, CLI_FLAG_SAVE) && strcmp(options->save, "none") == 0)
         return cli_fail(COH_ERR_ARGUMENT,
                         "--%s is for checkpoints, and --save none keeps nothing: leave one of them "
