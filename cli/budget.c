@@ -64,26 +64,28 @@ coh_status cli_budget_use_kernels(const char *path, int noted, coh_dtype dtype)
 {
     char machine[128];
     if (dtype == COH_DTYPE_F32 && coh_kernel_fallback()[0])
-        cli_note(
+        cli_note_choice(
             "note: OpenBLAS cannot be loaded, so f32 products are slower and round differently "
             "(kernel path %s): %s",
             coh_kernel_path(), coh_kernel_fallback());
     if (!path[0])
         return COH_OK;
     if (noted && access(path, F_OK) != 0) {
-        cli_note("the kernel table %s of the run is gone: standard products, other rounding;"
-                 " --kernels FILE names another place",
-                 path);
+        cli_note_choice("the kernel table %s of the run is gone: standard products, other rounding;"
+                        " --kernels FILE names another place",
+                        path);
         return COH_OK;
     }
     CLI_TRY(coh_kernels_use(path, machine, sizeof(machine)));
     if (machine[0])
-        cli_note("note: the kernel table %s was measured on another processor (%s): cohobate tune"
-                 " measures on this one",
-                 path, machine);
+        cli_note_choice(
+            "note: the kernel table %s was measured on another processor (%s): cohobate tune"
+            " measures on this one",
+            path, machine);
     if (coh_kernels_onednn(dtype))
-        cli_note("note: the kernel table %s takes oneDNN, which allocates inside each of its calls",
-                 path);
+        cli_note_choice(
+            "note: the kernel table %s takes oneDNN, which allocates inside each of its calls",
+            path);
     return COH_OK;
 }
 
@@ -177,9 +179,9 @@ coh_status cli_budget_datasheet(const cli_options *options, const char **out_nam
         if (strstr(device.name, sheets[i].part) != NULL &&
             device.memory_bytes >> 30 >= sheets[i].least_bytes) {
             *out_name = sheets[i].name;
-            cli_note("note: predicted times are those of the datasheet %s: cohobate profile"
-                     " --device %s -o FILE measures this machine, --profile FILE uses it",
-                     sheets[i].name, options->device);
+            cli_note_choice("note: predicted times are those of the datasheet %s: cohobate profile"
+                            " --device %s -o FILE measures this machine, --profile FILE uses it",
+                            sheets[i].name, options->device);
             return COH_OK;
         }
     return cli_fail(COH_ERR_ARGUMENT,
@@ -197,9 +199,10 @@ static void say_other_drive(const cli_options *options, const coh_profile *profi
         return;
     cli_line_clear(&flags);
     cli_disks_add(options, " --disk ", NULL, &flags);
-    cli_note("note: --profile %s measured another drive than that of%s: predicted times of it are"
-             " not its own; cohobate profile%s -o FILE measures it",
-             options->profile, flags.text, flags.text);
+    cli_note_choice(
+        "note: --profile %s measured another drive than that of%s: predicted times of it are"
+        " not its own; cohobate profile%s -o FILE measures it",
+        options->profile, flags.text, flags.text);
 }
 
 coh_status cli_budget_open_profile(const cli_options *options, coh_profile **out_profile)
@@ -225,17 +228,19 @@ coh_status cli_budget_open_profile(const cli_options *options, coh_profile **out
         return COH_OK;
     }
     if (facts.is_what_if && options->command == CLI_TRAIN)
-        cli_note("note: with --profile %s predicted times are a what-if, not this machine's",
-                 options->profile);
+        cli_note_choice("note: with --profile %s predicted times are a what-if, not this machine's",
+                        options->profile);
     else if (!facts.is_what_if && is_of_elsewhere(profile, &facts))
-        cli_note("note: --profile %s was measured on another machine or by another build (%s):"
-                 " predicted times are not this one's; cohobate profile measures it",
-                 options->profile, facts.machine);
+        cli_note_choice(
+            "note: --profile %s was measured on another machine or by another build (%s):"
+            " predicted times are not this one's; cohobate profile measures it",
+            options->profile, facts.machine);
     else if (!facts.is_what_if && is_of_other_threads(options, &facts))
-        cli_note("note: --profile %s was measured for %d thread%s, this run has %d: predicted times"
-                 " are not its own; cohobate profile --threads %d measures them",
-                 options->profile, (int)facts.threads, facts.threads == 1 ? "" : "s",
-                 (int)cli_budget_thread_count(options), (int)cli_budget_thread_count(options));
+        cli_note_choice(
+            "note: --profile %s was measured for %d thread%s, this run has %d: predicted times"
+            " are not its own; cohobate profile --threads %d measures them",
+            options->profile, (int)facts.threads, facts.threads == 1 ? "" : "s",
+            (int)cli_budget_thread_count(options), (int)cli_budget_thread_count(options));
     if (!facts.is_what_if && facts.fingerprint != 0)
         say_other_drive(options, profile);
     *out_profile = profile;

@@ -43,8 +43,8 @@ static int is_of_other_threads(const cli_options *options, const coh_profile *pr
     if (coh_profile_summarize(profile, &facts) != COH_OK || facts.is_gpu ||
         facts.threads == threads)
         return 0;
-    cli_note("note: plans are not calibrated: profile %s is for %d threads, these are %d",
-             facts.name, (int)facts.threads, (int)threads);
+    cli_note_choice("note: plans are not calibrated: profile %s is for %d threads, these are %d",
+                    facts.name, (int)facts.threads, (int)threads);
     return 1;
 }
 
@@ -72,10 +72,11 @@ coh_status cli_calibration_open(const cli_options *options, coh_profile **profil
     if (is_of_other_threads(options, *profile))
         return COH_OK;
     if (find_path(options, *profile, out_calibration) != COH_OK) {
-        cli_note("note: plans are not calibrated: %s (--calibration FILE keeps one elsewhere, "
-                 "--calibration none "
-                 "silences this)",
-                 coh_last_error());
+        cli_note_choice(
+            "note: plans are not calibrated: %s (--calibration FILE keeps one elsewhere, "
+            "--calibration none "
+            "silences this)",
+            coh_last_error());
         out_calibration->path[0] = '\0';
         return COH_OK;
     }
@@ -88,8 +89,8 @@ coh_status cli_calibration_open(const cli_options *options, coh_profile **profil
                          "--calibration takes what train wrote, or a file that is not there "
                          "yet");
     if (status != COH_OK)
-        cli_note("note: the calibration is ignored, and train writes a new one: %s",
-                 coh_last_error());
+        cli_note_choice("note: the calibration is ignored, and train writes a new one: %s",
+                        coh_last_error());
     return COH_OK;
 }
 

@@ -191,6 +191,7 @@ coh_status cli_plan(const cli_options *options)
     cli_job job;
     if (options->max || options->sweep || options->what_if[0]) {
         CLI_TRY(check_table(options));
+        cli_choices_release();
         return options->max ? cli_plan_largest(options) : cli_plan_variants(options);
     }
     CLI_TRY(cli_output_check(options));
@@ -200,6 +201,7 @@ coh_status cli_plan(const cli_options *options)
     if (status != COH_OK && options->json)
         cli_refusal_json(status, options->operand);
     CLI_TRY(status);
+    cli_choices_release();
     status = plan_out(&job);
     cli_job_close(&job);
     return status;

@@ -232,10 +232,11 @@ static coh_status load_parameters(void *context, coh_engine *engine, int32_t ran
         return coh_engine_load_weights(engine, job->weights.facts.path);
     CLI_TRY(coh_engine_load(engine, job->weights.facts.path, &loaded));
     if (loaded.numeric_changed && rank == 0)
-        cli_note("numeric plan %016" PRIx64 " -> %016" PRIx64
-                 " (dtype, gradients, micro-batch or their number, sweep order, kinds or kernel "
-                 "path): other rounding, the run will not continue bit for bit",
-                 job->weights.facts.numeric_fingerprint, job->summary.numeric_fingerprint);
+        cli_note_choice(
+            "numeric plan %016" PRIx64 " -> %016" PRIx64
+            " (dtype, gradients, micro-batch or their number, sweep order, kinds or kernel "
+            "path): other rounding, the run will not continue bit for bit",
+            job->weights.facts.numeric_fingerprint, job->summary.numeric_fingerprint);
     return COH_OK;
 }
 
@@ -372,6 +373,7 @@ static void describe_start(const cli_run *run)
                      "note:   the weights under the adapters are first values of seed %" PRIu64
                      ", not trained ones\n",
                      run->job.recipe.seed);
+    cli_choices_release();
     cli_line_add(&line, "keeps:  %s", run->folder.path[0] ? run->folder.path : "nothing");
     if (run->folder.path[0] && run->job.recipe.save_every == 0)
         cli_line_add(&line, ", saved at the end or if stopped (--save-every N: also on the way, in "

@@ -202,22 +202,24 @@ void cli_data_build_options(const cli_data_source *source, const char *what,
 void cli_data_say_build(const char *what, const coh_token_build_facts *facts)
 {
     if (facts->chat_form[0])
-        cli_note("%s: %" PRIu64 " conversations, written as %s", what,
-                 facts->document_count + facts->held_out_document_count, facts->chat_form);
+        cli_note_choice("%s: %" PRIu64 " conversations, written as %s", what,
+                        facts->document_count + facts->held_out_document_count, facts->chat_form);
     if (facts->held_out_document_count)
-        cli_note("%s: %" PRIu64 " documents, and %" PRIu64 " put aside for validation", what,
-                 facts->document_count, facts->held_out_document_count);
+        cli_note_choice("%s: %" PRIu64 " documents, and %" PRIu64 " put aside for validation", what,
+                        facts->document_count, facts->held_out_document_count);
     if (facts->lines_as_text_count)
-        cli_note("%s: %" PRIu64 " files *.jsonl or *.ndjson are read as text: --field NAME (or "
-                 "--chat) reads their lines",
-                 what, facts->lines_as_text_count);
+        cli_note_choice("%s: %" PRIu64
+                        " files *.jsonl or *.ndjson are read as text: --field NAME (or "
+                        "--chat) reads their lines",
+                        what, facts->lines_as_text_count);
     if (facts->replaced_count)
-        cli_note("%s: %" PRIu64 " halves of characters (\\ud800 to \\udfff alone) are read as "
-                 "U+FFFD",
-                 what, facts->replaced_count);
+        cli_note_choice("%s: %" PRIu64
+                        " halves of characters (\\ud800 to \\udfff alone) are read as "
+                        "U+FFFD",
+                        what, facts->replaced_count);
     if (facts->empty_window_count)
-        cli_note("%s: %" PRIu64 " windows are left out, for nothing in them counts", what,
-                 facts->empty_window_count);
+        cli_note_choice("%s: %" PRIu64 " windows are left out, for nothing in them counts", what,
+                        facts->empty_window_count);
 }
 
 static coh_status build(const cli_data_source *source, const char *what, const char *paths[2],
@@ -449,9 +451,9 @@ static coh_status open_whole(const cli_data_source *source, const char *flag, co
     }
     CLI_TRY(coh_token_file_open_raw(what, source->vocabulary, (int32_t)source->form->id_bytes,
                                     &data->file));
-    cli_note("--%s %s does not say which tokenizer made it: its ids are below %" PRId64
-             ", and nothing else was checked",
-             flag, what, source->vocabulary);
+    cli_note_choice("--%s %s does not say which tokenizer made it: its ids are below %" PRId64
+                    ", and nothing else was checked",
+                    flag, what, source->vocabulary);
     return COH_OK;
 }
 

@@ -36,9 +36,10 @@ coh_status cli_disks_check(cli_options *options)
         return COH_OK;
     CLI_TRY(coh_disks_check(disks.of, disks.count, &drives));
     if (drives < disks.count)
-        cli_note("note: the %" PRIu32 " folders are on %" PRIu32 " file system%s: folders on one"
-                 " drive are not faster than one of them",
-                 disks.count, drives, drives == 1 ? "" : "s");
+        cli_note_choice("note: the %" PRIu32 " folders are on %" PRIu32
+                        " file system%s: folders on one"
+                        " drive are not faster than one of them",
+                        disks.count, drives, drives == 1 ? "" : "s");
     options->drive_count = (int32_t)drives;
     return COH_OK;
 }
@@ -114,10 +115,10 @@ static void say_narrow(const cli_disks *disks, const uint64_t *shares, uint64_t 
         }
     }
     if (together < 0.9 * sum)
-        cli_note("note: limits of --disk leave %s more than its share: the drives reach %s/s"
-                 " together, without limits %s/s",
-                 disks->of[slowest].folder, cli_size((uint64_t)together).at,
-                 cli_size((uint64_t)sum).at);
+        cli_note_choice("note: limits of --disk leave %s more than its share: the drives reach %s/s"
+                        " together, without limits %s/s",
+                        disks->of[slowest].folder, cli_size((uint64_t)together).at,
+                        cli_size((uint64_t)sum).at);
 }
 
 coh_status cli_disks_describe(const cli_disks *disks, uint64_t store_bytes, double written_per_day,

@@ -131,10 +131,10 @@ static coh_status resume_recipe(cli_job *job)
     if (dtype != trained && dtype == COH_DTYPE_BF16)
         CLI_TRY(find_rounded(job, trained, &is_rounded));
     if (is_rounded)
-        cli_note("note: what is frozen is rounded to bf16, also in checkpoints and exports");
+        cli_note_choice("note: what is frozen is rounded to bf16, also in checkpoints and exports");
     if (dtype != trained)
-        cli_note("dtype %s -> %s: other rounding, the run will not continue bit for bit",
-                 cli_dtype_name(trained), cli_dtype_name(dtype));
+        cli_note_choice("dtype %s -> %s: other rounding, the run will not continue bit for bit",
+                        cli_dtype_name(trained), cli_dtype_name(dtype));
     return COH_OK;
 }
 
@@ -147,7 +147,7 @@ static void say_other_tokenizer(const cli_job *job)
         cli_recipe_from_note(job->weights.facts.note_json, &noted) == COH_OK &&
         noted.tokenizer_identity != 0 && job->recipe.tokenizer_identity != 0 &&
         noted.tokenizer_identity != job->recipe.tokenizer_identity)
-        cli_note(
+        cli_note_choice(
             "note: the checkpoint was trained with another tokenizer (%s), whose ids mean other"
             " text",
             noted.tokenizer);
@@ -165,8 +165,9 @@ static void say_no_master(const cli_job *job, coh_dtype dtype)
     const coh_optimizer *optimizer = coh_optimizer_find(job->recipe.optimizer);
     if (dtype == COH_DTYPE_BF16 && optimizer != NULL && optimizer->rounds_work &&
         is_pretrained(job))
-        cli_note("note: what is not bf16 is rounded to it, also in checkpoints and exports; --state"
-                 " lean keeps every bit");
+        cli_note_choice(
+            "note: what is not bf16 is rounded to it, also in checkpoints and exports; --state"
+            " lean keeps every bit");
 }
 
 /* Chooses --dtype; else a checkpoint's dtype, or the machine's fastest, unless that would round
@@ -184,12 +185,14 @@ static coh_status choose_dtype(cli_job *job)
         CLI_TRY(find_rounded(job, trained, &is_rounded));
     if (is_rounded) {
         if (cli_given(options, CLI_FLAG_DTYPE)) {
-            cli_note("note: what is frozen is rounded to bf16, also in checkpoints and exports;"
-                     " --dtype f32 keeps every bit");
+            cli_note_choice(
+                "note: what is frozen is rounded to bf16, also in checkpoints and exports;"
+                " --dtype f32 keeps every bit");
         } else {
             dtype = COH_DTYPE_F32;
-            cli_note("note: in f32, since bf16 would round what is frozen; --dtype bf16 takes half"
-                     " the memory and rounds");
+            cli_note_choice(
+                "note: in f32, since bf16 would round what is frozen; --dtype bf16 takes half"
+                " the memory and rounds");
         }
     }
     say_no_master(job, dtype);
@@ -358,11 +361,11 @@ static coh_status settle_atomics(cli_job *job)
     if (are_on && of != NULL && is_given)
         return cli_fail(COH_ERR_ARGUMENT, "--atomics on is of %s: leave it out", of);
     if (are_on && of != NULL) {
-        cli_note("atomics on -> off: they are of %s", of);
+        cli_note_choice("atomics on -> off: they are of %s", of);
         are_on = 0;
     } else if (are_on != job->recipe.atomics) {
-        cli_note("atomics %s -> %s: other rounding, the run will not continue bit for bit",
-                 job->recipe.atomics ? "on" : "off", are_on ? "on" : "off");
+        cli_note_choice("atomics %s -> %s: other rounding, the run will not continue bit for bit",
+                        job->recipe.atomics ? "on" : "off", are_on ? "on" : "off");
     }
     job->recipe.atomics = are_on;
     job->model.atomics = (int32_t)are_on;
@@ -531,8 +534,8 @@ static coh_status use_planned_micro_batch(cli_job *job, const coh_plan_file *fil
     const int64_t count = (int64_t)file->microbatch_count * coh_fold_shape_replicas(&file->ranks);
     if (count < 1 || recipe->batch % count != 0 || recipe->batch / count == recipe->micro_batch)
         return COH_OK; /* a plan for another batch is refused when it is read */
-    cli_note("micro-batch %" PRId64 " -> %" PRId64 ": that of the plan; other rounding",
-             recipe->micro_batch, recipe->batch / count);
+    cli_note_choice("micro-batch %" PRId64 " -> %" PRId64 ": that of the plan; other rounding",
+                    recipe->micro_batch, recipe->batch / count);
     recipe->micro_batch = recipe->batch / count;
     return COH_OK;
 }
@@ -555,13 +558,13 @@ static void say_micro_batch(int64_t wanted, int64_t chosen, uint64_t wanted_ns, 
     if (chosen == wanted)
         return;
     if (wanted_ns > 0)
-        cli_note("micro-batch %" PRId64 " -> %" PRId64
-                 ": other rounding; the step is predicted to take %.2f of its time",
-                 wanted, chosen, (double)step_ns / (double)wanted_ns);
+        cli_note_choice("micro-batch %" PRId64 " -> %" PRId64
+                        ": other rounding; the step is predicted to take %.2f of its time",
+                        wanted, chosen, (double)step_ns / (double)wanted_ns);
     else
-        cli_note("micro-batch %" PRId64 " -> %" PRId64
-                 ": other rounding; nothing larger fits this budget",
-                 wanted, chosen);
+        cli_note_choice("micro-batch %" PRId64 " -> %" PRId64
+                        ": other rounding; nothing larger fits this budget",
+                        wanted, chosen);
 }
 
 /* The micro-batch is part of the numeric plan, so neither a budget nor a price changes it, unless
@@ -595,9 +598,10 @@ static void note_unmeasured(const cli_job *job)
     const int32_t count = job->summary.unmeasured_operators;
     const int32_t all = coh_graph_operator_count(job->graph);
     if (count > 0 && count < all)
-        cli_note("note: the profile has no measurement of %s: the times of %" PRId32 " of %" PRId32
-                 " operators are estimates; cohobate profile %s -o FILE measures them",
-                 job->summary.unmeasured_kind, count, all, job->model.name);
+        cli_note_choice("note: the profile has no measurement of %s: the times of %" PRId32
+                        " of %" PRId32
+                        " operators are estimates; cohobate profile %s -o FILE measures them",
+                        job->summary.unmeasured_kind, count, all, job->model.name);
 }
 
 /* A rank above 0: takes rank 0's plan, whatever its own flags and memory would choose. */

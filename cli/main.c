@@ -150,6 +150,8 @@ int main(int argument_count, char **arguments)
         cli_help(command);
         return finish(cli_command_name(command), 0);
     }
+    if (command == CLI_TRAIN || command == CLI_PLAN)
+        cli_choices_hold();
     if (takes_ranks)
         status = cli_launch_open(status, &options);
     if (status == COH_OK)

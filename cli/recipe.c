@@ -197,7 +197,8 @@ coh_status cli_recipe_choose_tokenizer(const cli_options *options, char *out_pat
     const char *folder = options->operand;
     const int is_folder = folder && cli_artefact_is_folder(folder);
     if (is_folder && is_preset(options)) {
-        cli_note("note: %s is the preset of that name; the folder here is ./%s", folder, folder);
+        cli_note_choice("note: %s is the preset of that name; the folder here is ./%s", folder,
+                        folder);
     } else if (is_folder) {
         CLI_TRY(choose_of_folder(options, &chosen));
     } else if (folder && !is_folder && !is_preset(options) &&
@@ -234,8 +235,8 @@ void cli_recipe_set_rate(cli_recipe *recipe, const cli_options *options, int is_
     const int adapts = cli_given(options, CLI_FLAG_LORA);
     recipe->schedule.highest = adapts ? ADAPTER_RATE : PRETRAINED_RATE;
     if (options->command == CLI_TRAIN)
-        cli_note("lr %s: default for %s", cli_rate(recipe->schedule.highest).at,
-                 adapts ? "adapters of pretrained weights" : "pretrained weights");
+        cli_note_choice("lr %s: default for %s", cli_rate(recipe->schedule.highest).at,
+                        adapts ? "adapters of pretrained weights" : "pretrained weights");
 }
 
 coh_status cli_recipe_set_steps(cli_recipe *recipe, const cli_options *options, uint64_t steps)
@@ -275,8 +276,8 @@ void cli_recipe_set_order(cli_recipe *recipe, coh_sweep_order order)
     uint64_t by_layers = order == COH_SWEEP_LAYER;
     if (recipe->batch == recipe->micro_batch || by_layers == recipe->by_layers)
         return;
-    cli_note("sweep order %s -> %s: other rounding", recipe->by_layers ? "layer" : "micro-batch",
-             coh_sweep_order_name(order));
+    cli_note_choice("sweep order %s -> %s: other rounding",
+                    recipe->by_layers ? "layer" : "micro-batch", coh_sweep_order_name(order));
     recipe->by_layers = by_layers;
 }
 

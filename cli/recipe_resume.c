@@ -30,14 +30,14 @@ static coh_status check_fixed(const cli_options *options)
 static void set_real(const char *name, double value, double *field)
 {
     if (*field != value)
-        cli_note("%s %s -> %s", name, cli_rate(*field).at, cli_rate(value).at);
+        cli_note_choice("%s %s -> %s", name, cli_rate(*field).at, cli_rate(value).at);
     *field = value;
 }
 
 static void set_count(const char *name, uint64_t value, uint64_t *field)
 {
     if (*field != value)
-        cli_note("%s %" PRIu64 " -> %" PRIu64, name, *field, value);
+        cli_note_choice("%s %" PRIu64 " -> %" PRIu64, name, *field, value);
     *field = value;
 }
 
@@ -100,7 +100,7 @@ static void set_fors(const char *name, const cli_for_list *given, cli_for_list *
     cli_line_add(&line, " ->");
     add_fors(given, &line);
     if (!is_same)
-        cli_note("%s", line.text);
+        cli_note_choice("%s", line.text);
     *field = *given;
 }
 
@@ -151,15 +151,15 @@ static coh_status choose_optimizers(cli_recipe *recipe, const cli_options *optio
                         cli_given(options, CLI_FLAG_STATE) ? "--state"
                                                            : "--optimizer and --optimizer-for");
     if (!is_same) {
-        cli_note("optimizer %s%s -> %s%s", optimizer_name(name),
-                 before.count > 0 ? " and others" : "", optimizer_name(recipe->optimizer),
-                 recipe->optimizer_for.count > 0 ? " and others" : "");
+        cli_note_choice("optimizer %s%s -> %s%s", optimizer_name(name),
+                        before.count > 0 ? " and others" : "", optimizer_name(recipe->optimizer),
+                        recipe->optimizer_for.count > 0 ? " and others" : "");
         recipe->beta1 = recipe->beta2 = -1; /* the numbers of other optimizers */
         if (!cli_given(options, CLI_FLAG_HYPERPARAMETER))
             recipe->hyperparameters.count = 0;
     }
     if (options->reset_optimizer)
-        cli_note("the optimizer's states start anew, at 0");
+        cli_note_choice("the optimizer's states start anew, at 0");
     return COH_OK;
 }
 
@@ -167,7 +167,7 @@ static void set_clip_mode(cli_recipe *recipe, cli_clip_mode mode)
 {
     const cli_clip_mode before = cli_recipe_clip_mode(recipe);
     if (before != mode)
-        cli_note("clip-mode %s -> %s", cli_clip_mode_name(before), cli_clip_mode_name(mode));
+        cli_note_choice("clip-mode %s -> %s", cli_clip_mode_name(before), cli_clip_mode_name(mode));
     cli_recipe_set_clip_mode(recipe, mode);
 }
 
@@ -197,9 +197,9 @@ static coh_status set_optimizer(cli_recipe *recipe, const cli_options *options)
 static void set_micro_batch(cli_recipe *recipe, int64_t micro_batch)
 {
     if (recipe->micro_batch != micro_batch)
-        cli_note("micro-batch %" PRId64 " -> %" PRId64
-                 ": other rounding, the run will not continue bit for bit",
-                 recipe->micro_batch, micro_batch);
+        cli_note_choice("micro-batch %" PRId64 " -> %" PRId64
+                        ": other rounding, the run will not continue bit for bit",
+                        recipe->micro_batch, micro_batch);
     recipe->micro_batch = micro_batch;
 }
 
@@ -211,8 +211,8 @@ static coh_status set_replicas(cli_recipe *recipe, const cli_options *options)
     CLI_TRY(coh_fold_shape_parse(options->replicas, &recipe->replicas));
     const cli_shape after = cli_shape_text(&recipe->replicas);
     if (strcmp(before.at, after.at) != 0)
-        cli_note("replicas %s -> %s: other rounding, the run will not continue bit for bit",
-                 before.at, after.at);
+        cli_note_choice("replicas %s -> %s: other rounding, the run will not continue bit for bit",
+                        before.at, after.at);
     return COH_OK;
 }
 
@@ -220,7 +220,7 @@ static coh_status set_replicas(cli_recipe *recipe, const cli_options *options)
 static coh_status set_batches(cli_recipe *recipe, const cli_options *options, uint64_t step)
 {
     if (cli_given(options, CLI_FLAG_BATCH) && options->batch != recipe->batch) {
-        cli_note("batch %" PRId64 " -> %" PRId64, recipe->batch, options->batch);
+        cli_note_choice("batch %" PRId64 " -> %" PRId64, recipe->batch, options->batch);
         recipe->data_first_window = cli_recipe_window(recipe, step);
         recipe->data_first_step = step;
         recipe->batch = options->batch;
@@ -265,8 +265,8 @@ static void set_gradients(cli_recipe *recipe, const cli_options *options)
     if (!cli_given(options, CLI_FLAG_GRADIENTS))
         return;
     if (recipe->f32_gradients != in_f32)
-        cli_note("gradients %s -> %s: other rounding, the run will not continue bit for bit",
-                 recipe->f32_gradients ? "f32" : "bf16", in_f32 ? "f32" : "bf16");
+        cli_note_choice("gradients %s -> %s: other rounding, the run will not continue bit for bit",
+                        recipe->f32_gradients ? "f32" : "bf16", in_f32 ? "f32" : "bf16");
     recipe->f32_gradients = in_f32;
 }
 
@@ -287,8 +287,9 @@ coh_status cli_recipe_override(cli_recipe *recipe, const cli_options *options, u
     /* The folder may have moved; its identity is compared when it is opened. */
     if (cli_given(options, CLI_FLAG_TOKENIZER) && strcmp(options->tokenizer, "none") == 0 &&
         strcmp(recipe->tokenizer, "none") != 0)
-        cli_note("tokenizer %s -> none: the run and its checkpoints read and write ids from now on",
-                 recipe->tokenizer);
+        cli_note_choice(
+            "tokenizer %s -> none: the run and its checkpoints read and write ids from now on",
+            recipe->tokenizer);
     cli_recipe_set_tokenizer(recipe, options);
     if (options->kernels)
         cli_recipe_keep_path(options->kernels, recipe->kernels);

@@ -126,8 +126,8 @@ static coh_status take_data(cli_run *run, const char *what)
                         "%s is not what the checkpoint was trained on (hash %016" PRIx64
                         ", not %016" PRIx64 "): give that data, or other data, with --data",
                         what, run->data.facts.hash, recipe->data_hash);
-    cli_note("data %s -> %s: other data, read from its first sequence on",
-             recipe->data[0] ? recipe->data : "not kept", what);
+    cli_note_choice("data %s -> %s: other data, read from its first sequence on",
+                    recipe->data[0] ? recipe->data : "not kept", what);
     recipe->data_first_step = run->job.first_step;
     recipe->data_first_window = 0;
     return COH_OK;
@@ -172,9 +172,9 @@ coh_status cli_epochs_take(cli_job *job, const cli_data *data)
                         epochs, windows);
     const uint64_t steps = all / batch + (all % batch != 0);
     if (!is_table(job->options))
-        cli_note("epochs: %" PRIu64 " of %" PRIu64 " sequences of %" PRId64 " tokens, %" PRIu64
-                 " a step: %" PRIu64 " step%s",
-                 epochs, windows, recipe->sequence, batch, steps, steps == 1 ? "" : "s");
+        cli_note_choice("epochs: %" PRIu64 " of %" PRIu64 " sequences of %" PRId64
+                        " tokens, %" PRIu64 " a step: %" PRIu64 " step%s",
+                        epochs, windows, recipe->sequence, batch, steps, steps == 1 ? "" : "s");
     return cli_recipe_set_steps(recipe, job->options, steps);
 }
 
@@ -226,8 +226,9 @@ static coh_status open_held_out(cli_run *run, const char *data_path)
         if (!is_other_data(run))
             return cli_fail(COH_ERR_ARGUMENT,
                             "what the run had put aside for validation is gone: " GIVE_VALIDATION);
-        cli_note("nothing is put aside of the new data for validation: its loss is not taken "
-                 "(--validation FILE gives another text)");
+        cli_note_choice(
+            "nothing is put aside of the new data for validation: its loss is not taken "
+            "(--validation FILE gives another text)");
         return COH_OK;
     }
     cli_data_source source = cli_train_data_source(&run->job);
@@ -284,7 +285,8 @@ static coh_status check_same_validation(const cli_run *run, int has_other_data)
                         ", not %016" PRIx64 "): " GIVE_VALIDATION,
                         recipe->validation[0] ? recipe->validation : "what was put aside", hash,
                         recipe->validation_hash);
-    cli_note("other validation data than before: its losses do not compare with those so far");
+    cli_note_choice(
+        "other validation data than before: its losses do not compare with those so far");
     return COH_OK;
 }
 

@@ -193,6 +193,38 @@ void cli_note(const char *format, ...)
     (void)cli_write(STDERR_FILENO, line.text, line.used);
 }
 
+static int holds;
+static cli_line held;
+
+void cli_note_choice(const char *format, ...)
+{
+    cli_line line;
+    va_list arguments;
+    va_start(arguments, format);
+    fill_line(&line, format, arguments);
+    va_end(arguments);
+    if (held.used + line.used >= sizeof(held.text)) { /* then at once is better than never */
+        (void)cli_write(STDERR_FILENO, held.text, held.used);
+        cli_line_clear(&held);
+    }
+    if (holds)
+        cli_line_add(&held, "%.*s", (int)line.used, line.text);
+    else
+        (void)cli_write(STDERR_FILENO, line.text, line.used);
+}
+
+void cli_choices_hold(void)
+{
+    holds = 1;
+}
+
+void cli_choices_release(void)
+{
+    (void)cli_write(STDERR_FILENO, held.text, held.used);
+    cli_line_clear(&held);
+    holds = 0;
+}
+
 void cli_print(const char *format, ...)
 {
     cli_line line;

@@ -74,6 +74,13 @@ coh_status cli_blame(coh_status status, const char *format, ...)
 void cli_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void cli_print(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/* Prints a choice of a run, as cli_note, once the run is accepted: between cli_choices_hold and
+ * cli_choices_release these lines are kept, and printed by release. A run that is refused never
+ * releases them, so nothing about it is printed but the refusal. */
+void cli_note_choice(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void cli_choices_hold(void);
+void cli_choices_release(void);
+
 /* A formatted value, for an argument of printf: cli_size(bytes).at */
 typedef struct cli_text {
     char at[32];

@@ -63,11 +63,11 @@ coh_status cli_weights_check_vocabulary(const coh_model *model, const coh_tokeni
     if (rows >= ids)
         return COH_OK;
     CLI_TRY(coh_tokenizer_piece(tokenizer, (int32_t)rows, &text, &bytes));
-    cli_note("warning: %s has a vocabulary of %" PRId64
-             ", and added tokens of its tokenizer have ids "
-             "up to %" PRId64 " (\"%.*s\" is the first beyond): text that holds one of those is "
-             "refused",
-             path, rows, ids - 1, bytes < 100 ? (int)bytes : 100, text);
+    cli_note_choice(
+        "warning: %s has a vocabulary of %" PRId64 ", and added tokens of its tokenizer have ids "
+        "up to %" PRId64 " (\"%.*s\" is the first beyond): text that holds one of those is "
+        "refused",
+        path, rows, ids - 1, bytes < 100 ? (int)bytes : 100, text);
     return COH_OK;
 }
 
@@ -159,7 +159,7 @@ void cli_weights_say(const coh_model *model)
 {
     for (const char *line = model->notes; *line;) {
         const size_t length = strcspn(line, "\n");
-        cli_note("%.*s", (int)length, line);
+        cli_note("%.*s", (int)length, line); /* may explain a refusal */
         line += length + (line[length] == '\n');
     }
 }

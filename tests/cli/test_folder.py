@@ -169,6 +169,15 @@ class Folder(ProgramTest):
             self.assertEqual((note["lr"], note["min_lr"]), (rate, rate / 10), run)
         self.fails(2, "train", folder, "--data", self.corpus(60), *SHORT, "--min-lr", "6e-5", says="--min-lr")
 
+    def test_the_choices_of_a_run_are_printed_once_it_is_accepted(self):
+        folder, _ = self.model("llama")
+        few, text = self.write("few.txt", "few"), self.corpus(60)
+        for code, command, more in ((4, "train", ["--data", few]), (3, "train", ["--data", text, "--device-memory", "1KiB"]),
+                                    (2, "train", ["--data", text, "--sequence", 5000]), (3, "plan", ["--device-memory", "1KiB"])):
+            with self.subTest(command=command, more=more):
+                refused = self.fails(code, command, folder, *SHORT, *more)
+                self.assertEqual(refused.err.count("\n"), 1, refused.err)
+
     def test_a_number_that_is_not_finite_is_refused_before_the_first_step(self):
         for number in (math.nan, math.inf):
             for kind, name in (("gpt2", "transformer.h.1.attn.c_attn.weight"), ("llama", "lm_head.weight")):
