@@ -18,6 +18,7 @@
 #include "cli/launch.h"
 #include "cli/progress.h"
 #include "cli/replay.h"
+#include "cli/shares.h"
 #include "cli/train.h"
 #include "cli/watch.h"
 
@@ -407,32 +408,6 @@ int64_t cli_job_rank_batch(const cli_job *job)
     return job->recipe.batch / cli_job_rank_count(job);
 }
 
-/* Divides the replicas between the ranks. */
-static coh_status share_replicas(cli_job *job)
-{
-    static const cli_flag of_ranks[] = { CLI_FLAG_PATTERN, CLI_FLAG_WIRE, CLI_FLAG_NODE_RANKS };
-    const int is_profile = job->options->command == CLI_PROFILE; /* it measures one rank's share */
-    const int32_t ranks = is_profile ? 1 : cli_budget_rank_count(job->options);
-    if (ranks > 1 && job->on_gpu && job->options->command != CLI_PLAN)
-        return cli_fail(COH_ERR_ARGUMENT,
-                        "--ranks %d trains on the host device only: leave --device and profiles of "
-                        "GPUs out",
-                        (int)ranks);
-    if (ranks > COH_WORLD_RANKS_MOST && job->options->command != CLI_PLAN)
-        return cli_fail(COH_ERR_ARGUMENT,
-                        "--ranks %d: at most %d can train; more can be planned (cohobate plan)",
-                        (int)ranks, COH_WORLD_RANKS_MOST);
-    for (size_t i = 0; ranks == 1 && i < sizeof(of_ranks) / sizeof(of_ranks[0]); i++)
-        if (cli_given(job->options, of_ranks[i]))
-            return cli_fail(COH_ERR_ARGUMENT,
-                            "--%s is for several ranks: give --replicas and --ranks, too, or start "
-                            "the command with mpirun",
-                            cli_flag_table[of_ranks[i]].name);
-    if (job->options->wire != NULL)
-        CLI_TRY(coh_wires_parse(job->options->wire, &job->wires));
-    return coh_fold_shape_divide(&job->recipe.replicas, ranks, &job->rank_replicas, &job->ranks);
-}
-
 coh_status cli_job_open_unplanned(const cli_options *options, cli_job *out_job)
 {
     coh_status status;
@@ -444,7 +419,7 @@ coh_status cli_job_open_unplanned(const cli_options *options, cli_job *out_job)
     CLI_TRY_GOTO(status, cli_calibration_open(options, &out_job->profile, &out_job->calibration),
                  fail);
     CLI_TRY_GOTO(status, options->resume ? resume_recipe(out_job) : fresh_recipe(out_job), fail);
-    CLI_TRY_GOTO(status, share_replicas(out_job), fail);
+    CLI_TRY_GOTO(status, cli_job_share(out_job), fail);
     CLI_TRY_GOTO(status, check_sequence(out_job), fail);
     CLI_TRY_GOTO(status, check_gradients(out_job), fail);
     CLI_TRY_GOTO(status, settle_atomics(out_job), fail);

@@ -38,30 +38,10 @@ int64_t cli_default_micro_batch(const cli_recipe *recipe)
     return 1;
 }
 
-static coh_status check_replicas(const cli_recipe *recipe)
-{
-    const int32_t replicas = coh_fold_shape_replicas(&recipe->replicas);
-    if (recipe->batch % replicas == 0 && share_of(recipe) % recipe->micro_batch == 0)
-        return COH_OK;
-    if (recipe->batch % replicas == 0)
-        return cli_fail(COH_ERR_ARGUMENT,
-                        "--micro-batch %" PRId64 " does not divide the %" PRId64
-                        " sequences of each of %" PRId32
-                        " replicas: give a divisor, or leave it out for %" PRId64,
-                        recipe->micro_batch, share_of(recipe), replicas,
-                        cli_default_micro_batch(recipe));
-    return cli_fail(COH_ERR_ARGUMENT,
-                    "--replicas %s: %" PRId32 " replicas do not divide --batch %" PRId64
-                    ": give a multiple of %" PRId32 ", or other replicas",
-                    cli_shape_text(&recipe->replicas).at, replicas, recipe->batch, replicas);
-}
-
 coh_status cli_recipe_check_micro_batch(const cli_recipe *recipe)
 {
-    if (coh_fold_shape_replicas(&recipe->replicas) > 1)
-        return check_replicas(recipe);
-    if (recipe->batch % recipe->micro_batch == 0)
-        return COH_OK;
+    if (coh_fold_shape_replicas(&recipe->replicas) > 1 || recipe->batch % recipe->micro_batch == 0)
+        return COH_OK; /* cli_job_share looks at those of replicas */
     return cli_fail(COH_ERR_ARGUMENT,
                     "--micro-batch %" PRId64 " does not divide --batch %" PRId64
                     ": give a divisor, or leave it out for %" PRId64,

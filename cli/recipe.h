@@ -100,7 +100,8 @@ coh_status cli_recipe_to_note(const cli_recipe *recipe, const coh_model *model, 
 /* Are flags given that determine how text becomes documents? */
 int cli_recipe_form_is_given(const cli_options *options);
 
-/* Fails: COH_ERR_ARGUMENT if the micro-batch does not divide the batch. */
+/* Fails: COH_ERR_ARGUMENT if the micro-batch does not divide the batch. A batch of several replicas
+ * is checked when its ranks are known (shares.h). */
 coh_status cli_recipe_check_micro_batch(const cli_recipe *recipe);
 
 /* The choices of --clip-mode, in the order of its row in flags.def. */

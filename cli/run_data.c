@@ -187,7 +187,8 @@ coh_status cli_epochs_take_named(cli_job *job)
         return COH_OK;
     if (!options->data)
         return cli_fail(COH_ERR_ARGUMENT, "--epochs counts passes through the data: add --data "
-                                          "FILE, or say how long the run is with --steps");
+                                          "FILE, as cohobate tokenize -o makes it, or say how long "
+                                          "the run is with --steps");
     CLI_TRY(cli_data_is_text("data", options->data, &is_text));
     if (is_text)
         return cli_fail(COH_ERR_ARGUMENT,

@@ -2,7 +2,7 @@
 
 import unittest
 
-from program import QUICK, TrainTest, in_full, pairs
+from program import QUICK, TINY, TrainTest, in_full, pairs
 
 RUN = ["gpt2-nano", "--sequence", "16", "--batch", "8", *QUICK]
 F32 = ["--dtype", "f32"]
@@ -147,8 +147,24 @@ class Ranks(TrainTest):
         self.fails(2, "plan", *RUN, *F32, *SHAPE, "--ranks", 4, "--pattern", "1/1/3", says="each divides the next")
         self.fails(2, "plan", *RUN, *F32, *SHAPE, "--ranks", 2, "--clip-mode", "speculate", says="speculate on one rank only")
         self.fails(2, "train", *RUN, *F32, *SHAPE, "--ranks", 2, "--profile", "h100", "--data", self.corpus(), says="train computes on the host device")
-        self.fails(2, "plan", *RUN, *F32, *SHAPE, "--ranks", 4, "--node-ranks", 3, says="each divides the next")
+        self.fails(2, "plan", *RUN, *F32, *SHAPE, "--ranks", 4, "--node-ranks", 3, says="--node-ranks 3 does not divide the 4 ranks")
         self.fails(2, "plan", *RUN, "--dtype", "bf16", *SHAPE, "--ranks", 2, says="give --gradients f32")
+
+    def test_a_refusal_names_all_flags_that_have_to_change(self):
+        for refused, all_of_them in [
+            (["--ranks", 3], "--replicas 3 --batch 9 --gradients f32"), (["--ranks", 4], "--replicas 4 --gradients f32"),
+            (["--ranks", 6, "--micro-batch", 4], "--replicas 6 --batch 12 --micro-batch 2 --gradients f32"),
+            (["--ranks", 3, "--replicas", "2x2"], "--replicas 3 --batch 9 --gradients f32"),
+            (["--ranks", 16, "--replicas", 3, "--gradients", "f32"], "--replicas 16 --batch 16"),
+            (["--replicas", 3], "--batch 9 --gradients f32"), (["--replicas", 2, "--micro-batch", 8], "--micro-batch 4 --gradients f32"),
+            (["--pattern", "zero1"], "--ranks 2 --replicas 2 --gradients f32"), (["--node-ranks", 4], "--ranks 4 --replicas 4 --gradients f32"),
+            (["--wire", "int8"], "--ranks 2 --replicas 2 --gradients f32 --pattern zero3"),
+            (["--wire", "int8", "--replicas", 3], "--ranks 3 --batch 9 --gradients f32 --pattern zero3"),
+        ]:
+            with self.subTest(refused=refused):
+                plan = ["plan", *TINY, "--batch", 8, "--dtype", "bf16", *refused]
+                self.fails(2, *plan, says=all_of_them)
+                self.succeeds(*plan, *all_of_them.split())
 
 
 if __name__ == "__main__":
