@@ -147,15 +147,28 @@ static coh_status check_length(const named *n, int error)
                     n->flag, n->space, n->path, CLI_PATH_BYTES - 1);
 }
 
-static coh_status wrong(const named *n, found is, const char *need)
+static const char *other_kind(const char *path)
+{
+    struct stat facts;
+    if (stat(path, &facts) != 0)
+        return "neither a file nor a folder";
+    return S_ISFIFO(facts.st_mode) ? "a pipe" : S_ISSOCK(facts.st_mode) ? "a socket" : "a device";
+}
+
+static coh_status wrong(const named *n, kind needed, found is)
 {
     static const char *const names[FOUND_COUNT] = { [NOTHING] = "not there",
                                                     [AN_EMPTY_FILE] = "an empty file",
                                                     [A_FILE] = "a file",
-                                                    [A_FOLDER] = "a folder",
-                                                    [ANOTHER] = "neither a file nor a folder" };
+                                                    [A_FOLDER] = "a folder" };
+    const char *name = is == ANOTHER ? other_kind(n->path) : names[is];
+    if (is == ANOTHER && needed <= READS_ANY) /* as in --data <(command) */
+        return cli_fail(COH_ERR_CORRUPT,
+                        "%s%s%s is %s, and %s is needed, since it is read more than once: write "
+                        "what comes through it to a file, and give that",
+                        n->flag, n->space, n->path, name, needs[needed]);
     return cli_fail(COH_ERR_CORRUPT, "%s%s%s is %s, and %s is needed: give one", n->flag, n->space,
-                    n->path, names[is], need);
+                    n->path, name, needs[needed]);
 }
 
 /* Checks the parent folder of an output. No command creates it, so that a mistyped path is
@@ -248,7 +261,7 @@ static coh_status check_path(const named *n, kind needed, const char *remedy)
     case WRONG:
         if (needed == READS_PLAN)
             CLI_TRY(cli_artefact_refuse_run(n->path, n->taker));
-        return wrong(n, is, needs[needed]);
+        return wrong(n, needed, is);
     }
     return COH_OK;
 }

@@ -428,7 +428,7 @@ class Folder(ProgramTest):
         os.mkfifo(self.path("beside", "adapter_config.json"))
         self.assertIn("holds adapters", ends(4, "eval", self.path("beside"), *data[:2]))
         os.mkfifo(self.path("pipe.txt"))
-        told = "is neither a file nor a folder"
+        told = "pipe.txt is a pipe, and "
         self.assertIn(told, ends(4, "train", folder, "--data", self.path("pipe.txt"), *SHORT, *STILL, "--save", "none"))
         self.assertIn(told, ends(4, "train", folder, *data, "--validation", self.path("pipe.txt")))
         self.assertIn(told, ends(4, "tokenize", self.path("pipe.txt"), "-o", self.path("out")))

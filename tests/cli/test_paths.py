@@ -99,8 +99,9 @@ class Paths(ProgramTest):
         self.refused(4, self.path("folder"), ("file", "text", "new file", "kept file", "log"), says="is a folder, and ")
 
     def test_a_device_or_a_pipe_where_a_file_or_folder_is_due_is_4_and_waits_for_nobody(self):
-        for path in ("/dev/zero", "/dev/null", self.path("pipe")):
-            self.refused(4, path, set(FLAGS.values()) - {"log", "text"}, says="neither a file nor a folder")
+        for path, kind in (("/dev/zero", "a device"), ("/dev/null", "a device"), (self.path("pipe"), "a pipe")):
+            self.refused(4, path, set(FLAGS.values()) - {"log", "text"}, says=f"{path} is {kind}, and ")
+        self.refused(4, self.path("pipe"), ("any", "file"), says="read more than once: write what comes through it to a file")
         self.refused(5, self.path("pipe"), ("log",), says="a pipe without a reader")
 
     def test_an_empty_file_where_something_must_be_in_it_is_4(self):
