@@ -399,7 +399,14 @@ static coh_status open_trace(const char *folder, coh_trace **out_trace)
                         "%s has no trace.bin: give the folder of a run that recorded steps "
                         "(train --record N)",
                         folder);
-    CLI_TRY(coh_trace_read(path, out_trace, &lost));
+    const coh_status status = coh_trace_read(path, out_trace, &lost);
+    if (status == COH_ERR_CORRUPT) {
+        char why[1024];
+        snprintf(why, sizeof(why), "%s", coh_last_error());
+        return cli_fail(status, "%s: give a whole copy of the run's folder, or record steps again",
+                        why);
+    }
+    CLI_TRY(status);
     if (lost > 0)
         cli_note("warning: %" PRIu32 " step%s of %s is damaged and left out", lost,
                  lost == 1 ? "" : "s", path);

@@ -304,6 +304,7 @@ static coh_status read_trace(const char *path, report_run *run)
     const coh_status status = coh_trace_read(path, &run->own_trace, &run->lost_steps);
     if (status == COH_ERR_MEMORY)
         return status;
+    run->is_trace_unreadable = status != COH_OK;
     if (status != COH_OK)
         report_note(run, "The recorded steps cannot be shown: %s.", coh_last_error());
     else if (run->lost_steps)

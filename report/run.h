@@ -70,6 +70,7 @@ typedef struct report_run {
     const coh_trace *trace;                      /* NULL: there is none */
     coh_trace *own_trace;                        /* freed with the run */
     uint32_t lost_steps;                         /* of the trace */
+    int is_trace_unreadable;                     /* 1: it exists, and is damaged */
     char notes[REPORT_NOTES][REPORT_NOTE_BYTES]; /* about missing parts */
     int note_count;
 } report_run;

@@ -496,9 +496,10 @@ static void write_verdict(report_analysis *a)
     if (!a->has_window) {
         if (isfinite(a->step_s))
             snprintf(a->verdict, sizeof(a->verdict),
-                     "%s %s; no step was recorded, so what holds it back cannot be named.",
+                     "%s %s; %s, so what holds it back cannot be named.",
                      a->timed_count ? "A step takes" : "A step is predicted to take",
-                     report_time(a->step_s).at);
+                     report_time(a->step_s).at,
+                     a->run->is_trace_unreadable ? "trace.bin is damaged" : "no step was recorded");
         else
             snprintf(a->verdict, sizeof(a->verdict),
                      "The run has no steps, so nothing can be said about its speed.");

@@ -173,6 +173,7 @@ class Trace(TraceTest):
             with open(path, "wb") as file:
                 file.write(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1:])
             self.fails(4, "trace", folder, "-o", self.path("none.json"), says="trace.bin")
+            self.fails(4, "trace", folder, "-o", self.path("none.json"), says=": give a whole copy of the run's folder, or record steps again")
         with open(path, "wb") as file:
             file.write(whole[:-100])  # the last slot was being written
         self.assertIn("warning: 1 step", self.succeeds("trace", folder, "-o", out).err)

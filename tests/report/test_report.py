@@ -161,6 +161,7 @@ def damaged(folder):
             file.write(whole[:bytes_kept])
         report = json.loads(run("report", path, "--json")[0])
         assert len(report["notes"]) == 1, report["notes"]
+        assert bytes_kept > 1000 or "; trace.bin is damaged, so" in report["verdict"], report["verdict"]
         run("report", path)
         read_page(os.path.join(path, "report.html"))
     for at in (9, 30, 80, 2000, len(whole) - 20):
