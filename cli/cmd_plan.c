@@ -12,6 +12,7 @@
 #include "cli/disks.h"
 #include "cli/output.h"
 #include "cli/plan_report.h"
+#include "cli/progress.h"
 #include "cli/refusal.h"
 #include "cli/replay.h"
 #include "cli/screen.h"
@@ -118,8 +119,10 @@ static coh_status print_text(const cli_job *job, uint64_t in_memory_bytes)
     cli_line line;
     cli_line_clear(&line);
     CLI_TRY(cli_screen(job, in_memory_bytes, &line));
+    cli_progress_begin("comparing with other states of", job->model.name, CLI_PROGRESS_FIRST_S);
     add_lean(job, &line);
     add_previous(job, &line);
+    cli_progress_end();
     add_micro_batch(job, &line);
     printf("%s", line.text);
     return job->options->operators ? print_operators(job->plan) : COH_OK;

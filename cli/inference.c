@@ -9,6 +9,7 @@
 #include "cli/budget.h"
 #include "cli/disks.h"
 #include "cli/dtype.h"
+#include "cli/progress.h"
 
 /* Sets the length that the model was trained for, which limits the sequence. */
 static void set_trained(cli_inference *inference, int64_t tokens)
@@ -106,7 +107,10 @@ coh_status cli_inference_plan(cli_inference *inference)
     cli_budget_plan_options(inference->options, inference->profile, COH_PLAN_INFER, &plan_options);
     plan_options.deferred_update = 0;
     plan_options.disk_write_bytes_per_day = 0;
-    CLI_TRY(coh_plan_create(inference->graph, &plan_options, &inference->plan));
+    cli_progress_begin("planning", inference->model.name, CLI_PROGRESS_FIRST_S);
+    const coh_status status = coh_plan_create(inference->graph, &plan_options, &inference->plan);
+    cli_progress_end();
+    CLI_TRY(status);
     inference->summary = (coh_plan_summary){ .struct_bytes = sizeof(inference->summary) };
     return coh_plan_summarize(inference->plan, &inference->summary);
 }

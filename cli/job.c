@@ -555,7 +555,7 @@ static coh_status plan_batch(cli_job *job)
     const int64_t wanted = job->recipe.micro_batch;
     coh_batch_plan made = { .struct_bytes = sizeof(made) };
     set_plan_options(job);
-    cli_progress_begin("planning", job->model.name); /* takes seconds for a large model */
+    cli_progress_begin("planning", job->model.name, CLI_PROGRESS_FIRST_S);
     const coh_status status = coh_batch_plan_create(&batch, &job->plan_options, &made);
     cli_progress_end();
     CLI_TRY(status);

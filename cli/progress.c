@@ -3,11 +3,15 @@
  * cmd_watch.c, which print it. */
 #include "cli/progress.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { COLUMNS_USUAL = 80, PARTS = 5, PART_BYTES = 128 };
@@ -19,20 +23,102 @@ size_t cli_terminal_columns(int descriptor)
                                                                         : COLUMNS_USUAL;
 }
 
-void cli_progress_begin(const char *what, const char *of)
+/* ---- what takes its time ---- */
+
+#define LATER_MOST_S 600.0
+
+/* The thread that prints lines until it is told to end. */
+static struct {
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    int is_started, ends; /* `ends` under the lock */
+    double first_s;
+    char subject[128];
+} lines;
+
+double cli_progress_next(double at_s)
 {
-    cli_line line;
-    cli_line_clear(&line);
-    cli_line_add(&line, "%s %s", what, of);
+    return at_s + (2 * at_s < LATER_MOST_S ? 2 * at_s : LATER_MOST_S);
+}
+
+/* A time of the monotonic clock. */
+static struct timespec time_of(double seconds)
+{
+    const double whole = floor(seconds);
+    return (struct timespec){ .tv_sec = (time_t)whole, .tv_nsec = (long)((seconds - whole) * 1e9) };
+}
+
+static void *print_lines(void *unused)
+{
+    const double begin_s = cli_seconds_now();
+    double next_s = lines.first_s;
+    (void)unused;
+    pthread_mutex_lock(&lines.lock);
+    while (!lines.ends) {
+        const struct timespec next = time_of(begin_s + next_s);
+        if (pthread_cond_timedwait(&lines.changed, &lines.lock, &next) != ETIMEDOUT || lines.ends)
+            continue;
+        cli_note("%s: %s so far", lines.subject, cli_time(cli_seconds_now() - begin_s).at);
+        next_s = cli_progress_next(next_s > 0 ? next_s : LATER_MOST_S);
+    }
+    pthread_mutex_unlock(&lines.lock);
+    return NULL;
+}
+
+/* Without the thread there are no lines, which is no reason to fail. It takes no signals: those that
+ * stop a run belong to the thread that runs it. */
+static void start_lines(double first_s)
+{
+    pthread_condattr_t monotonic;
+    sigset_t all, before;
+    lines.ends = 0;
+    lines.first_s = first_s;
+    if (pthread_condattr_init(&monotonic) != 0)
+        return;
+    (void)pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_mutex_init(&lines.lock, NULL);
+    pthread_cond_init(&lines.changed, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    lines.is_started = pthread_create(&lines.thread, NULL, print_lines, NULL) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (lines.is_started)
+        (void)pthread_setname_np(lines.thread, "coh-progress");
+}
+
+static void end_lines(void)
+{
+    if (!lines.is_started)
+        return;
+    pthread_mutex_lock(&lines.lock);
+    lines.ends = 1;
+    pthread_cond_signal(&lines.changed);
+    pthread_mutex_unlock(&lines.lock);
+    pthread_join(lines.thread, NULL);
+    pthread_cond_destroy(&lines.changed);
+    pthread_mutex_destroy(&lines.lock);
+    lines.is_started = 0;
+}
+
+void cli_progress_begin(const char *what, const char *of, double first_s)
+{
+    snprintf(lines.subject, sizeof(lines.subject), "%s %s", what, of);
     if (isatty(STDERR_FILENO))
-        (void)cli_write(STDERR_FILENO, line.text, line.used);
+        (void)cli_write(STDERR_FILENO, lines.subject, strlen(lines.subject));
+    else
+        start_lines(first_s);
 }
 
 void cli_progress_end(void)
 {
+    end_lines();
     if (isatty(STDERR_FILENO))
         (void)cli_write(STDERR_FILENO, "\r\x1b[K", 4);
 }
+
+/* ---- the line of a run ---- */
 
 /* Adds a part, after two spaces if it is not the first, and returns 1; 0 if it does not fit. */
 static int add_part(const char *part, size_t begin, size_t columns, cli_line *line)

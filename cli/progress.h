@@ -27,9 +27,21 @@ typedef struct cli_progress {
  *     step 34000/100000  loss 3.2145  16730 tok/s  13 min 29 s left  31 % read */
 void cli_progress_add(const cli_progress *progress, size_t columns, cli_line *line);
 
-/* Shows "planning gpt2-xl" or the like if standard error is a terminal, and removes it. */
-void cli_progress_begin(const char *what, const char *of);
+/* Show that something takes its time, which ends before the next begins. A terminal has "planning
+ * gpt2-xl" until the end. Elsewhere a thread of its own prints the line
+ *
+ *     planning gpt2-xl: 20.0 s so far
+ *
+ * once `first_s` have passed, and then rarely, so that the log of a batch system shows life. What is
+ * over before prints nothing. */
+void cli_progress_begin(const char *what, const char *of, double first_s);
 void cli_progress_end(void);
+
+/* For planning: most plans take less, and print nothing. */
+#define CLI_PROGRESS_FIRST_S 20.0
+
+/* The time of the next line after one at `at_s`: three times as late, at most ten minutes later. */
+double cli_progress_next(double at_s);
 
 /* The columns of the terminal `descriptor`; 80 if it does not say. */
 size_t cli_terminal_columns(int descriptor);
