@@ -1,5 +1,7 @@
 /* cohobate - the program: finds the command, prints the message of a failure, turns a status into
  * an exit code. Next: options.c parses, commands.h lists the commands. */
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -131,8 +133,19 @@ static coh_status check_environment(void)
                     given);
 }
 
+/* Opens what a caller has closed of standard input, output and error (`2>&-`). Else the next file
+ * that is opened would have its number, and messages would be written into a checkpoint or a lock.
+ * Output cannot be written to what is opened for reading, so its loss is still a failure. */
+static void open_standard(void)
+{
+    for (int descriptor = STDIN_FILENO; descriptor <= STDERR_FILENO; descriptor++)
+        if (fcntl(descriptor, F_GETFD) < 0 && errno == EBADF)
+            (void)open("/dev/null", descriptor == STDERR_FILENO ? O_WRONLY : O_RDONLY);
+}
+
 int main(int argument_count, char **arguments)
 {
+    open_standard();
     cli_command command = argument_count > 1 ? cli_command_find(arguments[1]) : CLI_COMMAND_COUNT;
     if (command == CLI_COMMAND_COUNT)
         return finish("", no_command(argument_count, arguments));

@@ -12,7 +12,7 @@ import time
 import unittest
 
 import model_folder
-from program import FAULTY, NANO, TINY, TrainTest, environment, last_save, run, start, wait_for_save, wait_for_step
+from program import FAULTY, NANO, TINY, TrainTest, environment, last_save, lines_of, run, start, wait_for_save, wait_for_step
 
 
 class TrainFolder(TrainTest):
@@ -22,6 +22,21 @@ class TrainFolder(TrainTest):
         for name in ("step-4", "step-5", "."):
             self.succeeds("check", self.path("run", name))
         self.assertEqual(self.hash_of(self.path("run")), self.hash_of(self.path("run", "step-5")))
+
+    def test_nothing_is_written_into_files_where_standard_streams_are_closed(self):
+        begin = ["train", *TINY, "--data", self.corpus(), "--steps", 2, "--device-memory", "6MiB", "--disk", self.folder]
+        whole = self.succeeds(*begin, "--save", self.path("open"))
+        for closed in ([2], [0, 2], [1, 2], [0, 1, 2]):
+            with self.subTest(closed=closed):
+                run_folder, log = self.path(f"run{len(closed)}{closed[0]}"), self.path("log")
+                done = run(*begin, "--save", run_folder, "--log", log, preexec_fn=lambda: [os.close(fd) for fd in closed])  # pylint: disable=cell-var-from-loop
+                self.assertEqual(done.code, 5 if 1 in closed else 0)  # the result is lost
+                self.assertEqual(self.hash_of(run_folder), self.says_hash(whole))
+                for name in ("lock", "steps.jsonl", "trace.bin", "run.json"):
+                    with open(os.path.join(run_folder, name), "rb") as file:
+                        self.assertNotRegex(file.read(), rb"(?m)^(model|keeps|done|hash): ", name)
+                self.assertEqual(len(lines_of(log)), 2)
+                os.remove(log)
 
     def test_the_log_has_one_object_a_step_and_goes_on_after_resume(self):
         log = self.path("run.jsonl")
