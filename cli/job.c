@@ -15,6 +15,7 @@
 #include "cli/budget.h"
 #include "cli/dtype.h"
 #include "cli/input.h"
+#include "cli/lacks.h"
 #include "cli/launch.h"
 #include "cli/progress.h"
 #include "cli/replay.h"
@@ -556,7 +557,8 @@ static coh_status plan_batch(cli_job *job)
     coh_batch_plan made = { .struct_bytes = sizeof(made) };
     set_plan_options(job);
     cli_progress_begin("planning", job->model.name, CLI_PROGRESS_FIRST_S);
-    const coh_status status = coh_batch_plan_create(&batch, &job->plan_options, &made);
+    const coh_status status =
+        cli_lacks_name(job, &batch, coh_batch_plan_create(&batch, &job->plan_options, &made));
     cli_progress_end();
     CLI_TRY(status);
     job->graph = made.graph;

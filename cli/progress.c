@@ -66,8 +66,8 @@ static void *print_lines(void *unused)
     return NULL;
 }
 
-/* Without the thread there are no lines, which is no reason to fail. It takes no signals: those that
- * stop a run belong to the thread that runs it. */
+/* Without the thread there are no lines, which is no reason to fail. It takes no signals: those
+ * that stop a run belong to the thread that runs it. */
 static void start_lines(double first_s)
 {
     pthread_condattr_t monotonic;

@@ -5,7 +5,7 @@ import os
 import re
 import unittest
 
-from program import QUICK, SHORT, NANO, ProgramTest, in_full, pairs, run, sealed
+from program import QUICK, SHORT, NANO, TINY, ProgramTest, in_full, pairs, run, sealed
 
 TIERS = ["device", "host", "disk"]
 
@@ -16,6 +16,20 @@ class Plan(ProgramTest):
 
     def plan(self, *flags):
         return self.succeeds("plan", *NANO, "--json", *flags).json
+
+    def test_a_refusal_names_all_budgets_that_are_too_small(self):
+        for small in (["--disk", self.folder + ":2MiB"], ["--emulate-host", "4MiB"], ["--emulate-host", "4MiB", "--disk", self.folder + ":3MiB"],
+                      ["--disk", self.folder, "--disk-write-limit", "1GB/day"]):
+            with self.subTest(small=small):
+                plan = ["plan", *TINY, "--device-memory", "64KiB", *small]
+                enough = self.fails(3, *plan, says="; enough is --device-memory ").err.split("; enough is ")[1].replace("DIR", self.folder).split()
+                kept = [word for flag, value in zip(plan[-len(small)::2], plan[1 - len(small)::2]) if flag not in enough for word in (flag, value)]
+                self.succeeds("plan", *TINY, *kept, *enough)
+                self.assertGreaterEqual(len(enough), 4)
+        one = ["plan", *TINY, "--device-memory", "1MiB"]  # a bound comes first, then what a plan takes
+        enough = self.fails(3, *one, "--emulate-host", "4MiB", says="; enough is --emulate-host ").err.split()[-1]
+        self.succeeds(*one, "--emulate-host", enough)
+        self.assertNotIn("enough is --", self.fails(3, "plan", *TINY, "--device-memory", "64KiB").err)
 
     def test_the_screen_has_at_most_40_lines_of_100_columns(self):
         deep = self.path("a" * 90)
