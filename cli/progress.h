@@ -32,8 +32,8 @@ void cli_progress_add(const cli_progress *progress, size_t columns, cli_line *li
  *
  *     planning gpt2-xl: 20.0 s so far
  *
- * once `first_s` have passed, and then rarely, so that the log of a batch system shows life. Nothing
- * is printed about what ends before. */
+ * once `first_s` have passed, and then rarely, so that the log of a batch system shows life.
+ * Nothing is printed about what ends before. */
 void cli_progress_begin(const char *what, const char *of, double first_s);
 void cli_progress_end(void);
 
