@@ -49,6 +49,7 @@ static int follow(const coh_refusal *refusal, coh_plan_options *options)
 static int find_enough(const coh_refusal *first, const coh_batch *batch, coh_plan_options *options)
 {
     coh_refusal refusal = *first;
+    options->search = COH_SEARCH_QUICK; /* any plan will do */
     for (int n = 0; n < MORE_MOST && follow(&refusal, options); n++) {
         coh_batch_plan made = { .struct_bytes = sizeof(made) };
         if (coh_batch_plan_create(batch, options, &made) == COH_OK) {
