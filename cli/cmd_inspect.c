@@ -615,11 +615,12 @@ static coh_status print_profile_json(const coh_profile *profile, const coh_profi
 static coh_status print_profile_text(const coh_profile *profile, const coh_profile_summary *s)
 {
     const figure rates[] = {
-        { "products in f32", s->f32_flops_per_s },   { "products in bf16", s->bf16_flops_per_s },
-        { "memory", s->memory_bytes_per_s },         { "host memory", s->host_memory_bytes_per_s },
-        { "host to device", s->h2d_bytes_per_s },    { "device to host", s->d2h_bytes_per_s },
-        { "disk reads", s->read_bytes_per_s },       { "disk writes", s->write_bytes_per_s },
-        { "ranks of a node", s->comm0_bytes_per_s }, { "ranks of nodes", s->comm1_bytes_per_s },
+        { "products in f32", s->f32_flops_per_s },  { "products in bf16", s->bf16_flops_per_s },
+        { "memory", s->memory_bytes_per_s },        { "host memory", s->host_memory_bytes_per_s },
+        { "host to device", s->h2d_bytes_per_s },   { "device to host", s->d2h_bytes_per_s },
+        { "disk reads", s->read_bytes_per_s },      { "disk writes", s->write_bytes_per_s },
+        { "ranks of a pair", s->pair_bytes_per_s }, { "ranks of a node", s->comm0_bytes_per_s },
+        { "ranks of nodes", s->comm1_bytes_per_s },
     };
     const uint64_t rooms[COH_TIER_COUNT] = { s->device_bytes, s->host_bytes, s->disk_bytes };
     printf("profile %s\n  %s%s%s%s, of a %s with %" PRId32 " thread%s%s\n", s->name, s->source,

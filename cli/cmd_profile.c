@@ -156,11 +156,13 @@ void cli_profile_add_rates_json(const coh_profile_summary *s, cli_line *line)
                       ", 'h2d_bytes_per_s': %.17g, 'd2h_bytes_per_s': %.17g"
                       ", 'read_bytes_per_s': %.17g, 'write_bytes_per_s': %.17g"
                       ", 'comm0_bytes_per_s': %.17g, 'comm1_bytes_per_s': %.17g"
-                      ", 'comm0_latency_s': %.17g, 'comm1_latency_s': %.17g",
+                      ", 'comm0_latency_s': %.17g, 'comm1_latency_s': %.17g"
+                      ", 'pair_bytes_per_s': %.17g, 'pair_latency_s': %.17g",
                       s->f32_flops_per_s, s->bf16_flops_per_s, s->memory_bytes_per_s,
                       s->host_memory_bytes_per_s, s->h2d_bytes_per_s, s->d2h_bytes_per_s,
                       s->read_bytes_per_s, s->write_bytes_per_s, s->comm0_bytes_per_s,
-                      s->comm1_bytes_per_s, s->comm0_latency_s, s->comm1_latency_s);
+                      s->comm1_bytes_per_s, s->comm0_latency_s, s->comm1_latency_s,
+                      s->pair_bytes_per_s, s->pair_latency_s);
 }
 
 static void print_json(const coh_profile_summary *summary, double seconds)

@@ -465,6 +465,8 @@ static void set_plan_options(cli_job *job)
                                            : "");
     if (cli_given(job->options, CLI_FLAG_NODE_RANKS))
         o->node_ranks = (int32_t)job->options->node_ranks;
+    if (cli_given(job->options, CLI_FLAG_PAIR_RANKS))
+        o->pair_ranks = (int32_t)job->options->pair_ranks;
     if (job->options->launch && job->options->launch->local_count < cli_job_rank_count(job))
         o->node_ranks = job->options->launch->local_count;
     o->deferred_update = cli_recipe_defers(recipe);

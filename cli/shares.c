@@ -86,7 +86,8 @@ static coh_status needs_ranks(const cli_job *job, const char *flag)
 
 coh_status cli_job_share(cli_job *job)
 {
-    static const cli_flag of_ranks[] = { CLI_FLAG_PATTERN, CLI_FLAG_WIRE, CLI_FLAG_NODE_RANKS };
+    static const cli_flag of_ranks[] = { CLI_FLAG_PATTERN, CLI_FLAG_WIRE, CLI_FLAG_NODE_RANKS,
+                                         CLI_FLAG_PAIR_RANKS };
     const int is_profile = job->options->command == CLI_PROFILE; /* it measures one rank's share */
     const int32_t ranks = is_profile ? 1 : cli_budget_rank_count(job->options);
     if (ranks > 1 && job->on_gpu && job->options->command != CLI_PLAN)

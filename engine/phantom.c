@@ -47,7 +47,8 @@ static void issue(coh_phantom *phantom, const coh_program *program,
     const coh_price price = coh_price_instruction(&plan->pricer, &plan->layout, program, &moved);
     phantom->work.executed[moved.lane]++;
     phantom->work.bytes[moved.lane] += bytes;
-    coh_fluid_issue(&phantom->fluid, moved.lane, (double)coh_whole_ns(price.p50), moved.bytes);
+    coh_fluid_issue(&phantom->fluid, moved.lane, (double)coh_whole_ns(price.p50),
+                    coh_price_link(plan->pricer.profile, program, &moved), moved.bytes);
 }
 
 void coh_phantom_start(void *context, uint64_t number, uint32_t index)

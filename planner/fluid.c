@@ -29,15 +29,12 @@ static void set_speeds(coh_fluid *fluid, const coh_program *program, const coh_p
 coh_status coh_fluid_init(coh_fluid *fluid, const coh_program *program, const coh_profile *profile,
                           int slows)
 {
+    fluid->slows = slows;
     for (int number = 0; number < COH_LANE_COUNT; number++) {
         coh_fluid_lane *lane = &fluid->lanes[number];
         lane->depth = 1;
-        if (coh_profile_is_link(profile, (coh_lane)number)) {
-            lane->link = slows ? &profile->link[number] : NULL;
-            lane->latency_ns = (double)coh_whole_ns(profile->link[number].latency_ns.p50);
-            if (program->lane_depth[number] > 0)
-                lane->depth = program->lane_depth[number];
-        }
+        if (coh_profile_is_link(profile, (coh_lane)number) && program->lane_depth[number] > 0)
+            lane->depth = program->lane_depth[number];
         COH_TRY(COH_ALLOC(lane->depth, &lane->work));
     }
     set_speeds(fluid, program, slows ? profile : NULL);
@@ -50,11 +47,16 @@ void coh_fluid_fini(coh_fluid *fluid)
         coh_free(fluid->lanes[lane].work);
 }
 
-void coh_fluid_issue(coh_fluid *fluid, int number, double service_ns, uint64_t bytes)
+void coh_fluid_issue(coh_fluid *fluid, int number, double service_ns, const coh_link_profile *link,
+                     uint64_t bytes)
 {
     coh_fluid_lane *lane = &fluid->lanes[number];
-    lane->work[lane->issued++ % lane->depth] =
-        (coh_fluid_work){ .service_ns = service_ns, .bytes = bytes };
+    coh_fluid_work work = { .service_ns = service_ns };
+    if (link != NULL)
+        work.latency_ns = (double)coh_whole_ns(link->latency_ns.p50);
+    if (link != NULL && fluid->slows)
+        work.interference_ns = coh_link_interference_ns(link, bytes);
+    lane->work[lane->issued++ % lane->depth] = work;
 }
 
 void coh_fluid_start(coh_fluid *fluid, int number)
@@ -66,9 +68,8 @@ void coh_fluid_start(coh_fluid *fluid, int number)
     lane->remaining_ns = work->service_ns;
     lane->began_ns = fluid->now_ns;
     fluid->busy |= 1u << number;
-    if (lane->link != NULL && (fluid->busy & 1u << COH_LANE_COMPUTE))
-        fluid->lanes[COH_LANE_COMPUTE].remaining_ns +=
-            coh_link_interference_ns(lane->link, work->bytes);
+    if (fluid->busy & 1u << COH_LANE_COMPUTE)
+        fluid->lanes[COH_LANE_COMPUTE].remaining_ns += work->interference_ns;
 }
 
 coh_fluid_event coh_fluid_next(const coh_fluid *fluid)
@@ -82,7 +83,8 @@ coh_fluid_event coh_fluid_next(const coh_fluid *fluid)
                 next = (coh_fluid_event){ .when_ns = when, .lane = number, .is_service = 1 };
         }
         if (lane->retired < lane->served) {
-            double when = lane->work[lane->retired % lane->depth].served_ns + lane->latency_ns;
+            const coh_fluid_work *work = &lane->work[lane->retired % lane->depth];
+            double when = work->served_ns + work->latency_ns;
             if (when < next.when_ns)
                 next = (coh_fluid_event){ .when_ns = when, .lane = number };
         }
@@ -101,10 +103,13 @@ void coh_fluid_happen(coh_fluid *fluid, const coh_fluid_event *next)
         }
     fluid->now_ns = next->when_ns;
     coh_fluid_lane *lane = &fluid->lanes[next->lane];
+    coh_fluid_work *work =
+        &lane->work[(next->is_service ? lane->served : lane->retired) % lane->depth];
     if (next->is_service) {
         fluid->busy &= ~(1u << next->lane);
-        lane->work[lane->served++ % lane->depth].served_ns = fluid->now_ns;
+        lane->served++;
+        work->served_ns = fluid->now_ns;
     }
-    if (!next->is_service || lane->latency_ns == 0)
+    if (!next->is_service || work->latency_ns == 0)
         lane->retired++;
 }

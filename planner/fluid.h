@@ -20,14 +20,14 @@ enum { COH_LANE_SETS = 1 << COH_LANE_COUNT };
 
 typedef struct coh_fluid_work {
     double service_ns; /* alone, without the latency */
-    uint64_t bytes;    /* over the link: they slow the compute lane (coh_link_interference_ns) */
-    double served_ns;  /* when it was served */
+    double latency_ns; /* of the link; 0: none */
+    /* by which it slows the compute lane (coh_link_interference_ns) */
+    double interference_ns;
+    double served_ns; /* when it was served */
 } coh_fluid_work;
 
 typedef struct coh_fluid_lane {
     uint64_t depth;
-    double latency_ns;
-    const coh_link_profile *link;     /* whose transfers slow the compute lane; NULL: none */
     uint64_t issued, served, retired; /* pieces of work */
     double remaining_ns, began_ns;    /* of the piece in service */
     coh_fluid_work *work;             /* by number modulo depth */
@@ -37,6 +37,7 @@ typedef struct coh_fluid {
     coh_fluid_lane lanes[COH_LANE_COUNT];
     double speed[COH_LANE_SETS][COH_LANE_COUNT]; /* by set of busy lanes */
     unsigned busy;                               /* set of lanes in service */
+    int slows;                                   /* lanes slow one another */
     double now_ns;
 } coh_fluid;
 
@@ -51,8 +52,9 @@ static inline int coh_fluid_has_room(const coh_fluid *fluid, int lane)
     return fluid->lanes[lane].issued - fluid->lanes[lane].retired < fluid->lanes[lane].depth;
 }
 
-/* Adds work to a lane that has room. */
-void coh_fluid_issue(coh_fluid *fluid, int lane, double service_ns, uint64_t bytes);
+/* Adds work to a lane that has room: `bytes` over `link`; NULL: none. */
+void coh_fluid_issue(coh_fluid *fluid, int lane, double service_ns, const coh_link_profile *link,
+                     uint64_t bytes);
 /* Starts the lane's oldest waiting work unless the lane is busy. Lanes are started in their
  * order, after everything that can be issued now was. */
 void coh_fluid_start(coh_fluid *fluid, int lane);

@@ -13,13 +13,17 @@ static coh_status begin_comm(coh_lower_writer *w, coh_opcode opcode, coh_axis_se
                              coh_dtype dtype, coh_wire wire, uint64_t part_bytes)
 {
     coh_lowered *lowered = w->lowered;
+    const coh_link_level level = coh_mesh_group_level(&w->layout->mesh, axes);
     COH_TRY(coh_lower_instruction(w, opcode));
     COH_TRY(COH_GROW(&lowered->comms, &lowered->comm_capacity, lowered->comm_count + 1));
-    lowered->comms[lowered->comm_count++] = (coh_comm_call){
-        .axes = axes, .dtype = dtype, .wire = wire, .root = -1, .part_bytes = part_bytes
-    };
+    lowered->comms[lowered->comm_count++] = (coh_comm_call){ .axes = axes,
+                                                             .level = level,
+                                                             .dtype = dtype,
+                                                             .wire = wire,
+                                                             .root = -1,
+                                                             .part_bytes = part_bytes };
     coh_lowered_instruction *instruction = &lowered->instructions[lowered->instruction_count - 1];
-    instruction->lane = coh_link_lane(coh_mesh_group_level(&w->layout->mesh, axes));
+    instruction->lane = coh_link_lane(level);
     instruction->comm = (uint32_t)lowered->comm_count;
     return COH_OK;
 }

@@ -287,9 +287,8 @@ static coh_price at_rate(double amount, const coh_figure *rate)
                         .p90 = amount / rate->p10 * 1e9 };
 }
 
-static const coh_figure *link_rate(const coh_profile *profile, coh_lane lane)
+static const coh_figure *link_rate(const coh_link_profile *link)
 {
-    const coh_link_profile *link = &profile->link[lane];
     return link->sustained_bytes_per_s.p50 > 0 ? &link->sustained_bytes_per_s : &link->bytes_per_s;
 }
 
@@ -300,7 +299,8 @@ enum {
     SOURCE_ROOF = COH_LANE_COUNT,
     SOURCE_MEMORY = SOURCE_ROOF + COH_ROOF_COUNT,
     SOURCE_HOST_MEMORY,
-    SOURCE_HOST_UPDATE
+    SOURCE_HOST_UPDATE,
+    SOURCE_PAIR
 };
 
 typedef struct rate {
@@ -311,7 +311,7 @@ typedef struct rate {
 /* Checkpoints use one drive of the store; an unknown drive has the usual rates. */
 static rate drive_rate(const coh_profile *profile, coh_lane lane)
 {
-    coh_figure figure = coh_profile_is_link(profile, lane) ? *link_rate(profile, lane)
+    coh_figure figure = coh_profile_is_link(profile, lane) ? *link_rate(&profile->link[lane])
                                                            : coh_profile_usual_drive(lane);
     coh_figure_multiply(&figure, 1.0 / coh_profile_drive_count(profile));
     return (rate){ figure, lane };
@@ -443,6 +443,18 @@ static coh_curve_range instruction_curves(const coh_pricer *p, const coh_layout 
                : found[0];
 }
 
+const coh_link_profile *coh_price_link(const coh_profile *profile, const coh_program *program,
+                                       const coh_instruction *instruction)
+{
+    const coh_link_profile *pair = &profile->link[COH_LINK_PAIR];
+    if (instruction->comm > 0 && pair->bytes_per_s.p50 > 0 &&
+        program->comms[instruction->comm - 1].level == COH_LEVEL_PAIR)
+        return pair;
+    return coh_profile_is_link(profile, (coh_lane)instruction->lane)
+               ? &profile->link[instruction->lane]
+               : NULL;
+}
+
 coh_price coh_price_instruction(const coh_pricer *pricer, const coh_layout *layout,
                                 const coh_program *program, const coh_instruction *instruction)
 {
@@ -450,11 +462,13 @@ coh_price coh_price_instruction(const coh_pricer *pricer, const coh_layout *layo
     const coh_calibration *calibration = &profile->calibration[instruction->opcode];
     /* Factors apply to compute instructions and links only: no others are measured in runs. */
     const int is_calibrated = calibration->runs > 0 && instruction->lane != COH_LANE_HOST;
+    const coh_link_profile *link = coh_price_link(profile, program, instruction);
     coh_price price;
-    if (coh_profile_is_link(profile, (coh_lane)instruction->lane)) {
-        price =
-            at_rate((double)instruction->bytes, link_rate(profile, (coh_lane)instruction->lane));
-        price.source = pricer->curve_count + instruction->lane;
+    if (link != NULL) {
+        price = at_rate((double)instruction->bytes, link_rate(link));
+        price.source =
+            pricer->curve_count +
+            (link == &profile->link[COH_LINK_PAIR] ? (uint32_t)SOURCE_PAIR : instruction->lane);
     } else {
         int on_bf16 = is_bf16(layout, program, instruction);
         coh_curve_range range = instruction_curves(pricer, layout, program, instruction, on_bf16);

@@ -74,6 +74,11 @@ void coh_pricer_fini(coh_pricer *pricer); /* accepts a zeroed struct */
 /* Returns 1 if the profile has a measurement of the operator's kind. */
 int coh_pricer_is_measured(const coh_pricer *pricer, size_t op);
 
+/* Returns the link that the bytes of an instruction cross: that of its lane; of an exchange within
+ * pairs theirs, if the profile has one. NULL: none. */
+const coh_link_profile *coh_price_link(const coh_profile *profile, const coh_program *program,
+                                       const coh_instruction *instruction);
+
 /* Returns the price of an instruction while nothing else runs. */
 coh_price coh_price_instruction(const coh_pricer *pricer, const coh_layout *layout,
                                 const coh_program *program, const coh_instruction *instruction);

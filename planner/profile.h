@@ -97,6 +97,10 @@ typedef struct coh_profile_origin {
 
 #define COH_PROFILE_DRIVE_JOIN " + "
 
+/* Links by lane. The last one connects the ranks of a pair, which exchange on the lane COMM0, too:
+ * without a rate of its own it is COMM0's (coh_price_link). */
+enum { COH_LINK_PAIR = COH_LANE_COUNT, COH_LINK_COUNT };
+
 struct coh_profile {
     char name[64];
     coh_profile_source source;
@@ -110,7 +114,7 @@ struct coh_profile {
     coh_figure instruction_ns;              /* an empty compute instruction */
     /* With a GPU: streaming passes in host memory; AdamW, in bytes of memory traffic. 0: none */
     coh_figure host_memory_bytes_per_s, host_update_bytes_per_s;
-    coh_link_profile link[COH_LANE_COUNT]; /* H2D, D2H, READ, WRITE */
+    coh_link_profile link[COH_LINK_COUNT]; /* not of COMPUTE and HOST */
     /* Speed of lane i while lane j is busy, relative to its speed alone: 0.01 to 1; 1 if they do
      * not interfere. With several busy lanes the factors multiply. */
     double contention[COH_LANE_COUNT][COH_LANE_COUNT];

@@ -113,6 +113,8 @@ static const char *lane_name(int lane)
 
 static const char *link_name(int lane)
 {
+    if (lane == COH_LINK_PAIR)
+        return "pair";
     return lane == COH_LANE_COMPUTE || lane == COH_LANE_HOST ? NULL : lane_name(lane);
 }
 
@@ -315,14 +317,25 @@ static coh_status check_origins(const coh_profile *p)
     COH_TRY(check_origin(p, 1, "line_ns"));
     COH_TRY(check_origin(p, p->host_memory_bytes_per_s.p50 > 0, "host_memory_bytes_per_s"));
     COH_TRY(check_origin(p, p->host_update_bytes_per_s.p50 > 0, "host_update_bytes_per_s"));
-    for (int lane = 0; lane < COH_LANE_COUNT; lane++) {
-        snprintf(of, sizeof(of), "links.%s", coh_lane_name((coh_lane)lane));
+    for (int lane = 0; lane < COH_LINK_COUNT; lane++) {
+        if (link_name(lane) == NULL)
+            continue;
+        snprintf(of, sizeof(of), "links.%s", link_name(lane));
         COH_TRY(check_origin(p, p->link[lane].bytes_per_s.p50 > 0, of));
     }
     COH_TRY(check_origin(p, p->memory_bytes[COH_TIER_DEVICE] > 0, "memory_bytes.device"));
     COH_TRY(check_origin(p, p->memory_bytes[COH_TIER_HOST] > 0, "memory_bytes.host"));
     COH_TRY(check_origin(p, p->memory_bytes[COH_TIER_DISK] > 0, "memory_bytes.disk"));
     return check_origin(p, p->drive_endurance_bytes > 0, "drive_endurance_bytes");
+}
+
+/* The ranks of a pair are ranks of a node, too: what a pair lacks, the node's link has. */
+static coh_status check_pair(const coh_profile *p)
+{
+    if (p->link[COH_LINK_PAIR].bytes_per_s.p50 <= 0 || p->link[COH_LANE_COMM0].bytes_per_s.p50 > 0)
+        return COH_OK;
+    return coh_fail(COH_ERR_CORRUPT, "\"links\" has \"pair\", and no \"comm0\": give the link of "
+                                     "the other ranks of a node, too");
 }
 
 /* ---- the file ---- */
@@ -406,6 +419,8 @@ coh_status coh_profile_parse(const char *text, size_t bytes, coh_profile *out_pr
 {
     coh_profile_init(out_profile);
     coh_status status = coh_json_file_parse(&profile_file, text, bytes, out_profile);
+    if (status == COH_OK)
+        status = check_pair(out_profile);
     if (status == COH_OK)
         status = check_origins(out_profile);
     if (status != COH_OK)

@@ -205,6 +205,8 @@ coh_status coh_profile_summarize(const coh_profile *p, coh_profile_summary *out_
         .comm1_bytes_per_s = p->link[COH_LANE_COMM1].bytes_per_s.p50,
         .comm0_latency_s = p->link[COH_LANE_COMM0].latency_ns.p50 * 1e-9,
         .comm1_latency_s = p->link[COH_LANE_COMM1].latency_ns.p50 * 1e-9,
+        .pair_bytes_per_s = p->link[COH_LINK_PAIR].bytes_per_s.p50,
+        .pair_latency_s = p->link[COH_LINK_PAIR].latency_ns.p50 * 1e-9,
     };
     summary.hash = p->uncalibrated_hash; /* the hash of the file, without calibration */
     if (summary.hash == 0)

@@ -50,6 +50,7 @@ static const entry entries[] = {
       { LINK_OF(COH_LANE_READ), LINK_OF(COH_LANE_WRITE) },
       { "links.read", "links.write" },
       0 },
+    { "pair-link", ENTRY_RATE, { LINK_OF(COH_LINK_PAIR) }, { "links.pair" }, 0 },
     { "node-link", ENTRY_RATE, { LINK_OF(COH_LANE_COMM0) }, { "links.comm0" }, 0 },
     { "network", ENTRY_RATE, { LINK_OF(COH_LANE_COMM1) }, { "links.comm1" }, 0 },
     { "flops",
@@ -204,7 +205,7 @@ static coh_status note_origin(coh_profile *profile, const char *of, const char *
 
 static coh_status no_such(const char *name)
 {
-    char known[256] = "";
+    char known[512] = "";
     size_t used = 0;
     for (size_t i = 0; i < ENTRY_COUNT; i++)
         used += (size_t)snprintf(known + used, sizeof(known) - used, "%s%s", i ? ", " : "",
@@ -280,33 +281,51 @@ static coh_status change_rate(const coh_profile *profile, const entry *e, const 
 }
 
 /* The opcodes that each link prices. */
-static const coh_opcode link_opcodes[COH_LANE_COUNT][2] = {
+static const coh_opcode link_opcodes[COH_LINK_COUNT][2] = {
     [COH_LANE_H2D] = { COH_OP_LOAD, COH_OP_LOAD },
     [COH_LANE_D2H] = { COH_OP_STORE, COH_OP_STORE },
     [COH_LANE_READ] = { COH_OP_READ, COH_OP_IMPORT },
     [COH_LANE_WRITE] = { COH_OP_WRITE, COH_OP_SAVE },
     [COH_LANE_COMM0] = { COH_OP_REDUCE, COH_OP_GATHER },
     [COH_LANE_COMM1] = { COH_OP_REDUCE, COH_OP_GATHER },
+    [COH_LINK_PAIR] = { COH_OP_REDUCE, COH_OP_GATHER },
 };
 
 /* Of an exchange between ranks, if its link was not measured. */
 #define ASSUMED_COMM_LATENCY_NS 10e3
 
+/* Sets what a given rate leaves open of a link that the profile does not know. A pair exchanges as
+ * promptly as its node. */
+static coh_status complete_link(coh_profile *profile, int number, const entry *e)
+{
+    coh_link_profile *link = &profile->link[number];
+    const int is_pair = number == COH_LINK_PAIR;
+    if (link->depth > 0)
+        return COH_OK;
+    if (is_pair && !coh_profile_is_link(profile, COH_LANE_COMM0))
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "the profile %s has no link within a node: give node-link= before %s=",
+                        profile->name, e->name);
+    if (is_pair)
+        link->latency_ns = profile->link[COH_LANE_COMM0].latency_ns;
+    else if (number >= COH_LANE_COMM0)
+        link->latency_ns = coh_figure_of(ASSUMED_COMM_LATENCY_NS);
+    link->depth = coh_profile_usual_depth(is_pair ? COH_LANE_COMM0 : (coh_lane)number);
+    return COH_OK;
+}
+
 /* Changes a link. A given rate applies for any duration, and calibration of the former link is
  * dropped. */
-static coh_status change_link(coh_profile *profile, coh_lane lane, const entry *e, const change *c)
+static coh_status change_link(coh_profile *profile, int number, const entry *e, const change *c)
 {
-    coh_link_profile *link = &profile->link[lane];
+    coh_link_profile *link = &profile->link[number];
+    COH_TRY(complete_link(profile, number, e));
     if (c->factor > 0)
         coh_figure_multiply(&link->sustained_bytes_per_s, c->factor);
     else
         link->sustained_bytes_per_s = (coh_figure){ 0 };
-    if (link->depth == 0 && lane >= COH_LANE_COMM0)
-        link->latency_ns = coh_figure_of(ASSUMED_COMM_LATENCY_NS);
-    if (link->depth == 0)
-        link->depth = coh_profile_usual_depth(lane);
     for (int i = 0; i < 2; i++)
-        profile->calibration[link_opcodes[lane][i]] = (coh_calibration){ 0 };
+        profile->calibration[link_opcodes[number][i]] = (coh_calibration){ 0 };
     return check_rate(e, &link->sustained_bytes_per_s);
 }
 
@@ -334,9 +353,9 @@ static coh_status change_one(coh_profile *profile, const entry *e, const change 
         } else {
             COH_TRY(change_rate(profile, e, c, field));
         }
-        for (int lane = 0; lane < COH_LANE_COUNT; lane++)
-            if (field == &profile->link[lane].bytes_per_s)
-                COH_TRY(change_link(profile, (coh_lane)lane, e, c));
+        for (int link = 0; link < COH_LINK_COUNT; link++)
+            if (field == &profile->link[link].bytes_per_s)
+                COH_TRY(change_link(profile, link, e, c));
     }
     if (e->is_of_operators) {
         coh_profile_drop_operators(profile);

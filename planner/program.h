@@ -464,9 +464,10 @@ typedef struct coh_instruction_call {
  * GATHER). Each member has one part of a window. */
 typedef struct coh_comm_call {
     coh_axis_set axes; /* of the layout's mesh: the group is the ranks that differ in these only */
-    coh_dtype dtype;   /* of the elements in memory */
-    coh_wire wire;     /* in which they travel */
-    int32_t root;      /* -1: none */
+    coh_link_level level; /* of the group: the outermost link that it crosses */
+    coh_dtype dtype;      /* of the elements in memory */
+    coh_wire wire;        /* in which they travel */
+    int32_t root;         /* -1: none */
     /* In memory, of each member; the last ones may have less (planner/comm_parts.h). */
     uint64_t part_bytes;
 } coh_comm_call;

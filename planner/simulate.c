@@ -27,6 +27,7 @@ typedef struct walk_lane {
 
 typedef struct walk {
     const coh_program *program;
+    const coh_profile *profile;
     const uint64_t *service_ns;
     uint32_t *instructions; /* by lane */
     walk_lane lanes[COH_LANE_COUNT];
@@ -39,11 +40,6 @@ typedef struct walk {
     int lanes_done[RUNS_MOST], lane_count;
     double *begin_ns, *end_ns; /* by run and instruction; NULL: not requested */
 } walk;
-
-static uint64_t latency_ns(const coh_profile *profile, int lane)
-{
-    return coh_whole_ns(profile->link[lane].latency_ns.p50);
-}
 
 /* ---- service ---- */
 
@@ -61,12 +57,13 @@ static void issue(walk *w, int number)
     const double now = w->fluid.now_ns;
     uint64_t run = lane->issued.run;
     uint32_t instruction = lane->instructions[lane->issued.at];
+    const coh_instruction *facts = &w->program->instructions[instruction];
     if (number == COH_LANE_COMPUTE && now > lane->free_since)
         w->exposed_ns[run][lane->last_wait] += now - lane->free_since;
     if (w->begin_ns)
         w->begin_ns[run * w->program->instruction_count + instruction] = now;
     coh_fluid_issue(&w->fluid, number, (double)w->service_ns[instruction],
-                    w->program->instructions[instruction].bytes);
+                    coh_price_link(w->profile, w->program, facts), facts->bytes);
     go_on(lane, &lane->issued);
     lane->next_wait = 0;
     lane->last_wait = COH_LANE_COMPUTE;
@@ -180,7 +177,7 @@ static void walk_fini(walk *w)
 }
 
 /* `slows`: lanes slow one another. */
-static coh_status walk_open(walk *w, const coh_profile *profile, int slows, int with_times)
+static coh_status walk_open(walk *w, int slows, int with_times)
 {
     const coh_program *program = w->program;
     uint32_t filled[COH_LANE_COUNT] = { 0 }, total = 0;
@@ -196,7 +193,7 @@ static coh_status walk_open(walk *w, const coh_profile *profile, int slows, int 
     }
     for (uint32_t i = 0; i < program->instruction_count; i++)
         w->instructions[filled[program->instructions[i].lane]++] = i;
-    COH_TRY(coh_fluid_init(&w->fluid, program, profile, slows));
+    COH_TRY(coh_fluid_init(&w->fluid, program, w->profile, slows));
     w->runs = program->kind == COH_PROGRAM_BODY ? RUNS_MOST : 1;
     if (with_times) {
         COH_TRY(COH_ALLOC(w->runs * program->instruction_count, &w->begin_ns));
@@ -251,10 +248,11 @@ static coh_status check_clock(const coh_program *program, const coh_profile *pro
                               const uint64_t *service_ns)
 {
     double total = 0;
-    for (uint32_t i = 0; i < program->instruction_count; i++)
+    for (uint32_t i = 0; i < program->instruction_count; i++) {
+        const coh_link_profile *link = coh_price_link(profile, program, &program->instructions[i]);
         total += (double)service_ns[i];
-    for (int lane = 0; lane < COH_LANE_COUNT; lane++)
-        total += (double)program->lane_length[lane] * (double)latency_ns(profile, lane);
+        total += link != NULL ? (double)coh_whole_ns(link->latency_ns.p50) : 0;
+    }
     if (total * RUNS_MOST < (double)COH_NS_MOST)
         return COH_OK;
     return coh_fail(COH_ERR_ARGUMENT,
@@ -272,8 +270,9 @@ static coh_status walk_program(const coh_program *program, const coh_profile *pr
     COH_TRY(check_clock(program, profile, service_ns));
     COH_TRY(COH_ALLOC(1, &w));
     w->program = program;
+    w->profile = profile;
     w->service_ns = service_ns;
-    coh_status status = walk_open(w, profile, slows, out_instruction_ns != NULL);
+    coh_status status = walk_open(w, slows, out_instruction_ns != NULL);
     uint64_t runs = status == COH_OK ? walk_runs(w, &settled) : 0;
     if (status == COH_OK && runs == 0)
         status = coh_fail(COH_ERR_INTERNAL,
@@ -304,12 +303,12 @@ static void slow_down(const coh_program *program, const coh_profile *profile,
                 speed[lane] *= profile->contention[lane][other];
     }
     for (uint32_t i = 0; i < program->instruction_count; i++) {
-        const int lane = program->instructions[i].lane;
-        if (lane == COH_LANE_COMPUTE)
+        const coh_instruction *instruction = &program->instructions[i];
+        const coh_link_profile *link = coh_price_link(profile, program, instruction);
+        if (instruction->lane == COH_LANE_COMPUTE)
             compute_ns += (double)service_ns[i];
-        else if (coh_profile_is_link(profile, (coh_lane)lane))
-            interference_ns +=
-                coh_link_interference_ns(&profile->link[lane], program->instructions[i].bytes);
+        else if (link != NULL)
+            interference_ns += coh_link_interference_ns(link, instruction->bytes);
     }
     if (compute_ns > 0)
         speed[COH_LANE_COMPUTE] *= compute_ns / (compute_ns + interference_ns);

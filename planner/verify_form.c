@@ -527,6 +527,7 @@ static coh_status check_comm(coh_verifier *v, uint32_t index)
     const coh_mesh *mesh = &v->layout->mesh;
     const coh_operand *window = coh_instruction_operands(v, index);
     const comm_facts facts = facts_of_comm(v, instruction, window);
+    const coh_link_level level = coh_mesh_group_level(mesh, comm->axes);
     const uint64_t received = sent_part(comm->wire, comm->dtype, comm->part_bytes) *
                               (uint64_t)(coh_mesh_group_size(mesh, comm->axes) - 1);
     const coh_stream stream = (coh_stream)v->layout->objects[window->object].stream;
@@ -546,8 +547,8 @@ static coh_status check_comm(coh_verifier *v, uint32_t index)
                                  " bytes, wire or root are not those "
                                  "of its window of %" PRIu64,
                                  comm->part_bytes, window->bytes);
-    if (instruction->bytes != received ||
-        instruction->lane != coh_link_lane(coh_mesh_group_level(mesh, comm->axes)))
+    if (instruction->bytes != received || comm->level != level ||
+        instruction->lane != coh_link_lane(level))
         return coh_verify_breach(v, COH_RULE_FORM, index, UINT32_MAX,
                                  "it receives %" PRIu64 " bytes on the lane %s, where its group "
                                  "sends %" PRIu64,

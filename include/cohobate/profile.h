@@ -69,6 +69,7 @@ typedef struct coh_profile_summary {
     /* Exchanges between ranks: within a node, and between nodes; 0: no link. Bytes are those that a
      * rank receives. */
     double comm0_bytes_per_s, comm1_bytes_per_s, comm0_latency_s, comm1_latency_s;
+    double pair_bytes_per_s, pair_latency_s; /* within a pair; 0: as within a node */
 } coh_profile_summary;
 /* Reads the summary; its texts live as long as the profile. Fails: COH_ERR_MEMORY. */
 COH_API coh_status coh_profile_summarize(const coh_profile *profile,

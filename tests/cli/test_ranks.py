@@ -76,6 +76,23 @@ class Ranks(TrainTest):
         self.assertGreater(apart["link_bytes"]["comm1"], 0)
         self.assertGreater(apart["step_seconds"], fast["step_seconds"])
 
+    def test_a_pair_has_a_link_of_its_own(self):
+        """The exchanges of pairs, and no others, take less time over it; without one they cross the node's."""
+        shape = ["plan", *RUN, *F32, *SHAPE, "--ranks", 4, "--pattern", "2/2/4", "--calibration", "none", "--json", "--profile"]
+        links = "h100,node-link=10GB/s,network=5GB/s"
+        node, pair, alone = (self.succeeds(*shape, links + own, "--node-ranks", 4, *flags).json
+                             for own, flags in (("", ("--pair-ranks", 2)), (",pair-link=100GB/s", ("--pair-ranks", 2)),
+                                                (",pair-link=100GB/s", ())))
+        self.assertEqual(node["busy_seconds"], alone["busy_seconds"])
+        self.assertEqual(node["link_bytes"], pair["link_bytes"])
+        saved = (node["busy_seconds"]["comm0"] - pair["busy_seconds"]["comm0"]) / (1 / 10e9 - 1 / 100e9)
+        self.assertTrue(0.3 * node["link_bytes"]["comm0"] < saved < 0.95 * node["link_bytes"]["comm0"], saved)
+        named = self.succeeds(*shape, links, "--node-ranks", 4, "--pair-ranks", 2, "--pattern", "levels").json
+        self.assertEqual(named["link_bytes"], self.succeeds(*shape, links, "--node-ranks", 4, "--pattern", "2/4/4").json["link_bytes"])
+        found = self.succeeds("inspect", "h100,node-link=10GB/s,pair-link=100GB/s", "--json").json
+        self.assertEqual((found["pair_bytes_per_s"], found["pair_latency_s"]), (100e9, 10e-6))
+        self.assertIn("ranks of a pair", self.succeeds("inspect", "h100,node-link=10GB/s,pair-link=100GB/s").out)
+
     def test_the_least_of_a_link_is_no_more_than_a_plan_moves(self):
         """What other ranks send need not come over the link."""
         shape = ["gpt2-medium", "--sequence", 512, "--batch", 8, "--gradients", "f32", *SHAPE, "--ranks", 4, "--search", "quick",
@@ -140,6 +157,9 @@ class Ranks(TrainTest):
         self.fails(2, "plan", *RUN, *F32, *SHAPE, "--pin", "*=zero1", says="a rank pattern is for several ranks")
         self.fails(2, "plan", *RUN, *F32, *SHAPE, "--wire", "int8", says="--wire is for several ranks")
         self.fails(2, "plan", *RUN, *F32, "--node-ranks", 2, says="--node-ranks is for several ranks")
+        self.fails(2, "plan", *RUN, *F32, "--pair-ranks", 2, says="--pair-ranks is for several ranks")
+        self.fails(2, "plan", *RUN, *F32, *SHAPE, "--ranks", 4, "--pair-ranks", 3, says="3 ranks of a pair, 4 of a node")
+        self.fails(2, "plan", *RUN, *F32, *SHAPE, "--ranks", 4, "--profile", "h100,pair-link=9GB/s", says="give node-link= before pair-link=")
         self.fails(2, "plan", *RUN, *F32, *SHAPE, "--ranks", 2, "--wire", "int8", says="--wire: results depend on what ranks divide")
         self.fails(2, "plan", *RUN, *F32, *SHAPE, "--ranks", 2, "--pattern", "replicate", "--wire", "int8", says="--wire: only what ranks divide")
         self.fails(2, "plan", *RUN, *F32, *SHAPE, "--ranks", 2, "--pattern", "zero3", "--wire", "int3", says="--wire 'int3' is no wire")

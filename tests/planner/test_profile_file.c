@@ -87,6 +87,10 @@ static coh_profile some_profile(uint64_t seed)
         p.link[lane] = (coh_link_profile){ .latency_ns = some_figure(&rng, 0),
                                            .bytes_per_s = some_figure(&rng, 1e3),
                                            .depth = (uint32_t)lane * 4 };
+    for (int link = COH_LANE_COMM0; link < COH_LINK_COUNT; link++)
+        p.link[link] = (coh_link_profile){ .latency_ns = some_figure(&rng, 0),
+                                           .bytes_per_s = some_figure(&rng, 1e3),
+                                           .depth = 1 };
     p.link[COH_LANE_WRITE].sustained_bytes_per_s = some_figure(&rng, 1e3);
     p.link[COH_LANE_WRITE].interference_ns = 1e5 * uniform(&rng);
     p.link[COH_LANE_WRITE].interference_ns_per_byte = uniform(&rng);
@@ -129,7 +133,7 @@ static void assert_operator(const coh_operator_times *a, const coh_operator_time
 
 static void assert_links(const coh_profile *a, const coh_profile *b)
 {
-    for (int lane = 0; lane < COH_LANE_COUNT; lane++) {
+    for (int lane = 0; lane < COH_LINK_COUNT; lane++) {
         assert_figure(&a->link[lane].latency_ns, &b->link[lane].latency_ns);
         assert_figure(&a->link[lane].bytes_per_s, &b->link[lane].bytes_per_s);
         assert_figure(&a->link[lane].sustained_bytes_per_s, &b->link[lane].sustained_bytes_per_s);
@@ -137,9 +141,10 @@ static void assert_links(const coh_profile *a, const coh_profile *b)
         assert_true(a->link[lane].interference_ns == b->link[lane].interference_ns &&
                     a->link[lane].interference_ns_per_byte ==
                         b->link[lane].interference_ns_per_byte);
+    }
+    for (int lane = 0; lane < COH_LANE_COUNT; lane++)
         for (int beside = 0; beside < COH_LANE_COUNT; beside++)
             assert_true(a->contention[lane][beside] == b->contention[lane][beside]);
-    }
 }
 
 static void assert_profile(const coh_profile *a, const coh_profile *b)
@@ -453,6 +458,12 @@ static void figures_that_no_machine_has_are_refused(void **state)
     p.instruction_ns = (coh_figure){ .p50 = 5, .p90 = 6, .samples = 3 };
     assert_int_equal(coh_profile_write(&p, "bounds.json"), COH_ERR_ARGUMENT);
     assert_non_null(strstr(coh_last_error(), "tenth"));
+    p.instruction_ns = coh_figure_of(5);
+    p.link[COH_LANE_COMM0] = (coh_link_profile){ 0 };
+    assert_int_equal(coh_profile_write(&p, "bounds.json"), COH_ERR_ARGUMENT);
+    assert_non_null(strstr(coh_last_error(), "has \"pair\", and no \"comm0\""));
+    p.link[COH_LINK_PAIR] = (coh_link_profile){ 0 };
+    assert_int_equal(coh_profile_write(&p, "bounds.json"), COH_OK);
     unlink("bounds.json");
     coh_profile_fini(&p);
 }
@@ -608,6 +619,7 @@ static void wrong_names_and_entries_are_refused_with_what_there_is(void **state)
         { NULL, "a100-40g,pcie=gen6", "gen5" },
         { NULL, "a100-40g,pcie=0x", "pcie=2x" },
         { NULL, "a100-40g,pcie=-2x", "pcie=2x" },
+        { NULL, "a100-40g,pair-link=9GB/s", "give node-link= before pair-link=" },
         { NULL, "a100-40g,pcie=nanx", "pcie=2x" },
         { NULL, "a100-40g,disk=gen4", "disk=80GB" },
         { NULL, "a100-40g,flops=16GB/s", "312e12" },

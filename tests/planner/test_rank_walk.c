@@ -14,6 +14,7 @@
 
 #include "planner/fluid.h"
 #include "planner/plan.h"
+#include "planner/verify.h"
 #include "tests/length.h"
 #include "tests/planner/toy_graph.h"
 
@@ -35,6 +36,7 @@ typedef struct rank_walk {
 
 typedef struct world_walk {
     const coh_program *program;
+    const coh_profile *profile;
     const coh_mesh *mesh;
     int rank_count;
     rank_walk ranks[RANKS];
@@ -68,7 +70,7 @@ static void issue_all(world_walk *w, rank_walk *r, int lane)
            waits_hold(w, r, lane)) {
         const coh_instruction *next = instruction_at(w, lane, r->lanes[lane].issued);
         coh_fluid_issue(&r->fluid, lane, (double)r->service_ns[next - w->program->instructions],
-                        next->bytes);
+                        coh_price_link(w->profile, w->program, next), next->bytes);
         r->lanes[lane] = (lane_place){ .issued = r->lanes[lane].issued + 1 };
     }
 }
@@ -153,6 +155,7 @@ static void walk(const coh_plan *plan, int rank_count, const uint64_t *service_n
                  const uint64_t *last_ns, world_walk *w)
 {
     *w = (world_walk){ .program = &plan->programs[COH_PROGRAM_BODY],
+                       .profile = &plan->profile,
                        .mesh = &plan->layout.mesh,
                        .rank_count = rank_count };
     order_lanes(w);
@@ -185,6 +188,7 @@ static const setting settings[] = {
     { "levels", "a100-40g,node-link=20GB/s,network=2GB/s", 60, 2 },
     { "2/2/8", "h200,node-link=300GB/s,network=1GB/s", 80, 1 },
     { "zero2", "rtx-4090,node-link=10GB/s,network=1GB/s", 70, 2 },
+    { "levels", "a100-40g,node-link=5GB/s,pair-link=50GB/s,network=1GB/s", 60, 2 },
 };
 enum { SETTINGS = sizeof(settings) / sizeof(settings[0]) };
 
@@ -287,11 +291,102 @@ static void a_slower_rank_holds_up_all_others(void **state)
     coh_graph_destroy(graph);
 }
 
+/* ---- levels ---- */
+
+enum { LEVELS = COH_LEVEL_COUNT };
+
+/* Counts by level the exchanges of a plan, and checks their prices and links. */
+static void check_levels(const coh_plan *plan, const double rates[LEVELS],
+                         const double latencies_ns[LEVELS], int counts[LEVELS])
+{
+    const coh_program *body = &plan->programs[COH_PROGRAM_BODY];
+    for (uint32_t i = 0; i < body->instruction_count; i++) {
+        const coh_instruction *instruction = &body->instructions[i];
+        if (instruction->comm == 0)
+            continue;
+        const coh_link_level level =
+            coh_mesh_group_level(&plan->layout.mesh, body->comms[instruction->comm - 1].axes);
+        const double expected = (double)instruction->bytes / rates[level] * 1e9;
+        const coh_price price =
+            coh_price_instruction(&plan->pricer, &plan->layout, body, instruction);
+        assert_true(fabs(price.p50 - expected) <= 1e-9 * expected);
+        assert_true(coh_price_link(&plan->profile, body, instruction)->latency_ns.p50 ==
+                    latencies_ns[level]);
+        counts[level]++;
+    }
+}
+
+/* The level is derived from the mesh: rule FORM holds it to it. */
+static void refuse_another_level(coh_plan *plan)
+{
+    coh_program *body = &plan->programs[COH_PROGRAM_BODY];
+    const coh_verify_options options = { .budget_bytes = { UINT64_MAX } };
+    coh_verify_result result;
+    assert_int_equal(coh_verify(&plan->layout, body, &options, &result), COH_OK);
+    body->comms[0].level = body->comms[0].level == COH_LEVEL_PAIR ? COH_LEVEL_NODE : COH_LEVEL_PAIR;
+    assert_int_equal(coh_verify(&plan->layout, body, &options, &result), COH_ERR_CORRUPT);
+    assert_int_equal(result.rule, COH_RULE_FORM);
+}
+
+/* Within a pair, within a node, between nodes; without a link of its own a pair has the node's. */
+static void an_exchange_is_priced_by_the_link_of_its_level(void **state)
+{
+    (void)state;
+    static const setting both = { "levels",
+                                  "a100-40g,node-link=5GB/s,pair-link=50GB/s,network=1GB/s", 0, 2 },
+                         node = { "levels", "a100-40g,node-link=5GB/s,network=1GB/s", 0, 2 };
+    const toy_options toy = { .layers = 4, .width = 512, .vocabulary = 2048, .rows = 256 };
+    coh_graph *graph;
+    assert_int_equal(toy_graph_make(&toy, &graph), COH_OK);
+    for (int has_pair = 0; has_pair < 2; has_pair++) {
+        coh_profile *profile;
+        int counts[LEVELS] = { 0 };
+        coh_plan *plan = plan_of(graph, has_pair ? &both : &node, &profile);
+        check_levels(plan, (const double[LEVELS]){ 0, has_pair ? 50e9 : 5e9, 5e9, 1e9 },
+                     (const double[LEVELS]){ 0, 10e3, 10e3, 10e3 }, counts);
+        assert_true(counts[COH_LEVEL_PAIR] > 0 && counts[COH_LEVEL_NODE] > 0 &&
+                    counts[COH_LEVEL_WORLD] > 0);
+        refuse_another_level(plan);
+        coh_plan_destroy(plan);
+        coh_profile_destroy(profile);
+    }
+    coh_graph_destroy(graph);
+}
+
+/* Pieces of work of one lane may cross links of other latencies. */
+static void work_retires_after_the_latency_of_its_link(void **state)
+{
+    (void)state;
+    static coh_fluid fluid;
+    const coh_link_profile pair = { .latency_ns = coh_figure_of(7) },
+                           node = { .latency_ns = coh_figure_of(100) };
+    const coh_link_profile *const links[] = { &pair, &node, NULL, &pair };
+    static const double ends_ns[] = { 1007, 2107, 3107, 4114 };
+    const coh_program program = { .lane_length = { [COH_LANE_COMM0] = 4 } };
+    coh_profile profile;
+    coh_profile_init(&profile);
+    assert_int_equal(coh_fluid_init(&fluid, &program, &profile, 1), COH_OK);
+    for (int i = 0; i < 4; i++) {
+        assert_true(coh_fluid_has_room(&fluid, COH_LANE_COMM0));
+        coh_fluid_issue(&fluid, COH_LANE_COMM0, 1000, links[i], 1);
+        while (fluid.lanes[COH_LANE_COMM0].retired == (uint64_t)i) {
+            coh_fluid_start(&fluid, COH_LANE_COMM0);
+            const coh_fluid_event next = coh_fluid_next(&fluid);
+            assert_int_equal(next.lane, COH_LANE_COMM0);
+            coh_fluid_happen(&fluid, &next);
+        }
+        assert_true(fluid.now_ns == ends_ns[i]);
+    }
+    coh_fluid_fini(&fluid);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(eight_ranks_take_as_long_as_one),
         cmocka_unit_test(a_slower_rank_holds_up_all_others),
+        cmocka_unit_test(an_exchange_is_priced_by_the_link_of_its_level),
+        cmocka_unit_test(work_retires_after_the_latency_of_its_link),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
