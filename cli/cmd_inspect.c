@@ -598,9 +598,10 @@ static coh_status print_profile_json(const coh_profile *profile, const coh_profi
     cli_profile_add_rates_json(s, &line);
     cli_line_add_json(&line,
                       "'device_bytes': %.0f, 'host_bytes': %.0f, 'disk_bytes': %.0f"
+                      ", 'pair_ranks': %" PRId32 ", 'node_ranks': %" PRId32
                       ", 'operators': %" PRIu32 ", 'origins': [",
                       (double)s->device_bytes, (double)s->host_bytes, (double)s->disk_bytes,
-                      s->operator_count);
+                      s->pair_ranks, s->node_ranks, s->operator_count);
     for (uint32_t i = 0; i < s->origin_count; i++) {
         coh_profile_origin_text origin;
         CLI_TRY(coh_profile_origin_at(profile, i, &origin));
@@ -636,6 +637,9 @@ static coh_status print_profile_text(const coh_profile *profile, const coh_profi
     for (int tier = 0; tier < COH_TIER_COUNT; tier++)
         if (rooms[tier] > 0)
             printf("  %-6s %s\n", coh_tier_name(tier), cli_size(rooms[tier]).at);
+    if (s->node_ranks)
+        printf("  %" PRId32 " ranks of a node, %" PRId32 " of a pair\n", s->node_ranks,
+               s->pair_ranks > 0 ? s->pair_ranks : 1);
     if (s->operator_count)
         printf("  %" PRIu32 " operators measured\n", s->operator_count);
     for (uint32_t i = 0; i < s->origin_count; i++) {

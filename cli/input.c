@@ -93,6 +93,7 @@ static const row rows[] = {
     { CLI_FLAG_PINS, READS_FILE, NULL, "give a JSON file of pins (docs/planning.md)" },
     { CLI_FLAG_KERNELS, READS_FILE, NULL, "write one with cohobate tune -o" },
     { CLI_FLAG_PROFILE, READS_FILE, NULL, "give a file, or the name of a shipped profile" },
+    { CLI_FLAG_TOPOLOGY, READS_FILE, NULL, "give a file, or the name of a shipped profile" },
     { CLI_FLAG_CALIBRATION, KEEPS_FILE, "none", "" },
     { CLI_FLAG_DISK, USES_FOLDER, NULL, "give a folder that is" },
     { CLI_FLAG_FOLDER, USES_FOLDER, NULL, "give a folder that is" },
@@ -293,7 +294,7 @@ static coh_status check_value(const cli_options *options, const row *r, const ch
     if ((r->word && strcmp(n.path, r->word) == 0) ||
         (r->flag == CLI_FLAG_TOKENIZER && strcmp(n.path, "none") == 0))
         return COH_OK;
-    if (r->flag == CLI_FLAG_PROFILE) { /* NAME|FILE[,ENTRY=VALUE...] */
+    if (r->flag == CLI_FLAG_PROFILE || r->flag == CLI_FLAG_TOPOLOGY) { /* NAME[,ENTRY=VALUE...] */
         snprintf(profile, sizeof(profile), "%.*s", (int)strcspn(n.path, ","), n.path);
         if (cli_artefact_is_profile_name(n.path) || is_name(profile))
             return COH_OK;

@@ -20,6 +20,7 @@
 #include "cli/progress.h"
 #include "cli/replay.h"
 #include "cli/shares.h"
+#include "cli/topology.h"
 #include "cli/train.h"
 #include "cli/watch.h"
 
@@ -463,10 +464,7 @@ static void set_plan_options(cli_job *job)
              job->options->pattern != NULL ? job->options->pattern
              : cli_job_rank_count(job) > 1 ? COH_RANK_PATTERN_AUTO
                                            : "");
-    if (cli_given(job->options, CLI_FLAG_NODE_RANKS))
-        o->node_ranks = (int32_t)job->options->node_ranks;
-    if (cli_given(job->options, CLI_FLAG_PAIR_RANKS))
-        o->pair_ranks = (int32_t)job->options->pair_ranks;
+    cli_topology_sizes(job->options, job->profile, o);
     if (job->options->launch && job->options->launch->local_count < cli_job_rank_count(job))
         o->node_ranks = job->options->launch->local_count;
     o->deferred_update = cli_recipe_defers(recipe);

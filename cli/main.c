@@ -15,6 +15,7 @@
 #include "cli/input.h"
 #include "cli/launch.h"
 #include "cli/stop.h"
+#include "cli/topology.h"
 
 static coh_status (*const commands[CLI_COMMAND_COUNT])(const cli_options *options) = {
     [CLI_TRAIN] = cli_train,           [CLI_PLAN] = cli_plan,
@@ -177,6 +178,8 @@ int main(int argument_count, char **arguments)
         status = cli_input_check(&options);
     if (status == COH_OK)
         status = cli_disks_check(&options);
+    if (status == COH_OK)
+        status = cli_topology_take(&options);
     if (status == COH_OK)
         status = cli_extensions_load(&options);
     if (status == COH_OK)

@@ -12,6 +12,7 @@
 
 #include "cli/artefact.h"
 #include "cli/budget.h"
+#include "cli/topology.h"
 
 enum { NOTE_VERSION = 1 };
 
@@ -144,6 +145,8 @@ static coh_status set_budgets(const cli_replay *replay, const cli_plan_note *sai
     plan_options->f32_gradients = replay->file.f32_gradients;
     plan_options->replicas = replay->file.replicas;
     plan_options->ranks = replay->file.ranks;
+    plan_options->pair_ranks = replay->file.pair_ranks;
+    plan_options->node_ranks = replay->file.node_ranks;
     plan_options->wires = replay->file.wires;
     memcpy(plan_options->optimizer, replay->file.optimizer, sizeof(plan_options->optimizer));
     plan_options->optimizer_choices = replay->file.optimizer_choices;
@@ -159,6 +162,7 @@ static coh_status rebuild(cli_replay *replay, const cli_plan_note *said, int is_
     CLI_TRY(cli_calibration_open(&replay->options, &job->profile, &job->calibration));
     job->on_gpu = cli_budget_is_gpu(job->profile);
     CLI_TRY(set_budgets(replay, said, is_other_profile, &job->plan_options));
+    CLI_TRY(cli_topology_check(job->profile, &job->plan_options));
     job->model.atomics = replay->file.atomics;
     CLI_TRY(coh_model_train_graph(&job->model, said->micro_batch, said->sequence, &job->graph));
     CLI_TRY(coh_plan_read(job->graph, &job->plan_options, replay->options.operand, &job->plan));

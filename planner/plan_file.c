@@ -561,6 +561,8 @@ static void take_decisions(const coh_plan_text *file, coh_plan_file *out)
     out->replicas = file->options.replicas;
     out->wires = file->options.wires;
     out->ranks = file->options.ranks;
+    out->pair_ranks = file->options.pair_ranks;
+    out->node_ranks = file->options.node_ranks;
     out->deferred_update = file->options.deferred_update;
     out->speculates = file->options.speculates;
     out->atomics = file->atomics;

@@ -4,6 +4,7 @@
 #ifndef COH_PLANNER_PROFILE_H
 #define COH_PLANNER_PROFILE_H
 
+#include "cohobate/fold_shape.h"
 #include "cohobate/model.h"
 #include "cohobate/profile.h"
 #include "memory/tier.h"
@@ -115,6 +116,7 @@ struct coh_profile {
     /* With a GPU: streaming passes in host memory; AdamW, in bytes of memory traffic. 0: none */
     coh_figure host_memory_bytes_per_s, host_update_bytes_per_s;
     coh_link_profile link[COH_LINK_COUNT]; /* not of COMPUTE and HOST */
+    int32_t pair_ranks, node_ranks;        /* ranks of a pair, of a node; 0: unknown */
     /* Speed of lane i while lane j is busy, relative to its speed alone: 0.01 to 1; 1 if they do
      * not interfere. With several busy lanes the factors multiply. */
     double contention[COH_LANE_COUNT][COH_LANE_COUNT];
@@ -171,6 +173,12 @@ void coh_profile_init(coh_profile *out_profile);
 static inline int coh_profile_is_link(const coh_profile *profile, coh_lane lane)
 {
     return lane != COH_LANE_COMPUTE && profile->link[lane].bytes_per_s.p50 > 0;
+}
+
+/* Returns the ranks of a pair; 1: a rank has no pair. */
+static inline int32_t coh_profile_pair_ranks(const coh_profile *profile)
+{
+    return profile->pair_ranks > 0 ? profile->pair_ranks : 1;
 }
 
 /* Returns 1 if the profile has rates of a drive, so that a plan may use one. */

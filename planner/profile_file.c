@@ -323,6 +323,7 @@ static coh_status check_origins(const coh_profile *p)
         snprintf(of, sizeof(of), "links.%s", link_name(lane));
         COH_TRY(check_origin(p, p->link[lane].bytes_per_s.p50 > 0, of));
     }
+    COH_TRY(check_origin(p, p->node_ranks > 0, "node_ranks"));
     COH_TRY(check_origin(p, p->memory_bytes[COH_TIER_DEVICE] > 0, "memory_bytes.device"));
     COH_TRY(check_origin(p, p->memory_bytes[COH_TIER_HOST] > 0, "memory_bytes.host"));
     COH_TRY(check_origin(p, p->memory_bytes[COH_TIER_DISK] > 0, "memory_bytes.disk"));
@@ -330,8 +331,19 @@ static coh_status check_origins(const coh_profile *p)
 }
 
 /* The ranks of a pair are ranks of a node, too: what a pair lacks, the node's link has. */
-static coh_status check_pair(const coh_profile *p)
+static coh_status check_levels(const coh_profile *p)
 {
+    if (p->node_ranks == 0 ? p->pair_ranks > 0 : p->node_ranks % coh_profile_pair_ranks(p) != 0)
+        return coh_fail(COH_ERR_CORRUPT,
+                        "\"pair_ranks\" is %d and \"node_ranks\" %d: give numbers of which the "
+                        "first divides the second",
+                        p->pair_ranks, p->node_ranks);
+    if (p->node_ranks > 0 && (p->link[COH_LANE_COMM0].bytes_per_s.p50 <= 0 ||
+                              p->link[COH_LANE_COMM1].bytes_per_s.p50 <= 0))
+        return coh_fail(COH_ERR_CORRUPT,
+                        "\"node_ranks\" is %d, and \"links\" lacks \"comm0\" or \"comm1\": give "
+                        "the links within a node and between nodes",
+                        p->node_ranks);
     if (p->link[COH_LINK_PAIR].bytes_per_s.p50 <= 0 || p->link[COH_LANE_COMM0].bytes_per_s.p50 > 0)
         return COH_OK;
     return coh_fail(COH_ERR_CORRUPT, "\"links\" has \"pair\", and no \"comm0\": give the link of "
@@ -385,6 +397,10 @@ static const coh_json_field profile_fields[] = {
     { "host_update_bytes_per_s", RATE(coh_profile, host_update_bytes_per_s), .is_null = 1 },
     { "links", COH_JSON_MAP, IN(link), .item_bytes = sizeof(coh_link_profile),
       .fields = link_fields, .name_of = link_name, .is_set = is_link, .check = check_link },
+    { "pair_ranks", COH_JSON_WHOLE, IN(pair_ranks), .most = COH_REPLICAS_MOST,
+      .rule = COH_JSON_UNLESS_ZERO },
+    { "node_ranks", COH_JSON_WHOLE, IN(node_ranks), .most = COH_REPLICAS_MOST,
+      .rule = COH_JSON_UNLESS_ZERO },
     { "contention", COH_JSON_MAP, IN(contention), .item_bytes = COH_LANE_COUNT * sizeof(double),
       .fields = beside_fields, .name_of = lane_name, .is_set = is_slowed, .check = check_others },
     { "memory_bytes", COH_JSON_OBJECT, IN(memory_bytes), .fields = memory_fields },
@@ -420,7 +436,7 @@ coh_status coh_profile_parse(const char *text, size_t bytes, coh_profile *out_pr
     coh_profile_init(out_profile);
     coh_status status = coh_json_file_parse(&profile_file, text, bytes, out_profile);
     if (status == COH_OK)
-        status = check_pair(out_profile);
+        status = check_levels(out_profile);
     if (status == COH_OK)
         status = check_origins(out_profile);
     if (status != COH_OK)

@@ -32,6 +32,10 @@ int coh_operator_times_order(const coh_operator_times *a, const coh_operator_tim
 /* Names in files; NULL ends each list. */
 extern const char *const coh_profile_source_names[], *const coh_profile_device_names[];
 
+/* Reads a profile by name or path, without entries. Fails: as coh_profile_read; *out_profile then
+ * holds nothing. */
+coh_status coh_profile_read_named(const char *name, coh_profile *out_profile);
+
 /* Replaces entries: "pcie=2x,device-memory=80GB". Fails: COH_ERR_ARGUMENT naming the entry. */
 coh_status coh_profile_override(coh_profile *profile, const char *entries);
 

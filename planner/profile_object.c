@@ -70,7 +70,7 @@ static const char built_in[] = "built-in";
 
 static coh_status no_such(const char *name)
 {
-    char known[256] = "";
+    char known[512] = "";
     const char *nearest = NULL;
     int32_t least = INT32_MAX;
     size_t used = 0;
@@ -111,8 +111,7 @@ static int read_builtin(const char *name, coh_profile *profile)
     return 1;
 }
 
-/* Reads a profile by name or path, without overriding entries. */
-static coh_status read_named(const char *name, coh_profile *profile)
+coh_status coh_profile_read_named(const char *name, coh_profile *profile)
 {
     if (read_builtin(name, profile))
         return COH_OK;
@@ -136,7 +135,7 @@ coh_status coh_profile_read(const char *what, coh_profile **out_profile)
         *comma = '\0';
     coh_status status = COH_ALLOC(1, &profile);
     if (status == COH_OK)
-        status = read_named(name, profile);
+        status = coh_profile_read_named(name, profile);
     if (status == COH_OK && comma)
         status = coh_profile_override(profile, comma + 1);
     coh_free(name);
@@ -207,6 +206,8 @@ coh_status coh_profile_summarize(const coh_profile *p, coh_profile_summary *out_
         .comm1_latency_s = p->link[COH_LANE_COMM1].latency_ns.p50 * 1e-9,
         .pair_bytes_per_s = p->link[COH_LINK_PAIR].bytes_per_s.p50,
         .pair_latency_s = p->link[COH_LINK_PAIR].latency_ns.p50 * 1e-9,
+        .pair_ranks = p->pair_ranks,
+        .node_ranks = p->node_ranks,
     };
     summary.hash = p->uncalibrated_hash; /* the hash of the file, without calibration */
     if (summary.hash == 0)

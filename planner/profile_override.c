@@ -13,10 +13,11 @@
 #include "planner/profile_file.h"
 
 typedef enum entry_kind {
-    ENTRY_BYTES,  /* a size: "80GB" */
-    ENTRY_RATE,   /* a size per second: "16GB/s" */
-    ENTRY_FLOPS,  /* operations per second: "312e12" */
-    ENTRY_DRIVES, /* a number of equal drives */
+    ENTRY_BYTES,    /* a size: "80GB" */
+    ENTRY_RATE,     /* a size per second: "16GB/s" */
+    ENTRY_FLOPS,    /* operations per second: "312e12" */
+    ENTRY_DRIVES,   /* a number of equal drives */
+    ENTRY_TOPOLOGY, /* another profile, whose links between ranks this one takes */
 } entry_kind;
 
 typedef struct entry {
@@ -53,6 +54,7 @@ static const entry entries[] = {
     { "pair-link", ENTRY_RATE, { LINK_OF(COH_LINK_PAIR) }, { "links.pair" }, 0 },
     { "node-link", ENTRY_RATE, { LINK_OF(COH_LANE_COMM0) }, { "links.comm0" }, 0 },
     { "network", ENTRY_RATE, { LINK_OF(COH_LANE_COMM1) }, { "links.comm1" }, 0 },
+    { "topology", ENTRY_TOPOLOGY, { 0 }, { NULL }, 0 },
     { "flops",
       ENTRY_FLOPS,
       { ROOF_OF(COH_ROOF_F32), ROOF_OF(COH_ROOF_BF16) },
@@ -181,6 +183,7 @@ static coh_status parse_change(const entry *e, const char *text, change *out_cha
                         "%s=312e12 or %s=0.5x",
                         e->name, text, e->name, e->name);
     case ENTRY_DRIVES:
+    case ENTRY_TOPOLOGY:
         break;
     }
     return COH_OK;
@@ -364,6 +367,48 @@ static coh_status change_one(coh_profile *profile, const entry *e, const change 
     return COH_OK;
 }
 
+/* ---- topologies ---- */
+
+/* Takes the links between ranks, and how many have which, from another profile. */
+static coh_status copy_topology(coh_profile *profile, const coh_profile *from,
+                                const char *assignment)
+{
+    static const struct {
+        int link;
+        const char *origin;
+    } links[] = { { COH_LINK_PAIR, "links.pair" },
+                  { COH_LANE_COMM0, "links.comm0" },
+                  { COH_LANE_COMM1, "links.comm1" } };
+    if (from->node_ranks == 0)
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "%s: the profile does not say how many ranks a node has (node_ranks): name "
+                        "one that does, as frontier",
+                        assignment);
+    for (size_t i = 0; i < sizeof(links) / sizeof(links[0]); i++) {
+        profile->link[links[i].link] = from->link[links[i].link];
+        if (from->link[links[i].link].bytes_per_s.p50 > 0)
+            COH_TRY(note_origin(profile, links[i].origin, assignment));
+    }
+    profile->pair_ranks = from->pair_ranks;
+    profile->node_ranks = from->node_ranks;
+    profile->calibration[COH_OP_REDUCE] = (coh_calibration){ 0 };
+    profile->calibration[COH_OP_GATHER] = (coh_calibration){ 0 };
+    return note_origin(profile, "node_ranks", assignment);
+}
+
+/* "topology=frontier" */
+static coh_status use_topology(coh_profile *profile, const char *assignment)
+{
+    coh_profile from;
+    const char *equals = strchr(assignment, '=');
+    COH_TRY(coh_profile_read_named(equals ? equals + 1 : "", &from));
+    const coh_status status = copy_topology(profile, &from, assignment);
+    coh_profile_fini(&from);
+    return status;
+}
+
+/* ---- the list ---- */
+
 /* "pcie=2x" */
 static coh_status override_one(coh_profile *profile, const char *assignment)
 {
@@ -378,6 +423,8 @@ static coh_status override_one(coh_profile *profile, const char *assignment)
     const entry *e = find_entry(name);
     if (e == NULL)
         return no_such(name);
+    if (e->kind == ENTRY_TOPOLOGY)
+        return use_topology(profile, assignment);
     COH_TRY(parse_change(e, equals ? equals + 1 : "", &c));
     COH_TRY(change_one(profile, e, &c));
     for (size_t i = 0; i < 2 && e->origin[i]; i++)
@@ -387,7 +434,7 @@ static coh_status override_one(coh_profile *profile, const char *assignment)
 
 coh_status coh_profile_override(coh_profile *profile, const char *list)
 {
-    char assignment[128];
+    char assignment[512]; /* has the path of a topology */
     size_t used = strlen(profile->name);
     while (*list) {
         size_t length = strcspn(list, ",");

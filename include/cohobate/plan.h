@@ -468,8 +468,8 @@ COH_API coh_status coh_plan_write_noted(const coh_plan *plan, const char *note, 
  * `peak_device_bytes`, `peak_host_bytes` and `peak_disk_bytes` are its peaks. `host_memory_bytes`
  * and `disk_bytes` are the limits that the plan was made for, `is_gpu` its kind of device.
  * `microbatch_count`, `deferred_update`, `optimizer` and the `optimizer_choice_count` entries of
- * `optimizer_choices` are as in coh_plan_options, and so are `replicas` and `ranks`; `pin_count`,
- * `operator_count`: pins and operators. */
+ * `optimizer_choices` are as in coh_plan_options, and so are `replicas`, `ranks`, `pair_ranks` and
+ * `node_ranks`; `pin_count`, `operator_count`: pins and operators. */
 typedef struct coh_plan_file {
     uint32_t struct_bytes;
     char note[COH_PLAN_NOTE_BYTES]; /* "": none */
@@ -495,6 +495,7 @@ typedef struct coh_plan_file {
     coh_fold_shape replicas, ranks;
     int32_t speculates; /* as in coh_plan_options */
     coh_wires wires;    /* likewise */
+    int32_t pair_ranks, node_ranks;
 } coh_plan_file;
 /* Reads the facts. Fails: COH_ERR_CORRUPT, COH_ERR_IO, COH_ERR_MEMORY. */
 COH_API coh_status coh_plan_file_read(const char *path, coh_plan_file *out_file);

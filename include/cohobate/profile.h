@@ -30,7 +30,8 @@ typedef struct coh_profile coh_profile;
  *
  *     a100-40g,pcie=2x,host-memory=256GiB        machine.json,disk-read=7GB/s
  *
- * "2x" multiplies; docs/planning.md lists the entries. A profile with such entries is a what-if.
+ * "2x" multiplies, "topology=frontier" takes the links between ranks from another profile;
+ * docs/planning.md lists the entries. A profile with such entries is a what-if.
  * Owns: the caller destroys it.
  * Fails: COH_ERR_ARGUMENT (no such name or file, or an unknown entry); COH_ERR_CORRUPT, COH_ERR_IO,
  * COH_ERR_MEMORY. */
@@ -70,6 +71,7 @@ typedef struct coh_profile_summary {
      * rank receives. */
     double comm0_bytes_per_s, comm1_bytes_per_s, comm0_latency_s, comm1_latency_s;
     double pair_bytes_per_s, pair_latency_s; /* within a pair; 0: as within a node */
+    int32_t pair_ranks, node_ranks;          /* ranks of a pair, of a node; 0: unknown */
 } coh_profile_summary;
 /* Reads the summary; its texts live as long as the profile. Fails: COH_ERR_MEMORY. */
 COH_API coh_status coh_profile_summarize(const coh_profile *profile,

@@ -6,7 +6,8 @@ import unittest
 
 from program import QUICK, NANO, ProgramTest
 
-SHIPPED = ["a100-40g", "a100-80g", "h100", "h200", "mi250x", "rtx-3090", "rtx-4090", "rtx-5090"]
+SHIPPED = ["a100-40g", "a100-80g", "a100x8-800gbit", "a100x8-80gbit", "frontier", "h100", "h200", "h200x8", "mi250x",
+           "rtx-3090", "rtx-3090x4", "rtx-4090", "rtx-5090"]
 DATASHEETS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../data/profiles")
 
 

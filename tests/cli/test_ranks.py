@@ -93,6 +93,40 @@ class Ranks(TrainTest):
         self.assertEqual((found["pair_bytes_per_s"], found["pair_latency_s"]), (100e9, 10e-6))
         self.assertIn("ranks of a pair", self.succeeds("inspect", "h100,node-link=10GB/s,pair-link=100GB/s").out)
 
+    def test_a_topology_says_how_ranks_are_linked(self):
+        """Sizes and links of a profile, alone or next to the figures of another one; flags of sizes go before."""
+        shape = ["plan", *RUN, *F32, *SHAPE, "--ranks", 8, "--pattern", "levels", "--calibration", "none", "--json"]
+        frontier = self.succeeds(*shape, "--topology", "frontier").json
+        same = self.succeeds(*shape, "--profile", "frontier", "--pair-ranks", 2, "--node-ranks", 8).json
+        self.assertEqual({**frontier, "profile": 0}, {**same, "profile": 0})
+        self.assertNotIn("comm1", frontier["link_bytes"])
+        two = self.succeeds(*shape, "--topology", "frontier,network=2x", "--node-ranks", 4).json
+        self.assertGreater(two["link_bytes"]["comm1"], 0)
+        single = self.succeeds(*shape, "--topology", "frontier", "--node-ranks", 1, "--pattern", "zero3").json
+        self.assertNotIn("comm0", single["link_bytes"])
+        other = self.succeeds(*shape, "--profile", "h100", "--topology", "frontier").json
+        self.assertEqual(other["profile"]["name"], "h100,topology=frontier")
+        self.assertEqual(other["busy_seconds"]["comm0"], frontier["busy_seconds"]["comm0"])
+        self.assertLess(other["busy_seconds"]["compute"], frontier["busy_seconds"]["compute"])
+        rows = self.succeeds(*shape, "--topology", "a100x8-800gbit", "--what-if", "topology=a100x8-80gbit").json["rows"]
+        self.assertEqual(rows[1]["what"], "topology=a100x8-80gbit")
+        alone = self.succeeds("plan", *RUN, *F32, "--topology", "frontier", "--calibration", "none", "--json").json
+        self.assertEqual(alone["profile"]["name"], "frontier")
+        self.fails(2, *shape, "--topology", "mi250x", "--profile", "h100", says="does not say how many ranks a node has")
+        self.fails(2, *shape, "--topology", "nowhere", says="'nowhere' is neither a file nor a shipped profile")
+        self.fails(2, "plan", *RUN, *F32, "--batch", 12, "--replicas", 12, "--ranks", 12, "--topology", "frontier", says="2 ranks of a pair, 8 of a node, 12 in all")
+
+    def test_a_plan_is_replayed_with_the_sizes_it_was_made_for(self):
+        plan = self.path("plan.json")
+        shape = ["plan", *RUN, *F32, *SHAPE, "--ranks", 8, "--pattern", "zero3", "--calibration", "none", "--json", "-o", plan]
+        made = self.succeeds(*shape, "--topology", "a100x8-800gbit", "--node-ranks", 4).json
+        self.assertEqual(self.succeeds("simulate", plan, "--calibration", "none", "--profile", "a100-80g,node-link=300GB/s,network=12.5GB/s", "--json").json["program_hash"],
+                         made["program_hash"])
+        self.fails(2, "simulate", plan, "--topology", "a100x8-80gbit", says="nodes of 4 ranks, and the profile a100x8-80gbit has pairs of 1 and nodes of 8")
+        made = self.succeeds(*shape, "--topology", "a100x8-800gbit").json
+        slow = self.succeeds("simulate", plan, "--calibration", "none", "--topology", "a100x8-80gbit", "--json").json
+        self.assertEqual((slow["program_hash"], slow["link_bytes"]), (made["program_hash"], made["link_bytes"]))
+
     def test_the_least_of_a_link_is_no_more_than_a_plan_moves(self):
         """What other ranks send need not come over the link."""
         shape = ["gpt2-medium", "--sequence", 512, "--batch", 8, "--gradients", "f32", *SHAPE, "--ranks", 4, "--search", "quick",

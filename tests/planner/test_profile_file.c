@@ -98,6 +98,8 @@ static coh_profile some_profile(uint64_t seed)
         for (int beside = 0; beside < COH_LANE_COUNT; beside++)
             if (lane != beside && uniform(&rng) < 0.3)
                 p.contention[lane][beside] = 0.01 + 0.9 * uniform(&rng);
+    p.pair_ranks = 2;
+    p.node_ranks = 6;
     p.memory_bytes[COH_TIER_DEVICE] = 40000000001;
     p.memory_bytes[COH_TIER_DISK] = INT64_MAX;
     p.cgroup_bytes = 5;
@@ -255,6 +257,51 @@ static void a_shipped_card_has_the_gib_that_a_run_may_take(void **state)
         if (!(gib <= cards[i].sold && gib >= 0.99 * cards[i].sold))
             fail_msg("%s has %g GiB", cards[i].name, gib);
         coh_profile_destroy(p);
+    }
+}
+
+static coh_profile *read_ok(const char *what)
+{
+    coh_profile *p = NULL;
+    if (coh_profile_read(what, &p) != COH_OK)
+        fail_msg("%s: %s", what, coh_last_error());
+    return p;
+}
+
+/* A topology is the datasheet of its device, with links between ranks, and nothing else. */
+static void a_topology_is_its_device_with_links(void **state)
+{
+    (void)state;
+    static const char *const pairs[][2] = { { "frontier", "mi250x" },
+                                            { "a100x8-800gbit", "a100-80g" },
+                                            { "a100x8-80gbit", "a100-80g" },
+                                            { "h200x8", "h200" },
+                                            { "rtx-3090x4", "rtx-3090" } };
+    for (size_t i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++) {
+        coh_profile *topology = read_ok(pairs[i][0]), *device = read_ok(pairs[i][1]), *joined;
+        char with[64];
+        assert_true(topology->node_ranks > 1 && device->node_ranks == 0);
+        snprintf(with, sizeof(with), "%s,topology=%s", pairs[i][1], pairs[i][0]);
+        joined = read_ok(with);
+        assert_links(joined, topology);
+        assert_true(joined->node_ranks == topology->node_ranks &&
+                    joined->pair_ranks == topology->pair_ranks);
+        assert_true(joined->origin_count > device->origin_count);
+        for (int link = COH_LANE_COMM0; link < COH_LINK_COUNT; link++)
+            topology->link[link] = device->link[link];
+        assert_links(topology, device);
+        for (int roof = 0; roof < COH_ROOF_COUNT; roof++)
+            assert_figure(&topology->flops_per_s[roof], &device->flops_per_s[roof]);
+        assert_figure(&topology->memory_bytes_per_s, &device->memory_bytes_per_s);
+        assert_figure(&topology->host_memory_bytes_per_s, &device->host_memory_bytes_per_s);
+        assert_figure(&topology->host_update_bytes_per_s, &device->host_update_bytes_per_s);
+        assert_figure(&topology->instruction_ns, &device->instruction_ns);
+        assert_memory_equal(topology->memory_bytes, device->memory_bytes,
+                            sizeof(device->memory_bytes));
+        assert_int_equal(topology->drive_endurance_bytes, device->drive_endurance_bytes);
+        coh_profile_destroy(topology);
+        coh_profile_destroy(device);
+        coh_profile_destroy(joined);
     }
 }
 
@@ -459,21 +506,20 @@ static void figures_that_no_machine_has_are_refused(void **state)
     assert_int_equal(coh_profile_write(&p, "bounds.json"), COH_ERR_ARGUMENT);
     assert_non_null(strstr(coh_last_error(), "tenth"));
     p.instruction_ns = coh_figure_of(5);
+    p.pair_ranks = 4;
+    assert_int_equal(coh_profile_write(&p, "bounds.json"), COH_ERR_ARGUMENT);
+    assert_non_null(strstr(coh_last_error(), "\"pair_ranks\" is 4 and \"node_ranks\" 6"));
+    p.pair_ranks = 0;
     p.link[COH_LANE_COMM0] = (coh_link_profile){ 0 };
+    assert_int_equal(coh_profile_write(&p, "bounds.json"), COH_ERR_ARGUMENT);
+    assert_non_null(strstr(coh_last_error(), "lacks \"comm0\" or \"comm1\""));
+    p.node_ranks = 0;
     assert_int_equal(coh_profile_write(&p, "bounds.json"), COH_ERR_ARGUMENT);
     assert_non_null(strstr(coh_last_error(), "has \"pair\", and no \"comm0\""));
     p.link[COH_LINK_PAIR] = (coh_link_profile){ 0 };
     assert_int_equal(coh_profile_write(&p, "bounds.json"), COH_OK);
     unlink("bounds.json");
     coh_profile_fini(&p);
-}
-
-static coh_profile *read_ok(const char *what)
-{
-    coh_profile *p = NULL;
-    if (coh_profile_read(what, &p) != COH_OK)
-        fail_msg("%s: %s", what, coh_last_error());
-    return p;
 }
 
 static void entries_replace_and_multiply(void **state)
@@ -620,6 +666,9 @@ static void wrong_names_and_entries_are_refused_with_what_there_is(void **state)
         { NULL, "a100-40g,pcie=0x", "pcie=2x" },
         { NULL, "a100-40g,pcie=-2x", "pcie=2x" },
         { NULL, "a100-40g,pair-link=9GB/s", "give node-link= before pair-link=" },
+        { NULL, "a100-40g,topology=mi250x", "does not say how many ranks a node has" },
+        { NULL, "a100-40g,topology=nowhere", "'nowhere' is neither a file nor a shipped profile" },
+        { NULL, "a100-40g,topology", "neither a file nor a shipped profile" },
         { NULL, "a100-40g,pcie=nanx", "pcie=2x" },
         { NULL, "a100-40g,disk=gen4", "disk=80GB" },
         { NULL, "a100-40g,flops=16GB/s", "312e12" },
@@ -663,6 +712,7 @@ int main(void)
         cmocka_unit_test(the_order_of_operators_does_not_change_the_file),
         cmocka_unit_test(every_shipped_datasheet_is_in_the_one_form_and_a_what_if),
         cmocka_unit_test(a_shipped_card_has_the_gib_that_a_run_may_take),
+        cmocka_unit_test(a_topology_is_its_device_with_links),
         cmocka_unit_test(everything_else_is_refused_with_its_place),
         cmocka_unit_test(no_damage_gets_past_the_seal),
         cmocka_unit_test(what_would_not_be_read_again_is_not_written),

@@ -1,0 +1,22 @@
+/* topology.h - the flags of how ranks are linked: --topology, --pair-ranks, --node-ranks.
+ *
+ * A topology is part of a profile: how many ranks a pair and a node have, and their links. So
+ * --topology T is --profile T, or with another profile P its entry: --profile P,topology=T. */
+#ifndef COH_CLI_TOPOLOGY_H
+#define COH_CLI_TOPOLOGY_H
+
+#include "cli/options.h"
+#include "cohobate/plan.h"
+
+/* Puts --topology into options->profile. The text lives as long as the process. */
+coh_status cli_topology_take(cli_options *options);
+
+/* Sets the ranks of a pair and of a node: those of the flags, else of the profile (NULL: none). */
+void cli_topology_sizes(const cli_options *options, const coh_profile *profile,
+                        coh_plan_options *plan_options);
+
+/* Checks a replay: a plan's ranks lie in its own pairs and nodes, whatever profile prices it.
+ * Fails: COH_ERR_ARGUMENT: the profile has others. */
+coh_status cli_topology_check(const coh_profile *profile, const coh_plan_options *plan_options);
+
+#endif
