@@ -77,6 +77,7 @@ static inline int coh_stream_axes(const coh_group_layout *group, uint8_t stream)
 {
     return stream == COH_STREAM_WORK_PART   ? group->axes.work
            : stream == COH_STREAM_GRAD_PART ? group->axes.grad
+           : stream == COH_STREAM_WORK_COPY ? group->axes.copy
            : stream == COH_STREAM_STATE     ? group->axes.state
                                             : 0;
 }

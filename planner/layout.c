@@ -183,7 +183,7 @@ static coh_status add_work_object(builder *b, int32_t group_index, int32_t *out_
 static coh_stream rows_of(coh_stream stream)
 {
     return stream == COH_STREAM_CONTRIBUTION || stream == COH_STREAM_GRAD_PART ? COH_STREAM_GRAD
-           : stream == COH_STREAM_WORK_PART                                    ? COH_STREAM_WORK
+           : stream == COH_STREAM_WORK_PART || stream == COH_STREAM_WORK_COPY  ? COH_STREAM_WORK
                                                                                : stream;
 }
 
@@ -272,6 +272,7 @@ static coh_status open_group(builder *b, int32_t parameter)
                             .state = -1,
                             .work_part = -1,
                             .grad_part = -1,
+                            .work_copy = -1,
                             .contributions = { -1, -1, -1 },
                             .parameter_begin = layout->parameter_count,
                             .dtype = dtype,
@@ -314,6 +315,9 @@ static coh_status add_group_objects(builder *b)
     if (group->axes.work > 0)
         COH_TRY(
             add_partner_object(b, COH_STREAM_WORK_PART, index, group->work, 1, &group->work_part));
+    if (group->axes.copy > 0)
+        COH_TRY(
+            add_partner_object(b, COH_STREAM_WORK_COPY, index, group->work, 0, &group->work_copy));
     COH_TRY(add_partner_object(b, COH_STREAM_GRAD, index, group->work,
                                is_deferred && !keeps_grad_part, &group->grad));
     if (keeps_grad_part)
@@ -334,14 +338,10 @@ static coh_status close_group(builder *b)
     COH_TRY(add_group_objects(b));
     const int32_t index = (int32_t)layout->group_count - 1;
     const coh_group_layout *group = &layout->groups[index];
-    const int32_t objects[] = { group->work,
-                                group->grad,
-                                group->state,
-                                group->work_part,
-                                group->grad_part,
-                                group->contributions[0],
-                                group->contributions[1],
-                                group->contributions[2] };
+    const int32_t *folded = group->contributions;
+    const int32_t objects[] = { group->work,      group->grad,      group->state,
+                                group->work_part, group->grad_part, group->work_copy,
+                                folded[0],        folded[1],        folded[2] };
     for (size_t i = 0; i < sizeof(objects) / sizeof(objects[0]); i++)
         for (uint32_t k = 0; objects[i] >= 0 && k < layout->objects[objects[i]].chunk_count; k++)
             layout->chunks[layout->objects[objects[i]].chunk_begin + k].owner_rank =

@@ -26,7 +26,8 @@ static int gathers_work(const coh_layout *layout, const coh_lowered *lowered, ui
     const uint8_t stream =
         layout->objects[lowered->operands[instruction->operand_begin].object].stream;
     return instruction->opcode == COH_OP_GATHER &&
-           (stream == COH_STREAM_WORK || stream == COH_STREAM_WORK_PART);
+           (stream == COH_STREAM_WORK || stream == COH_STREAM_WORK_PART ||
+            stream == COH_STREAM_WORK_COPY);
 }
 
 /* Returns 1 for an instruction that may come early with the GATHERs of a call. */

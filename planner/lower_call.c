@@ -523,8 +523,8 @@ static coh_status finish_gradients(coh_lower_writer *w, int32_t index, coh_row_r
 }
 
 /* Writes what must precede a call that reads these rows of the parameters at `ports`. */
-static coh_status gather_groups(coh_lower_writer *w, int32_t index, coh_row_range rows,
-                                uint32_t ports)
+static coh_status gather_groups(coh_lower_writer *w, coh_opcode opcode, int32_t index,
+                                coh_row_range rows, uint32_t ports)
 {
     const coh_graph_op_entry *op = &w->graph->ops[index];
     for (int32_t port = 0; port < op->kind.parameter_count; port++) {
@@ -539,7 +539,7 @@ static coh_status gather_groups(coh_lower_writer *w, int32_t index, coh_row_rang
         if (is_done)
             continue;
         parameter_chunks(w, op->parameter[port], rows, &begin, &end);
-        COH_TRY(coh_pattern_of_group(w->layout, group)->gather(w, group, begin, end));
+        COH_TRY(coh_pattern_of_group(w->layout, group)->gather(w, opcode, group, begin, end));
     }
     return COH_OK;
 }
@@ -580,7 +580,7 @@ coh_status coh_lower_range(coh_lower_writer *w, coh_opcode opcode, int32_t op, i
     if (opcode == COH_OP_FORWARD && microbatch == 0 && w->lowered->kind == COH_PROGRAM_BODY)
         COH_TRY(prepare_groups(w, op, rows));
     COH_TRY(gather_groups(
-        w, op, rows,
+        w, opcode, op, rows,
         phase == COH_PHASE_BACKWARD
             ? (uint32_t)coh_graph_backward_reads(w->graph, &w->graph->ops[op]).parameters
             : UINT32_MAX));

@@ -49,7 +49,8 @@ static coh_status exchange_chunk(coh_lower_writer *w, coh_opcode opcode, int axi
     const uint32_t whole =
         w->layout->objects[is_grad ? group->grad : group->work].chunk_begin + chunk;
     const int is_reduce = opcode == COH_OP_REDUCE;
-    const int is_for_use = object == group->work && axis < group->axes.work;
+    const int is_for_use =
+        axis < group->axes.work && (object == group->work || object == group->work_copy);
     const coh_wire wire = is_reduce    ? coh_reduced_wire(w->layout, whole)
                           : is_for_use ? coh_gathered_wire(w->layout, group, w->lowered->kind)
                                        : COH_WIRE_STORED;
@@ -99,6 +100,19 @@ coh_status coh_lower_gather_work(coh_lower_writer *w, int32_t group, uint32_t ch
 {
     const coh_group_layout *facts = &w->layout->groups[group];
     return gather_axes(w, facts->work, chunk, 0, facts->axes.work, facts->work_part);
+}
+
+coh_status coh_lower_gather_copy(coh_lower_writer *w, int32_t group, uint32_t chunk)
+{
+    const coh_group_layout *facts = &w->layout->groups[group];
+    return gather_axes(w, facts->work_copy, chunk, facts->axes.copy, facts->axes.work,
+                       facts->work_part);
+}
+
+coh_status coh_lower_gather_from_copy(coh_lower_writer *w, int32_t group, uint32_t chunk)
+{
+    const coh_group_layout *facts = &w->layout->groups[group];
+    return gather_axes(w, facts->work, chunk, 0, facts->axes.copy, facts->work_copy);
 }
 
 coh_status coh_lower_gather_states(coh_lower_writer *w, int32_t group, uint32_t chunk)

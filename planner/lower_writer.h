@@ -71,6 +71,10 @@ coh_status coh_lower_gather_update(coh_lower_writer *w, int32_t group, uint32_t 
 /* Writes the GATHERs of a chunk of work of which each rank keeps a part: every rank has all of it
  * then. Nothing for work that is kept whole. */
 coh_status coh_lower_gather_work(coh_lower_writer *w, int32_t group, uint32_t chunk);
+/* Writes the GATHERs that make the copy of a chunk of work from its parts; and those of the chunk
+ * from its copy. */
+coh_status coh_lower_gather_copy(coh_lower_writer *w, int32_t group, uint32_t chunk);
+coh_status coh_lower_gather_from_copy(coh_lower_writer *w, int32_t group, uint32_t chunk);
 /* Writes the GATHER of a divided chunk's states, into the layout's object `gathered`. */
 coh_status coh_lower_gather_states(coh_lower_writer *w, int32_t group, uint32_t chunk);
 /* Writes the GATHER of the norm partials of divided chunks, if there are any. */

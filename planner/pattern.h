@@ -74,8 +74,9 @@ typedef struct coh_pattern {
      * group. */
     coh_status (*prepare)(coh_lower_writer *w, int32_t group, uint32_t begin, uint32_t end);
     /* Writes what must precede any call that reads chunks [begin, end) of the group: GATHERs of
-     * divided work. */
-    coh_status (*gather)(coh_lower_writer *w, int32_t group, uint32_t begin, uint32_t end);
+     * divided work. A FORWARD of a step makes the copy of the work that later calls use. */
+    coh_status (*gather)(coh_lower_writer *w, coh_opcode opcode, int32_t group, uint32_t begin,
+                         uint32_t end);
     /* Takes note of a contribution to the gradient of a graph parameter, in chunks [begin, end) of
      * its group, and returns where it goes. */
     coh_contribution (*contribute)(coh_lower_writer *w, int32_t parameter, uint32_t begin,
@@ -113,9 +114,9 @@ static inline const coh_pattern *coh_pattern_of_group(const coh_layout *layout, 
 }
 
 /* Returns the bytes that a rank receives over the links of one level when a chunk of work is
- * gathered for a use. */
+ * gathered for a call of an opcode. */
 uint64_t coh_gathered_bytes(const coh_layout *layout, uint32_t chunk, coh_program_kind kind,
-                            coh_link_level level);
+                            coh_opcode opcode, coh_link_level level);
 
 /* Completes the chunks whose sum over all ranks is under way, if any. */
 coh_status coh_pattern_settle(coh_lower_writer *w);

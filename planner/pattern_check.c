@@ -72,21 +72,33 @@ static uint64_t expected_bytes(const coh_layout *layout, coh_program_kind kind, 
     return bytes;
 }
 
+/* Returns the bytes that a lane receives because a call has an operand. */
+static uint64_t operand_bytes(const coh_layout *layout, const coh_program *program,
+                              const coh_instruction *instruction, const coh_operand *operand,
+                              coh_lane lane)
+{
+    const coh_object *object = &layout->objects[operand->object];
+    uint64_t bytes = 0;
+    if (operand->role != COH_ROLE_PARAMETER || layout->groups[object->owner].work_part < 0)
+        return 0;
+    for (uint32_t t = 0; t < operand->touch_count; t++)
+        for (int level = COH_LEVEL_PAIR; level < COH_LEVEL_COUNT; level++)
+            if (coh_link_lane((coh_link_level)level) == lane)
+                bytes += coh_gathered_bytes(
+                    layout, program->touches[operand->touch_begin + t].chunk, program->kind,
+                    (coh_opcode)instruction->opcode, (coh_link_level)level);
+    return bytes;
+}
+
 /* Returns the bytes that a lane receives because calls use work of which each rank has a part. */
 static uint64_t used_bytes(const coh_layout *layout, const coh_program *program, coh_lane lane)
 {
     uint64_t bytes = 0;
-    for (uint32_t o = 0; o < program->operand_count; o++) {
-        const coh_operand *operand = &program->operands[o];
-        const coh_object *object = &layout->objects[operand->object];
-        if (operand->role != COH_ROLE_PARAMETER || layout->groups[object->owner].work_part < 0)
-            continue;
-        for (uint32_t t = 0; t < operand->touch_count; t++)
-            for (int level = COH_LEVEL_PAIR; level < COH_LEVEL_COUNT; level++)
-                if (coh_link_lane((coh_link_level)level) == lane)
-                    bytes +=
-                        coh_gathered_bytes(layout, program->touches[operand->touch_begin + t].chunk,
-                                           program->kind, (coh_link_level)level);
+    for (uint32_t i = 0; i < program->instruction_count; i++) {
+        const coh_instruction *instruction = &program->instructions[i];
+        for (uint32_t o = 0; o < instruction->operand_count; o++)
+            bytes += operand_bytes(layout, program, instruction,
+                                   &program->operands[instruction->operand_begin + o], lane);
     }
     return bytes;
 }

@@ -214,12 +214,24 @@ coh_status coh_life_prepare(coh_lower_writer *w, int32_t group, uint32_t begin, 
     return COH_OK;
 }
 
+/* Gathers one chunk for a call. */
+static coh_status gather_chunk(coh_lower_writer *w, coh_opcode opcode, int32_t group,
+                               uint32_t chunk)
+{
+    if (w->lowered->kind != COH_PROGRAM_BODY || w->layout->groups[group].axes.copy == 0)
+        return coh_lower_gather_work(w, group, chunk);
+    if (opcode == COH_OP_FORWARD)
+        COH_TRY(coh_lower_gather_copy(w, group, chunk));
+    return coh_lower_gather_from_copy(w, group, chunk);
+}
+
 /* With parts of work: gathers the chunks that the next call reads as one. */
-coh_status coh_life_gather(coh_lower_writer *w, int32_t group, uint32_t begin, uint32_t end)
+coh_status coh_life_gather(coh_lower_writer *w, coh_opcode opcode, int32_t group, uint32_t begin,
+                           uint32_t end)
 {
     const size_t first = w->lowered->instruction_count;
     for (uint32_t chunk = begin; chunk < end; chunk++)
-        COH_TRY(coh_lower_gather_work(w, group, chunk));
+        COH_TRY(gather_chunk(w, opcode, group, chunk));
     widen_windows(w, first, group, begin, end);
     return COH_OK;
 }
@@ -257,13 +269,16 @@ coh_status coh_life_visit(coh_lower_writer *w, coh_opcode opcode, int32_t group)
 /* ---- bytes over the links ---- */
 
 uint64_t coh_gathered_bytes(const coh_layout *layout, uint32_t chunk, coh_program_kind kind,
-                            coh_link_level level)
+                            coh_opcode opcode, coh_link_level level)
 {
     const coh_mesh *mesh = &layout->mesh;
     const coh_group_layout *group = coh_chunk_group(layout, chunk);
     const coh_wire wire = coh_gathered_wire(layout, group, kind);
+    const int is_from_copy =
+        kind == COH_PROGRAM_BODY && opcode != COH_OP_FORWARD && group->axes.copy > 0;
+    const int axes = is_from_copy ? group->axes.copy : group->axes.work;
     uint64_t bytes = 0;
-    for (int axis = 0; axis < group->axes.work; axis++)
+    for (int axis = 0; axis < axes; axis++)
         if (coh_mesh_group_level(mesh, 1u << axis) == level)
             bytes +=
                 ((uint64_t)mesh->axes[axis].rank_count - 1) *

@@ -6,7 +6,8 @@
 #include "planner/pattern.h"
 
 int32_t coh_life_owner(const coh_layout *layout, uint32_t chunk, uint32_t count);
-coh_status coh_life_gather(coh_lower_writer *w, int32_t group, uint32_t begin, uint32_t end);
+coh_status coh_life_gather(coh_lower_writer *w, coh_opcode opcode, int32_t group, uint32_t begin,
+                           uint32_t end);
 coh_status coh_life_prepare(coh_lower_writer *w, int32_t group, uint32_t begin, uint32_t end);
 coh_contribution coh_life_contribute(coh_lower_writer *w, int32_t parameter, uint32_t begin,
                                      uint32_t end);

@@ -27,7 +27,8 @@ static void count_parameters(const coh_plan *plan, coh_plan_summary *out)
     }
     for (uint32_t i = 0; i < layout->object_count; i++) {
         const coh_object *object = &layout->objects[i];
-        if (object->stream == COH_STREAM_CONTRIBUTION || !coh_stream_is_of_group(object->stream))
+        if (object->stream == COH_STREAM_CONTRIBUTION || object->stream == COH_STREAM_WORK_COPY ||
+            !coh_stream_is_of_group(object->stream))
             continue;
         const coh_group_layout *group = &layout->groups[object->owner];
         const int is_replaced = (group->work == (int32_t)i && group->work_part >= 0) ||
@@ -54,7 +55,8 @@ static void count_link_bytes(const coh_plan *plan, const coh_instruction *instru
     const coh_program *body = &plan->programs[COH_PROGRAM_BODY];
     const int32_t object = body->operands[instruction->operand_begin].object;
     const uint8_t stream = plan->layout.objects[object].stream;
-    const int is_work = stream == COH_STREAM_WORK || stream == COH_STREAM_WORK_PART;
+    const int is_work = stream == COH_STREAM_WORK || stream == COH_STREAM_WORK_PART ||
+                        stream == COH_STREAM_WORK_COPY;
     uint64_t *bytes = is_work                      ? &out->work_link_bytes
                       : is_gradient(stream)        ? &out->grad_link_bytes
                       : stream == COH_STREAM_STATE ? &out->state_link_bytes
@@ -228,6 +230,7 @@ static const coh_plan_purpose purposes[COH_STREAM_COUNT] = {
     [COH_STREAM_WIRE] = COH_PLAN_WORKSPACES,
     [COH_STREAM_GATHERED] = COH_PLAN_WORKSPACES,
     [COH_STREAM_WORK_PART] = COH_PLAN_PARAMETERS,
+    [COH_STREAM_WORK_COPY] = COH_PLAN_PARAMETERS,
     [COH_STREAM_GRAD_PART] = COH_PLAN_GRADIENTS,
 };
 
@@ -290,13 +293,21 @@ static void name_pattern(coh_operator_note *note)
 /* Names the ranks that the streams of a parameter are divided over in the note of its operator. */
 static void name_parts(coh_plan *plan, const coh_parameter_layout *parameter)
 {
-    const coh_rank_parts parts = parts_of(&plan->layout, &plan->layout.groups[parameter->group]);
+    const coh_group_layout *group = &plan->layout.groups[parameter->group];
+    const coh_rank_parts parts = parts_of(&plan->layout, group);
+    const int32_t copy =
+        group->axes.copy > 0
+            ? coh_mesh_group_size(&plan->layout.mesh, coh_inner_axes(group->axes.copy))
+            : 0;
     coh_operator_note *note =
         &plan->operator_notes[plan->graph->parameters[parameter->parameter].op];
     if (parts.state == 1)
         return;
     int length = snprintf(note->pattern, sizeof(note->pattern), "%d/%d/%d", parts.work, parts.grad,
                           parts.state);
+    if (copy > 0)
+        length +=
+            snprintf(note->pattern + length, sizeof(note->pattern) - (size_t)length, "/%d", copy);
     if (note->part_count > 1)
         snprintf(note->pattern + length, sizeof(note->pattern) - (size_t)length, " x%d",
                  note->part_count);

@@ -145,7 +145,7 @@ const char *coh_stream_name(coh_stream stream)
         "work",     "grad",     "state",     "activation",    "activation gradient",
         "saved",    "cache",    "scratch",   "kept",          "cells",
         "partials", "input",    "loss",      "output",        "contribution",
-        "wire",     "gathered", "work part", "gradient part",
+        "wire",     "gathered", "work part", "gradient part", "work copy",
     };
     return (unsigned)stream < COH_STREAM_COUNT ? names[stream] : "unknown";
 }

@@ -63,6 +63,9 @@ typedef enum coh_stream {
      * whole of WORK or GRAD does not survive then. */
     COH_STREAM_WORK_PART,
     COH_STREAM_GRAD_PART,
+    /* A copy of WORK that is divided over fewer ranks than its part: a forward makes it on the way
+     * to WORK, and recomputation and backward gather WORK from it. */
+    COH_STREAM_WORK_COPY,
     COH_STREAM_COUNT
 } coh_stream;
 
@@ -140,6 +143,7 @@ enum { COH_GROUP_STREAMS = 3 + COH_OPTIMIZER_STREAMS };
  * all of the stream. None is more than the next. */
 typedef struct coh_rank_axes {
     uint8_t work, grad, state;
+    uint8_t copy; /* of the work; 0: none, else less than `work` */
 } coh_rank_axes;
 
 typedef struct coh_group_layout {
@@ -147,6 +151,7 @@ typedef struct coh_group_layout {
      * if no row is stored in it. */
     int32_t work, grad, state;
     int32_t work_part, grad_part; /* objects; -1: the rank keeps all of work, of grad */
+    int32_t work_copy;            /* object; -1: none */
     coh_rank_axes axes;
     uint32_t parameter_begin, parameter_count; /* in parameters[] */
     coh_dtype dtype;                           /* of WORK: F32 or BF16 */
@@ -310,7 +315,8 @@ static inline int32_t coh_layout_replica(const coh_layout *layout, int32_t micro
 static inline int coh_stream_is_of_group(uint8_t stream)
 {
     return stream <= COH_STREAM_STATE || stream == COH_STREAM_CONTRIBUTION ||
-           stream == COH_STREAM_WORK_PART || stream == COH_STREAM_GRAD_PART;
+           stream == COH_STREAM_WORK_PART || stream == COH_STREAM_GRAD_PART ||
+           stream == COH_STREAM_WORK_COPY;
 }
 
 /* Returns 1 for parameters that are not trained: only INIT, IMPORT and EDIT write them, all other

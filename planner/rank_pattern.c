@@ -5,6 +5,7 @@
 
 #include <inttypes.h>
 #include <pthread.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -43,14 +44,20 @@ static coh_rank_parts parts_levels(const coh_rank_levels *levels)
     return (coh_rank_parts){ levels->pair, levels->node, levels->world };
 }
 
-enum { OWN_COUNT = 5 };
+static int32_t copy_in_node(const coh_rank_levels *levels)
+{
+    return levels->node;
+}
+
+enum { OWN_COUNT = 6 };
 static pthread_mutex_t list_mutex = PTHREAD_MUTEX_INITIALIZER;
 static coh_rank_pattern list[COH_RANK_PATTERNS_MOST] = {
-    { sizeof(coh_rank_pattern), "replicate", parts_replicate },
-    { sizeof(coh_rank_pattern), "zero1", parts_zero1 },
-    { sizeof(coh_rank_pattern), "zero2", parts_zero2 },
-    { sizeof(coh_rank_pattern), "zero3", parts_zero3 },
-    { sizeof(coh_rank_pattern), "levels", parts_levels },
+    { sizeof(coh_rank_pattern), "replicate", parts_replicate, NULL },
+    { sizeof(coh_rank_pattern), "zero1", parts_zero1, NULL },
+    { sizeof(coh_rank_pattern), "zero2", parts_zero2, NULL },
+    { sizeof(coh_rank_pattern), "zero3", parts_zero3, NULL },
+    { sizeof(coh_rank_pattern), "levels", parts_levels, NULL },
+    { sizeof(coh_rank_pattern), "zeropp", parts_zero3, copy_in_node },
 };
 static int32_t list_count = OWN_COUNT;
 
@@ -59,7 +66,7 @@ static coh_status add(const coh_rank_pattern *pattern)
 {
     for (int32_t i = 0; i < list_count; i++)
         if (strcmp(list[i].name, pattern->name) == 0)
-            return list[i].parts == pattern->parts
+            return list[i].parts == pattern->parts && list[i].copy == pattern->copy
                        ? COH_OK
                        : coh_fail(COH_ERR_ARGUMENT,
                                   "rank pattern %s: another one has this name: rename it",
@@ -74,10 +81,12 @@ static coh_status add(const coh_rank_pattern *pattern)
 coh_status coh_rank_pattern_register(const coh_rank_pattern *pattern)
 {
     static const char allowed[] = "abcdefghijklmnopqrstuvwxyz0123456789_";
+    coh_rank_pattern known = { 0 };
     COH_NEED_STRUCT(coh_rank_pattern, pattern);
-    if (pattern->struct_bytes < sizeof(*pattern))
+    if (pattern->struct_bytes < offsetof(coh_rank_pattern, copy))
         return coh_fail(COH_ERR_ARGUMENT, "a rank pattern's struct_bytes is %" PRIu32 ", not %zu",
                         pattern->struct_bytes, sizeof(*pattern));
+    coh_struct_read(pattern, &known, sizeof(known));
     const size_t length =
         pattern->name != NULL ? strnlen(pattern->name, COH_RANK_PATTERN_BYTES) : 0;
     if (length == 0 || length == COH_RANK_PATTERN_BYTES ||
@@ -93,7 +102,7 @@ coh_status coh_rank_pattern_register(const coh_rank_pattern *pattern)
     if (pattern->parts == NULL)
         return coh_fail(COH_ERR_ARGUMENT, "rank pattern %s: it has no parts", pattern->name);
     pthread_mutex_lock(&list_mutex);
-    const coh_status status = add(pattern);
+    const coh_status status = add(&known);
     pthread_mutex_unlock(&list_mutex);
     return status;
 }
@@ -140,30 +149,31 @@ static coh_status refuse_name(const char *pattern)
         COH_RANK_PATTERN_BYTES - 1, pattern, known);
 }
 
-/* Reads "2/4/8"; returns 0 for another text. */
-static int read_numbers(const char *text, coh_rank_parts *out_parts)
+/* Reads "2/4/8" or "8/8/8/4"; returns 0 for another text. */
+static int read_numbers(const char *text, coh_rank_parts *out_parts, int32_t *out_copy)
 {
-    int32_t *const numbers[] = { &out_parts->work, &out_parts->grad, &out_parts->state };
-    for (int i = 0; i < 3; i++) {
+    int32_t *const numbers[] = { &out_parts->work, &out_parts->grad, &out_parts->state, out_copy };
+    for (int i = 0; i < 4; i++) {
         int64_t number = 0;
         if (*text < '1' || *text > '9')
             return 0;
         for (; *text >= '0' && *text <= '9' && number <= INT32_MAX; text++)
             number = 10 * number + (*text - '0');
-        if (number > INT32_MAX || *text != (i < 2 ? '/' : '\0'))
+        if (number > INT32_MAX)
             return 0;
-        text += i < 2;
         *numbers[i] = (int32_t)number;
+        if (*text == '\0')
+            return i >= 2;
+        if (*text++ != '/')
+            return 0;
     }
-    return 1;
+    return 0;
 }
 
-coh_status coh_rank_parts_find(const char *pattern, const coh_rank_levels *levels,
-                               coh_rank_parts *out_parts)
+static coh_status find_numbers(const char *pattern, const coh_rank_levels *levels,
+                               coh_rank_parts *out_parts, int32_t *out_copy)
 {
-    COH_NEED(pattern);
-    COH_NEED(levels);
-    COH_NEED(out_parts);
+    *out_copy = 0;
     const coh_rank_pattern *found = coh_rank_pattern_find(*pattern != '\0' ? pattern : "replicate");
     if (levels->pair < 1 || levels->node < levels->pair || levels->world < levels->node)
         return coh_fail(COH_ERR_ARGUMENT,
@@ -172,8 +182,22 @@ coh_status coh_rank_parts_find(const char *pattern, const coh_rank_levels *level
                         levels->pair, levels->node, levels->world);
     if (found != NULL)
         *out_parts = found->parts(levels);
-    else if (!read_numbers(pattern, out_parts))
+    else if (!read_numbers(pattern, out_parts, out_copy))
         return refuse_name(pattern);
+    if (found != NULL && found->copy != NULL)
+        *out_copy = found->copy(levels);
+    if (*out_copy < 0 || (*out_copy > 0 && out_parts->work % *out_copy != 0))
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "rank pattern %s divides a copy of the weights over %" PRId32
+                        " ranks and the weights over %" PRId32 ": give a divisor of them",
+                        pattern, *out_copy, out_parts->work);
+    if (found == NULL && *out_copy == 1)
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "rank pattern %s leaves each rank a whole copy of the weights: give a last "
+                        "number above 1, or leave it out",
+                        pattern);
+    if (*out_copy == out_parts->work || *out_copy == 1)
+        *out_copy = 0;
     if (out_parts->work >= 1 && out_parts->grad >= 1 && out_parts->state >= 1 &&
         out_parts->grad % out_parts->work == 0 && out_parts->state % out_parts->grad == 0 &&
         levels->world % out_parts->state == 0)
@@ -183,6 +207,26 @@ coh_status coh_rank_parts_find(const char *pattern, const coh_rank_levels *level
                     " ranks, gradients over %" PRId32 " and states over %" PRId32 " of %" PRId32
                     ": give numbers of which each divides the next",
                     pattern, out_parts->work, out_parts->grad, out_parts->state, levels->world);
+}
+
+coh_status coh_rank_parts_find(const char *pattern, const coh_rank_levels *levels,
+                               coh_rank_parts *out_parts)
+{
+    int32_t copy;
+    COH_NEED(pattern);
+    COH_NEED(levels);
+    COH_NEED(out_parts);
+    return find_numbers(pattern, levels, out_parts, &copy);
+}
+
+coh_status coh_rank_copy_find(const char *pattern, const coh_rank_levels *levels,
+                              int32_t *out_ranks)
+{
+    coh_rank_parts parts;
+    COH_NEED(pattern);
+    COH_NEED(levels);
+    COH_NEED(out_ranks);
+    return find_numbers(pattern, levels, &parts, out_ranks);
 }
 
 /* ---- axes ---- */
@@ -204,13 +248,16 @@ coh_status coh_rank_axes_find(const coh_plan_options *options, const char *patte
     const coh_rank_levels levels = { options->pair_ranks > 0 ? options->pair_ranks : 1,
                                      options->node_ranks > 0 ? options->node_ranks : world, world };
     coh_rank_parts parts;
+    int32_t copy;
     char shape[COH_FOLD_TEXT_BYTES];
-    COH_TRY(coh_rank_parts_find(pattern, &levels, &parts));
+    COH_TRY(find_numbers(pattern, &levels, &parts, &copy));
     const int work = axes_of(&options->ranks, parts.work);
     const int grad = axes_of(&options->ranks, parts.grad);
     const int state = axes_of(&options->ranks, parts.state);
-    if (work >= 0 && grad >= 0 && state >= 0) {
-        *out_axes = (coh_rank_axes){ (uint8_t)work, (uint8_t)grad, (uint8_t)state };
+    const int of_copy = copy > 0 ? axes_of(&options->ranks, copy) : 0;
+    if (work >= 0 && grad >= 0 && state >= 0 && of_copy >= 0) {
+        *out_axes =
+            (coh_rank_axes){ (uint8_t)work, (uint8_t)grad, (uint8_t)state, (uint8_t)of_copy };
         return COH_OK;
     }
     COH_TRY(coh_fold_shape_write(&options->ranks, shape));
@@ -219,9 +266,10 @@ coh_status coh_rank_axes_find(const coh_plan_options *options, const char *patte
                     " ranks, which is no product of the innermost factors of %s, in which the "
                     "gradients of the ranks are added: give another %s",
                     pattern,
-                    work < 0   ? parts.work
-                    : grad < 0 ? parts.grad
-                               : parts.state,
+                    work < 0    ? parts.work
+                    : grad < 0  ? parts.grad
+                    : state < 0 ? parts.state
+                                : copy,
                     shape, coh_term_text(COH_TERM_REPLICAS));
 }
 

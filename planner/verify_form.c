@@ -83,6 +83,7 @@ static int role_of_stream(coh_stream stream)
     switch (stream) {
     case COH_STREAM_WORK:
     case COH_STREAM_WORK_PART:
+    case COH_STREAM_WORK_COPY:
         return COH_ROLE_WORK;
     case COH_STREAM_GRAD:
     case COH_STREAM_GRAD_PART:
@@ -120,7 +121,8 @@ static int role_fits(uint8_t opcode, uint8_t role, coh_stream stream)
     if (coh_opcode_moves(opcode))
         return 1; /* checked by check_mover */
     if (coh_opcode_communicates(opcode) &&
-        (stream == COH_STREAM_WORK_PART || stream == COH_STREAM_GRAD_PART))
+        (stream == COH_STREAM_WORK_PART || stream == COH_STREAM_GRAD_PART ||
+         stream == COH_STREAM_WORK_COPY))
         return role == COH_ROLE_PART || role == role_of_stream(stream);
     if (stream == COH_STREAM_GATHERED && !coh_opcode_communicates(opcode))
         return role == COH_ROLE_OPTIMIZER_STATE;
@@ -385,18 +387,29 @@ typedef struct comm_facts {
     int32_t part;        /* object of the last operand, with the window's chunk; -1: none */
 } comm_facts;
 
+static int is_body(const coh_verifier *v)
+{
+    return v->program->kind == COH_PROGRAM_BODY;
+}
+
 /* Returns 1 if the exchange over an axis exists: a REDUCE or GATHER of a gradient, a GATHER of
  * work, of the whole or of what the rank keeps of it. */
-static int may_exchange(const coh_group_layout *group, uint8_t stream, int is_reduce, int axis)
+static int may_exchange(const coh_verifier *v, const coh_group_layout *group, uint8_t stream,
+                        int is_reduce, int axis)
 {
     const coh_rank_axes *axes = &group->axes;
+    const int has_copy = is_body(v) && axes->copy > 0;
     switch (stream) {
     case COH_STREAM_GRAD: /* summed further where a part of it is kept */
         return axes->grad > 0 ? is_reduce && axis < axes->grad : is_reduce || axis >= axes->state;
     case COH_STREAM_GRAD_PART:
         return is_reduce ? axis >= axes->grad : axis >= axes->state;
     case COH_STREAM_WORK:
-        return !is_reduce && axis < (axes->work > 0 ? axes->work : axes->state);
+        return !is_reduce && axis < (has_copy         ? axes->copy
+                                     : axes->work > 0 ? axes->work
+                                                      : axes->state);
+    case COH_STREAM_WORK_COPY:
+        return !is_reduce && has_copy && axis >= axes->copy && axis < axes->work;
     case COH_STREAM_WORK_PART:
         return !is_reduce && axis >= axes->work && axis < axes->state;
     default:
@@ -450,8 +463,11 @@ static comm_facts facts_of_chunk(const coh_verifier *v, const coh_instruction *i
         axis++;
     const int is_reduce = instruction->opcode == COH_OP_REDUCE;
     const int makes_part = is_grad && is_reduce && axis + 1 == group->axes.grad;
-    const int takes_part =
-        object->stream == COH_STREAM_WORK && !is_reduce && axis + 1 == group->axes.work;
+    const int has_copy = is_body(v) && group->axes.copy > 0;
+    const int for_use = object->stream == COH_STREAM_WORK || object->stream == COH_STREAM_WORK_COPY;
+    const int takes_part = for_use && !is_reduce && axis + 1 == group->axes.work;
+    const int takes_copy =
+        object->stream == COH_STREAM_WORK && !is_reduce && has_copy && axis + 1 == group->axes.copy;
     comm_facts facts = { .axes = 1u << axis,
                          .part_bytes =
                              coh_verify_part(mesh, axis, layout->chunks[whole].bytes, unit),
@@ -459,9 +475,10 @@ static comm_facts facts_of_chunk(const coh_verifier *v, const coh_instruction *i
                          .received_in = -1,
                          .part = makes_part   ? group->grad_part
                                  : takes_part ? group->work_part
+                                 : takes_copy ? group->work_copy
                                               : -1 };
     facts.wire = wire_of(v, facts.dtype, is_reduce && layout->chunks[whole].is_divided,
-                         object->stream == COH_STREAM_WORK && axis < group->axes.work);
+                         for_use && axis < group->axes.work);
     if (is_reduce || facts.wire != COH_WIRE_STORED)
         facts.received_in = layout->wire;
     const uint64_t members = (uint64_t)mesh->axes[axis].rank_count;
@@ -471,7 +488,7 @@ static comm_facts facts_of_chunk(const coh_verifier *v, const coh_instruction *i
     if (facts.wire != COH_WIRE_STORED)
         facts.received_bytes +=
             (64 - slices % 64) % 64 + all * sent_part(facts.wire, facts.dtype, facts.part_bytes);
-    if (!may_exchange(group, object->stream, is_reduce, axis) ||
+    if (!may_exchange(v, group, object->stream, is_reduce, axis) ||
         (is_grad && coh_group_grad_dtype(group) != COH_DTYPE_F32))
         facts.part_bytes = 0; /* there is no such exchange */
     return facts;
@@ -484,7 +501,7 @@ static comm_facts facts_of_comm(const coh_verifier *v, const coh_instruction *in
     const uint8_t stream = layout->objects[window->object].stream;
     const uint64_t ranks = coh_layout_rank_count(layout);
     if (stream == COH_STREAM_GRAD || stream == COH_STREAM_WORK || stream == COH_STREAM_GRAD_PART ||
-        stream == COH_STREAM_WORK_PART)
+        stream == COH_STREAM_WORK_PART || stream == COH_STREAM_WORK_COPY)
         return facts_of_chunk(v, instruction, window);
     comm_facts facts = { .axes = (1u << layout->mesh.axis_count) - 1,
                          .dtype = COH_DTYPE_F32,
@@ -539,7 +556,7 @@ static coh_status check_comm(coh_verifier *v, uint32_t index)
         good = window[1].object == facts.received_in && window[1].bytes >= facts.received_bytes;
     if (good && facts.part >= 0)
         good = is_part_of(v, &window[instruction->operand_count - 1], window, facts.part);
-    if (good && (stream == COH_STREAM_WORK || stream == COH_STREAM_WORK_PART))
+    if (good && role_of_stream(stream) == COH_ROLE_WORK)
         good = window->access == (facts.part >= 0 ? COH_ACCESS_WRITE : COH_ACCESS_BOTH);
     if (!good)
         return coh_verify_breach(v, COH_RULE_FORM, index, UINT32_MAX,

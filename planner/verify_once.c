@@ -124,9 +124,9 @@ static int takes_states(const coh_verifier *v, uint32_t work, uint32_t state, ui
 /* The stream that a part is of. */
 static uint8_t whole_stream(uint8_t stream)
 {
-    return stream == COH_STREAM_WORK_PART   ? COH_STREAM_WORK
-           : stream == COH_STREAM_GRAD_PART ? COH_STREAM_GRAD
-                                            : stream;
+    return stream == COH_STREAM_WORK_PART || stream == COH_STREAM_WORK_COPY ? COH_STREAM_WORK
+           : stream == COH_STREAM_GRAD_PART                                 ? COH_STREAM_GRAD
+                                                                            : stream;
 }
 
 /* Returns 1 for a chunk of the object that keeps the work of a trained group. */

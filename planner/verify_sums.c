@@ -14,8 +14,10 @@
  * once, and it goes on from stage g. Divided work is complete at stage 0, the part of work that is
  * divided over w axes at stage w. Its update puts it at stage s, and a GATHER over axis a from
  * stage a + 1 to a. The whole of work of which a part is kept begins at stage w with the GATHER
- * that takes the complete part, and is of no use after the next update. With one rank all stages
- * are 0. The list of files is in verify_state.h. */
+ * that takes the complete part, and is of no use after the next update. A copy that is divided over
+ * c axes begins at stage w, too, and is complete at stage c; then the whole begins with the GATHER
+ * that takes the complete copy. With one rank all stages are 0. The list of files is in
+ * verify_state.h. */
 #include <inttypes.h>
 
 #include "base/alloc.h"
@@ -38,12 +40,13 @@ static const coh_group_layout *group_of(const coh_verifier *v, uint32_t chunk)
     return &v->layout->groups[coh_chunk_object(v, chunk)->owner];
 }
 
-/* Returns 1 for a chunk of divided work, or of the part of it that the rank keeps. */
+/* Returns 1 for a chunk of divided work, of the part of it that the rank keeps, or of its copy. */
 static int is_divided_work(const coh_verifier *v, uint32_t chunk)
 {
     const uint8_t stream = coh_chunk_object(v, chunk)->stream;
     return v->layout->chunks[chunk].is_divided &&
-           (stream == COH_STREAM_WORK || stream == COH_STREAM_WORK_PART);
+           (stream == COH_STREAM_WORK || stream == COH_STREAM_WORK_PART ||
+            stream == COH_STREAM_WORK_COPY);
 }
 
 /* The stage of the whole of divided work that is of no use. */
@@ -118,14 +121,17 @@ static coh_status note_work(coh_verifier *v, sum_book *book, uint32_t index,
     const coh_instruction *instruction = &v->program->instructions[index];
     const coh_group_layout *group = group_of(v, chunk);
     const int is_part = coh_chunk_object(v, chunk)->stream == COH_STREAM_WORK_PART;
+    const int is_copy = coh_chunk_object(v, chunk)->stream == COH_STREAM_WORK_COPY;
+    const int has_copy = v->program->kind == COH_PROGRAM_BODY && group->axes.copy > 0;
+    const int begins = has_copy && !is_copy ? group->axes.copy : group->axes.work;
     const int gathers =
         coh_opcode_communicates(instruction->opcode) && operand->role != COH_ROLE_PART;
-    const int complete = is_part ? group->axes.work : 0;
+    const int complete = is_part ? group->axes.work : is_copy ? group->axes.copy : 0;
     const int wanted = gathers ? axis_of(v, instruction) + 1 : complete;
     if (coh_opcode_moves(instruction->opcode))
         return COH_OK;
-    if (gathers && !is_part && group->axes.work > 0 && wanted == group->axes.work)
-        book->stages[chunk] = wanted; /* brings the part */
+    if (gathers && !is_part && group->axes.work > 0 && wanted == begins)
+        book->stages[chunk] = wanted; /* brings the part, or the copy */
     if (book->stages[chunk] != wanted)
         COH_TRY(coh_verify_breach(v, COH_RULE_EXACTLY_ONCE, index, chunk,
                                   "the updated parts are gathered up to stage %d, where stage %d "
@@ -137,6 +143,8 @@ static coh_status note_work(coh_verifier *v, sum_book *book, uint32_t index,
     book->stages[chunk] = group->axes.state;
     if (is_part)
         book->stages[coh_partner_chunk(v, chunk, group->work)] = stale_stage(v);
+    if (is_part && group->work_copy >= 0)
+        book->stages[coh_partner_chunk(v, chunk, group->work_copy)] = stale_stage(v);
     return COH_OK;
 }
 

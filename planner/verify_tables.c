@@ -37,7 +37,7 @@ static uint64_t partner_bytes(const coh_layout *layout, const coh_group_layout *
 {
     const coh_optimizer *optimizer = layout->optimizers[group->optimizer];
     const int is_half = group->dtype == COH_DTYPE_BF16;
-    const int is_work = stream == COH_STREAM_WORK_PART;
+    const int is_work = stream == COH_STREAM_WORK_PART || stream == COH_STREAM_WORK_COPY;
     if (stream != COH_STREAM_STATE)
         return rounded_up(elements * (is_half && (is_work || !group->f32_gradients) ? 2 : 4),
                           COH_PAGE_BYTES);
@@ -70,6 +70,7 @@ static int is_partner(const coh_layout *layout, const coh_group_layout *group, i
         const coh_chunk *b = &layout->chunks[layout->objects[index].chunk_begin + i];
         const int axes = stream == COH_STREAM_WORK_PART   ? group->axes.work
                          : stream == COH_STREAM_GRAD_PART ? group->axes.grad
+                         : stream == COH_STREAM_WORK_COPY ? group->axes.copy
                          : stream == COH_STREAM_STATE     ? group->axes.state
                                                           : 0;
         const uint64_t work_bytes =
@@ -138,18 +139,22 @@ static int parts_match(const coh_layout *layout, uint32_t group_index)
     const coh_rank_axes *axes = &group->axes;
     if (axes->work > axes->grad || axes->grad > axes->state ||
         axes->state > layout->mesh.axis_count || (axes->work > 0) != (group->work_part != -1) ||
-        (axes->grad > 0) != (group->grad_part != -1))
+        (axes->grad > 0) != (group->grad_part != -1) ||
+        (axes->copy > 0 && axes->copy >= axes->work) ||
+        (axes->copy > 0) != (group->work_copy != -1))
         return 0;
-    const int32_t parts[] = { group->work_part, group->grad_part };
-    const int32_t wholes[] = { group->work, group->grad };
-    const coh_stream streams[] = { COH_STREAM_WORK_PART, COH_STREAM_GRAD_PART };
-    for (int i = 0; i < 2; i++) {
+    const int32_t parts[] = { group->work_part, group->grad_part, group->work_copy };
+    const int32_t wholes[] = { group->work, group->grad, group->work };
+    const coh_stream streams[] = { COH_STREAM_WORK_PART, COH_STREAM_GRAD_PART,
+                                   COH_STREAM_WORK_COPY };
+    for (int i = 0; i < 3; i++) {
         if (parts[i] == -1)
             continue;
         if (wholes[i] < 0 || group->optimizer < 0 || parts[i] < 0 ||
             !is_partner(layout, group, parts[i], streams[i]) ||
             layout->objects[parts[i]].owner != (int32_t)group_index ||
-            layout->objects[wholes[i]].survives)
+            layout->objects[wholes[i]].survives ||
+            (streams[i] == COH_STREAM_WORK_COPY && layout->objects[parts[i]].survives))
             return 0;
     }
     return 1;

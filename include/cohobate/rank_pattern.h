@@ -9,6 +9,7 @@
  *     zero2              1          8       8     1/8/8
  *     zero3              8          8       8     8/8/8
  *     levels             2          4       8     2/4/8
+ *     zeropp             8          8       8     8/8/8/4: and a copy over 4
  *
  * A stream that is divided over n ranks has n parts, one on each of n neighbours; the next n ranks
  * have the same parts. So what is divided over a pair moves over the links of a pair alone:
@@ -47,6 +48,10 @@ typedef struct coh_rank_parts {
     int32_t state;
 } coh_rank_parts;
 
+/* A pattern may have a fourth number, below that of weights. A forward then leaves a copy of the
+ * weights that is divided over that many neighbours; recomputation and backward gather them from
+ * it, over shorter links. It is the secondary partition of ZeRO++ (hpZ). */
+
 /* How many ranks a pair, a node and the world have. */
 typedef struct coh_rank_levels {
     int32_t pair, node, world;
@@ -59,6 +64,9 @@ typedef struct coh_rank_pattern {
 
     /* Returns the numbers; called on any thread, and must not call the library. */
     coh_rank_parts (*parts)(const coh_rank_levels *levels);
+    /* Returns over how many ranks the copy of the weights is divided: a divisor of `work`; `work`
+     * or 1: no copy. NULL: likewise. */
+    int32_t (*copy)(const coh_rank_levels *levels);
 } coh_rank_pattern;
 
 /* Adds a pattern to the process's list, for coh_plan_options and pins to name. It is copied; its
@@ -73,11 +81,15 @@ COH_API int32_t coh_rank_pattern_count(void);
 /* Returns pattern `index` from 0, the library's own first; NULL past the last. */
 COH_API const coh_rank_pattern *coh_rank_pattern_at(int32_t index);
 
-/* Finds the numbers of a pattern, given by name or as "2/4/8"; "" is replicate.
+/* Finds the numbers of a pattern, given by name or as "2/4/8" or "8/8/8/4"; "" is replicate.
  * Fails: COH_ERR_ARGUMENT: there is no such pattern, or its numbers do not divide one another and
  * the world. */
 COH_API coh_status coh_rank_parts_find(const char *pattern, const coh_rank_levels *levels,
                                        coh_rank_parts *out_parts);
+/* Finds over how many ranks the copy of the weights is divided; 0: there is none.
+ * Fails: likewise. */
+COH_API coh_status coh_rank_copy_find(const char *pattern, const coh_rank_levels *levels,
+                                      int32_t *out_ranks);
 
 #ifdef __cplusplus
 }

@@ -30,7 +30,7 @@ static world_shape shape_of(const setting *s)
 
 /* The numbers of a pattern. */
 typedef struct numbers {
-    uint64_t work, grad, state;
+    uint64_t work, grad, state, copy; /* copy: 0: none */
 } numbers;
 
 /* Returns the bytes of the largest part of `window` bytes after it is divided by 2 so often, in
@@ -70,15 +70,26 @@ static int is_divided(const coh_layout *layout, const coh_group_layout *group, n
     return grains_of(layout, group) >= parts.state && parts.state > 1;
 }
 
-/* Returns how often the forward and backward calls of a body read a chunk of work. */
-static uint64_t uses_of(const coh_plan *plan, uint32_t chunk)
+/* Returns how often a call reads a chunk of work. */
+static uint64_t uses_in(const coh_program *body, const coh_instruction *call, uint32_t chunk)
+{
+    const coh_operand *operands = &body->operands[call->operand_begin];
+    uint64_t uses = 0;
+    for (uint32_t o = 0; o < call->operand_count; o++)
+        for (uint32_t t = 0; t < operands[o].touch_count; t++)
+            uses += operands[o].role == COH_ROLE_PARAMETER &&
+                    body->touches[operands[o].touch_begin + t].chunk == chunk;
+    return uses;
+}
+
+/* Returns how often the calls of a body read a chunk of work: all of them, or forwards alone. */
+static uint64_t uses_of(const coh_plan *plan, uint32_t chunk, int only_forward)
 {
     const coh_program *body = &plan->programs[COH_PROGRAM_BODY];
     uint64_t uses = 0;
-    for (uint32_t o = 0; o < body->operand_count; o++)
-        for (uint32_t t = 0; t < body->operands[o].touch_count; t++)
-            uses += body->operands[o].role == COH_ROLE_PARAMETER &&
-                    body->touches[body->operands[o].touch_begin + t].chunk == chunk;
+    for (uint32_t i = 0; i < body->instruction_count; i++)
+        if (!only_forward || body->instructions[i].opcode == COH_OP_FORWARD)
+            uses += uses_in(body, &body->instructions[i], chunk);
     return uses;
 }
 
@@ -109,7 +120,8 @@ static uint64_t chunk_bytes(const coh_plan *plan, const coh_group_layout *group,
     if (axis >= log2_of(parts.state))
         return sent + slices;
     return sent + (axis < log2_of(parts.work)
-                       ? uses_of(plan, chunk) * sent_bytes(wires->weights, updated, bytes)
+                       ? uses_of(plan, chunk, parts.copy > 0 && axis >= log2_of(parts.copy)) *
+                             sent_bytes(wires->weights, updated, bytes)
                        : updated);
 }
 
@@ -178,6 +190,12 @@ static const struct {
     { { "2x2x2", 2, COH_DTYPE_F32, COH_SWEEP_MICROBATCH, 1, 0.5f, 8, 4, IN_MEMORY, 0, -1,
         .pattern = "zero3", .wires = { COH_WIRE_INT8, COH_WIRE_INT4 } },
       { 8, 8, 8 } },
+    { { "2x2x2", 2, COH_DTYPE_F32, COH_SWEEP_MICROBATCH, 1, 0.5f, 8, 4, IN_MEMORY, 0, -1,
+        .pattern = "zeropp", .wires = { COH_WIRE_INT8, COH_WIRE_INT4 } },
+      { 8, 8, 8, 4 } },
+    { { "2x2", 2, COH_DTYPE_BF16, COH_SWEEP_LAYER, 1, 0.5f, 4, 2, HOST, 0, -1,
+        .pattern = "4/4/4/2" },
+      { 4, 4, 4, 2 } },
     { { "2x2x2", 2, COH_DTYPE_BF16, COH_SWEEP_MICROBATCH, 1, 0.5f, 8, 4, IN_MEMORY, 0, -1,
         .pattern = "2/4/8" },
       { 2, 4, 8 } },

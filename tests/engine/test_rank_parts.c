@@ -58,6 +58,12 @@ static const setting parts[] = {
       .pattern = "zero3", .pin = "blocks.1=1/2/4" },
     { "2x2", 2, COH_DTYPE_F32, COH_SWEEP_MICROBATCH, 1, 0.5f, 4, 2, DISK, 0, -1,
       .pattern = "replicate", .pin = "blocks.*=2/4/4" },
+    /* a copy of the weights in the node */
+    { "2x2", 2, COH_DTYPE_F32, COH_SWEEP_MICROBATCH, 1, 0.5f, 4, 2, IN_MEMORY, 11, -1,
+      .pattern = "zeropp", .lead = 2 },
+    { "2x2x2", 1, COH_DTYPE_BF16, COH_SWEEP_MICROBATCH, 1, 0.5f, 8, 4, DISK, 12, -1,
+      .pattern = "8/8/8/2" },
+    { "2x2", 2, COH_DTYPE_F32, COH_SWEEP_LAYER, 0, 0, 4, 2, HOST, 0, -1, .pattern = "4/4/4/2" },
 };
 enum { PARTS = sizeof(parts) / sizeof(parts[0]) };
 

@@ -272,6 +272,19 @@ static void no_placement_changes_a_bit_and_losses_stay_near(void **state)
     }
 }
 
+/* A copy has what travelled to it, and packing that again gives the same bytes. */
+static void a_copy_of_the_weights_changes_no_bit(void **state)
+{
+    (void)state;
+    setting s = wired[0];
+    const end without = run_wired(&s);
+    s.pattern = "zeropp";
+    const end with = run_wired(&s);
+    assert_true(with.hash == without.hash);
+    assert_true(with.link_bytes[COH_LANE_COMM1] < without.link_bytes[COH_LANE_COMM1]);
+    assert_true(with.link_bytes[COH_LANE_COMM0] == without.link_bytes[COH_LANE_COMM0]);
+}
+
 /* What a run saves has not been rounded by weights that travelled: without an update it is what it
  * began with. */
 static void what_is_saved_is_not_rounded(void **state)
@@ -329,6 +342,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_exchange_rounds_each_contribution_once),
         cmocka_unit_test(no_placement_changes_a_bit_and_losses_stay_near),
+        cmocka_unit_test(a_copy_of_the_weights_changes_no_bit),
         cmocka_unit_test(what_is_saved_is_not_rounded),
         cmocka_unit_test(wires_that_say_nothing_are_refused),
     };

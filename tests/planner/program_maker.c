@@ -144,6 +144,7 @@ static void make_groups(const maker_recipe *recipe, coh_layout *layout)
                                                 .grad = G0 + i,
                                                 .state = M0 + i,
                                                 .work_part = -1,
+                                                .work_copy = -1,
                                                 .grad_part = -1,
                                                 .dtype = halves(recipe, i) };
         coh_group_streams_make(&layout->groups[i], layout->optimizers[0], recipe->deferred);

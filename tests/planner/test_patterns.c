@@ -251,6 +251,7 @@ static void volumes_of_parts_are_half_sums_and_gathered_work(void **state)
                                        .grad = GRAD,
                                        .state = -1,
                                        .work_part = of_work > 0 ? WORK : -1,
+                                       .work_copy = -1,
                                        .grad_part = -1,
                                        .axes = { (uint8_t)of_work, 0, (uint8_t)of_states },
                                        .dtype = is_half ? COH_DTYPE_BF16 : COH_DTYPE_F32,
@@ -269,8 +270,8 @@ static void volumes_of_parts_are_half_sums_and_gathered_work(void **state)
                 const uint64_t half = received_bytes(meshes[i], level) / 2 / COH_PAGE_BYTES * grain;
                 const uint64_t work = half / (is_half ? 2 : 1);
                 const uint64_t once = axis < of_work ? 0 : axis < of_states ? work : half;
-                assert_true(coh_gathered_bytes(&layout, WORK, COH_PROGRAM_BODY, link) ==
-                            (axis < of_work ? work : 0));
+                assert_true(coh_gathered_bytes(&layout, WORK, COH_PROGRAM_BODY, COH_OP_FORWARD,
+                                               link) == (axis < of_work ? work : 0));
                 assert_true(coh_pattern_rows[COH_PATTERN_REPLICATE]->volume(
                                 &layout, 0, COH_PROGRAM_BODY, link) == half + once);
             }
@@ -281,9 +282,11 @@ static void volumes_are_those_of_a_sum_over_all_ranks(void **state)
 {
     (void)state;
     coh_object object = { .bytes = 0, .stream = COH_STREAM_GRAD };
-    coh_group_layout group = {
-        .grad = 0, .work_part = -1, .grad_part = -1, .pattern = COH_PATTERN_REPLICATE
-    };
+    coh_group_layout group = { .grad = 0,
+                               .work_part = -1,
+                               .grad_part = -1,
+                               .work_copy = -1,
+                               .pattern = COH_PATTERN_REPLICATE };
     coh_chunk chunk = { .object = 0 };
     coh_layout layout = { .objects = &object, .chunks = &chunk, .groups = &group };
     object.chunk_count = 1;

@@ -38,6 +38,10 @@ static void other_texts_and_numbers_are_refused(void **state)
     static const char *const texts[][2] = { { "zero4", "no rank pattern is called 'zero4'" },
                                             { "2/4", "no rank pattern" },
                                             { "2/4/8/", "no rank pattern" },
+                                            { "8/8/8/2/2", "no rank pattern" },
+                                            { "8/8/8/1", "a whole copy of the weights" },
+                                            { "4/8/8/8", "a copy of the weights over 8" },
+                                            { "1/8/8/2", "a copy of the weights over 2" },
                                             { "0/4/8", "no rank pattern" },
                                             { "+2/4/8", "no rank pattern" },
                                             { "2/4/99999999999999999999", "no rank pattern" },
@@ -52,6 +56,22 @@ static void other_texts_and_numbers_are_refused(void **state)
     const coh_rank_levels none[] = { { 0, 1, 1 }, { 2, 1, 8 }, { 2, 4, 3 } };
     for (size_t i = 0; i < sizeof(none) / sizeof(none[0]); i++)
         assert_int_equal(coh_rank_parts_find("zero1", &none[i], &parts), COH_ERR_ARGUMENT);
+}
+
+/* A copy that is divided as the weights are is none. */
+static void a_copy_is_divided_over_fewer_ranks_than_the_weights(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *pattern;
+        int32_t copy;
+    } rows[] = { { "zeropp", 4 },  { "8/8/8/2", 2 }, { "4/8/8/2", 2 },
+                 { "8/8/8/8", 0 }, { "8/8/8", 0 },   { "zero3", 0 } };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        int32_t copy = -1;
+        assert_int_equal(coh_rank_copy_find(rows[i].pattern, &eight, &copy), COH_OK);
+        assert_int_equal(copy, rows[i].copy);
+    }
 }
 
 static coh_rank_parts in_a_node(const coh_rank_levels *levels)
@@ -79,7 +99,8 @@ static void a_registered_pattern_is_found_by_name(void **state)
                                      { sizeof(mine), "a_name_of_thirty_two_characters__",
                                        in_a_node },
                                      { sizeof(mine), "none", NULL },
-                                     { sizeof(mine) - 8, "short", in_a_node } };
+                                     { sizeof(mine) - 16, "short", in_a_node } };
+    const coh_rank_pattern older = { sizeof(mine) - 8, "older", in_a_node }; /* without `copy` */
     const int32_t before = coh_rank_pattern_count();
     coh_rank_parts parts;
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
@@ -88,9 +109,10 @@ static void a_registered_pattern_is_found_by_name(void **state)
     assert_int_equal(coh_rank_pattern_register(&mine), COH_OK);
     assert_int_equal(coh_rank_pattern_register(&again), COH_ERR_ARGUMENT);
     assert_int_equal(coh_rank_pattern_register(&broken), COH_OK);
-    assert_int_equal(coh_rank_pattern_count(), before + 2);
+    assert_int_equal(coh_rank_pattern_register(&older), COH_OK);
+    assert_int_equal(coh_rank_pattern_count(), before + 3);
     assert_string_equal(coh_rank_pattern_at(before)->name, "in_node");
-    assert_null(coh_rank_pattern_at(before + 2));
+    assert_null(coh_rank_pattern_at(before + 3));
     assert_int_equal(coh_rank_parts_find("in_node", &eight, &parts), COH_OK);
     assert_int_equal(parts.state, 4);
     assert_int_equal(coh_rank_parts_find("in_no_way", &eight, &parts), COH_ERR_ARGUMENT);
@@ -175,6 +197,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_pattern_divides_as_its_table_says),
         cmocka_unit_test(other_texts_and_numbers_are_refused),
+        cmocka_unit_test(a_copy_is_divided_over_fewer_ranks_than_the_weights),
         cmocka_unit_test(a_registered_pattern_is_found_by_name),
         cmocka_unit_test(pins_give_operators_patterns_of_their_own),
         cmocka_unit_test(numbers_between_the_factors_are_refused),
