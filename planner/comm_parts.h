@@ -206,6 +206,16 @@ static inline coh_axis_set coh_inner_axes(int count)
     return (1u << count) - 1;
 }
 
+/* Returns the most elements of a chunk of work whose states are divided over so many inner axes, if
+ * `usual` would do without: whole grains, as many for each rank. Parts would be padded otherwise:
+ * threefold where a chunk has 128 grains for 384 ranks. */
+static inline uint64_t coh_chunk_elements_most(const coh_mesh *mesh, int state_axes, uint64_t usual)
+{
+    const uint64_t of_all =
+        COH_GRAIN_ELEMENTS * (uint64_t)coh_mesh_group_size(mesh, coh_inner_axes(state_axes));
+    return usual < of_all ? of_all : usual / of_all * of_all;
+}
+
 /* Returns the axes of the whole world. */
 static inline coh_axis_set coh_mesh_all_axes(const coh_mesh *mesh)
 {

@@ -165,7 +165,9 @@ static coh_status add_work_object(builder *b, int32_t group_index, int32_t *out_
     const int is_divided = group->axes.state > 0;
     COH_TRY(add_object(b, COH_STREAM_WORK, group_index, group->axes.work == 0, out_object));
     uint64_t pending = 0, element_bytes = coh_dtype_bytes(group->dtype);
-    uint64_t most = b->chunk_bytes / sizeof(float) * element_bytes; /* whole grains */
+    const uint64_t most = coh_chunk_elements_most(&b->layout->mesh, group->axes.state,
+                                                  b->chunk_bytes / sizeof(float)) *
+                          element_bytes;
     for (uint32_t i = 0; i < group->parameter_count; i++) {
         const coh_parameter_layout *parameter = &b->layout->parameters[group->parameter_begin + i];
         int64_t unit = b->map->row_unit[parameter->parameter];

@@ -202,6 +202,34 @@ static void patterns_that_divide_the_same_are_tried_once(void **state)
     assert_string_equal(names[0], "1/2/4");
 }
 
+/* A chunk of fewer grains than ranks would be padded to one grain for each: only what is left at the
+ * end of a parameter, or of its rows, may be. */
+static void chunks_have_as_many_grains_for_each_rank(void **state)
+{
+    (void)state;
+    enum { SHARERS = 5 };
+    const uint64_t grain_bytes = COH_GRAIN_ELEMENTS * sizeof(float);
+    const toy_options toy = { .layers = 2, .width = 1024, .vocabulary = 512, .rows = 16 };
+    coh_graph *graph = NULL;
+    coh_plan_options options = options_of("zero3", UINT64_MAX, 0);
+    coh_plan *plan = NULL;
+    uint64_t even_bytes = 0, padded_bytes = 0;
+    assert_int_equal(toy_graph_make(&toy, &graph), COH_OK);
+    options.ranks = (coh_fold_shape){ { SHARERS } };
+    options.pair_ranks = options.node_ranks = 0;
+    options.chunk_bytes = 3 * grain_bytes;
+    assert_int_equal(make(graph, &options, &plan).status, COH_OK);
+    const coh_layout *layout = &plan->layout;
+    for (uint32_t i = 0; i < layout->chunk_count; i++) {
+        const coh_chunk *chunk = &layout->chunks[i];
+        if (chunk->is_divided && layout->objects[chunk->object].stream == COH_STREAM_WORK)
+            *(chunk->bytes % (SHARERS * grain_bytes) ? &padded_bytes : &even_bytes) += chunk->bytes;
+    }
+    assert_true(even_bytes > padded_bytes);
+    coh_plan_destroy(plan);
+    coh_graph_destroy(graph);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -209,6 +237,7 @@ int main(void)
         cmocka_unit_test(one_rank_has_no_pattern),
         cmocka_unit_test(numbers_before_a_plan_are_those_of_the_least_pattern),
         cmocka_unit_test(patterns_that_divide_the_same_are_tried_once),
+        cmocka_unit_test(chunks_have_as_many_grains_for_each_rank),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
