@@ -286,7 +286,8 @@ static coh_status check_value(const cli_options *options, const row *r, const ch
 {
     const cli_flag_row *flag = &cli_flag_table[r->flag];
     char name[40], profile[CLI_PATH_BYTES];
-    named n = { name, " ", path, name, r->flag == CLI_FLAG_PROFILE ? profile_at : NULL };
+    const int is_profile = r->flag == CLI_FLAG_PROFILE || r->flag == CLI_FLAG_TOPOLOGY;
+    named n = { name, " ", path, name, is_profile ? profile_at : NULL };
     if (flag->short_name)
         snprintf(name, sizeof(name), "-%c", flag->short_name);
     else
@@ -294,7 +295,7 @@ static coh_status check_value(const cli_options *options, const row *r, const ch
     if ((r->word && strcmp(n.path, r->word) == 0) ||
         (r->flag == CLI_FLAG_TOKENIZER && strcmp(n.path, "none") == 0))
         return COH_OK;
-    if (r->flag == CLI_FLAG_PROFILE || r->flag == CLI_FLAG_TOPOLOGY) { /* NAME[,ENTRY=VALUE...] */
+    if (is_profile) { /* NAME|FILE[,ENTRY=VALUE...] */
         snprintf(profile, sizeof(profile), "%.*s", (int)strcspn(n.path, ","), n.path);
         if (cli_artefact_is_profile_name(n.path) || is_name(profile))
             return COH_OK;

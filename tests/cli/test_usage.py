@@ -101,6 +101,7 @@ class Usage(ProgramTest):
             (["plan", "facebook/opt-1.3b"], "opt-1.3b"), (["tune", "lama-2-7b", "-o", self.path("o")], "llama-2-7b"),
             (["plan", "bert-base"], None), (["plan", "./nowhere"], None),
             (["plan", "gpt2-nano", "--profile", "a100-40"], "a100-40g"), (["plan", "gpt2-nano", "--profile", "./h10"], "h100"),
+            (["plan", "gpt2-nano", "--topology", "./fronteir"], "frontier"),
             (["plan", "gpt2-nano", "--profile", "builtin"], "built-in"), (["plan", "gpt2-nano", "--profile", "mine"], None),
             (["inspect", "a100-40"], "a100-40g"), (["check", "a100_80g"], "a100-80g"), (["inspect", "mine"], None),
         ]:
