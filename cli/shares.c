@@ -70,9 +70,10 @@ static coh_status divide(cli_job *job, int32_t ranks)
 /* Refuses a flag of several ranks without them, with flags for the fewest. */
 static coh_status needs_ranks(const cli_job *job, const char *flag)
 {
-    const int64_t of_node = job->options->node_ranks,
+    const int64_t of_node = job->options->node_ranks, of_pair = job->options->pair_ranks,
+                  least = of_node > of_pair ? of_node : of_pair,
                   given = coh_fold_shape_replicas(&job->recipe.replicas);
-    const int32_t ranks = given > 1 ? (int32_t)given : of_node > 2 ? (int32_t)of_node : 2;
+    const int32_t ranks = given > 1 ? (int32_t)given : least > 2 ? (int32_t)least : 2;
     cli_line flags;
     cli_line_clear(&flags);
     (void)add_flags(job, ranks, &flags);

@@ -192,6 +192,7 @@ class Ranks(TrainTest):
         self.fails(2, "plan", *RUN, *F32, *SHAPE, "--wire", "int8", says="--wire is for several ranks")
         self.fails(2, "plan", *RUN, *F32, "--node-ranks", 2, says="--node-ranks is for several ranks")
         self.fails(2, "plan", *RUN, *F32, "--pair-ranks", 2, says="--pair-ranks is for several ranks")
+        self.fails(2, "plan", *RUN, *F32, "--pair-ranks", 4, says="add --ranks 4 --replicas 4")
         self.fails(2, "plan", *RUN, *F32, *SHAPE, "--ranks", 4, "--pair-ranks", 3, says="3 ranks of a pair, 4 of a node")
         self.fails(2, "plan", *RUN, *F32, *SHAPE, "--ranks", 4, "--profile", "h100,pair-link=9GB/s", says="give node-link= before pair-link=")
         self.fails(2, "plan", *RUN, *F32, *SHAPE, "--ranks", 2, "--wire", "int8", says="--wire: results depend on what ranks divide")
