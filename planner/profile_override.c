@@ -206,6 +206,16 @@ static coh_status note_origin(coh_profile *profile, const char *of, const char *
     return COH_OK;
 }
 
+/* Removes the source of a figure that the profile no longer has. */
+static void drop_origin(coh_profile *profile, const char *of)
+{
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < profile->origin_count; i++)
+        if (strcmp(profile->origins[i].of, of) != 0)
+            profile->origins[kept++] = profile->origins[i];
+    profile->origin_count = kept;
+}
+
 static coh_status no_such(const char *name)
 {
     char known[512] = "";
@@ -388,6 +398,8 @@ static coh_status copy_topology(coh_profile *profile, const coh_profile *from,
         profile->link[links[i].link] = from->link[links[i].link];
         if (from->link[links[i].link].bytes_per_s.p50 > 0)
             COH_TRY(note_origin(profile, links[i].origin, assignment));
+        else
+            drop_origin(profile, links[i].origin);
     }
     profile->pair_ranks = from->pair_ranks;
     profile->node_ranks = from->node_ranks;
@@ -439,7 +451,10 @@ coh_status coh_profile_override(coh_profile *profile, const char *list)
     while (*list) {
         size_t length = strcspn(list, ",");
         if (length >= sizeof(assignment))
-            return no_such(list);
+            return coh_fail(COH_ERR_ARGUMENT,
+                            "the entry '%.40s...' of the profile is longer than %zu bytes: give a "
+                            "shorter one",
+                            list, sizeof(assignment) - 1);
         memcpy(assignment, list, length);
         assignment[length] = '\0';
         COH_TRY(override_one(profile, assignment));

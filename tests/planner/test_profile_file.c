@@ -305,6 +305,17 @@ static void a_topology_is_its_device_with_links(void **state)
     }
 }
 
+/* Links that the topology does not have are gone, and what the profile said of them. */
+static void a_topology_without_pairs_leaves_no_source_of_their_link(void **state)
+{
+    (void)state;
+    coh_profile *p = read_ok("frontier,topology=h200x8");
+    assert_true(p->link[COH_LINK_PAIR].bytes_per_s.p50 == 0 && p->pair_ranks == 0);
+    for (uint32_t i = 0; i < p->origin_count; i++)
+        assert_string_not_equal(p->origins[i].of, "links.pair");
+    coh_profile_destroy(p);
+}
+
 /* ---- what is refused ---- */
 
 typedef struct bad_case {
@@ -691,6 +702,19 @@ static void wrong_names_and_entries_are_refused_with_what_there_is(void **state)
     }
 }
 
+/* A path that is too long is not called an unknown entry. */
+static void an_entry_that_is_too_long_is_refused_for_its_length(void **state)
+{
+    (void)state;
+    char list[1024] = "h100,topology=";
+    coh_profile *p = NULL;
+    memset(list + strlen(list), 'x', sizeof(list) - 1 - strlen(list));
+    list[sizeof(list) - 1] = '\0';
+    assert_int_equal(coh_profile_read(list, &p), COH_ERR_ARGUMENT);
+    assert_non_null(strstr(coh_last_error(), "is longer than 511 bytes"));
+    assert_null(p);
+}
+
 static char folder[256];
 
 static int enter_folder(void **state)
@@ -713,6 +737,7 @@ int main(void)
         cmocka_unit_test(every_shipped_datasheet_is_in_the_one_form_and_a_what_if),
         cmocka_unit_test(a_shipped_card_has_the_gib_that_a_run_may_take),
         cmocka_unit_test(a_topology_is_its_device_with_links),
+        cmocka_unit_test(a_topology_without_pairs_leaves_no_source_of_their_link),
         cmocka_unit_test(everything_else_is_refused_with_its_place),
         cmocka_unit_test(no_damage_gets_past_the_seal),
         cmocka_unit_test(what_would_not_be_read_again_is_not_written),
@@ -722,6 +747,7 @@ int main(void)
         cmocka_unit_test(drives_are_as_many_times_one_drive),
         cmocka_unit_test(a_measured_profile_with_entries_is_a_what_if_without_operators),
         cmocka_unit_test(wrong_names_and_entries_are_refused_with_what_there_is),
+        cmocka_unit_test(an_entry_that_is_too_long_is_refused_for_its_length),
     };
     return cmocka_run_group_tests(tests, enter_folder, remove_folder);
 }
