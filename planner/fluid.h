@@ -52,7 +52,9 @@ static inline int coh_fluid_has_room(const coh_fluid *fluid, int lane)
     return fluid->lanes[lane].issued - fluid->lanes[lane].retired < fluid->lanes[lane].depth;
 }
 
-/* Adds work to a lane that has room: `bytes` over `link`; NULL: none. */
+/* Adds work to a lane that has room: `bytes` over `link`; NULL: none. A lane retires its work in
+ * order, so links of other latencies may follow one another only on a lane of depth 1, as those of
+ * exchanges are. */
 void coh_fluid_issue(coh_fluid *fluid, int lane, double service_ns, const coh_link_profile *link,
                      uint64_t bytes);
 /* Starts the lane's oldest waiting work unless the lane is busy. Lanes are started in their
