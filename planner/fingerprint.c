@@ -7,6 +7,7 @@
 #include <xxhash.h>
 
 #include "planner/optimizers.h"
+#include "planner/rank_axes.h"
 
 static uint64_t fold_bytes(uint64_t hash, const void *data, size_t bytes)
 {
@@ -90,6 +91,21 @@ static uint64_t fold_shape_of(uint64_t hash, const coh_fold_shape *shape)
     return hash;
 }
 
+/* Adds a rank pattern, and its numbers where pairs and nodes change them: over how many ranks
+ * weights and states are divided decides what is rounded on its way. */
+static uint64_t fold_pattern(uint64_t hash, const coh_plan_options *options, const char *pattern)
+{
+    const coh_rank_levels levels = coh_rank_levels_of(options);
+    const coh_rank_levels flat = { 1, levels.world, levels.world };
+    coh_rank_parts parts, flat_parts;
+    hash = fold_text(hash, pattern);
+    if (coh_rank_parts_find(pattern, &levels, &parts) != COH_OK ||
+        coh_rank_parts_find(pattern, &flat, &flat_parts) != COH_OK ||
+        (parts.work == flat_parts.work && parts.state == flat_parts.state))
+        return hash;
+    return fold_number(fold_number(hash, parts.work), parts.state);
+}
+
 /* With wires the bits depend on how many ranks there are, and on what they divide. */
 static uint64_t fold_wires(uint64_t hash, const coh_plan_options *options)
 {
@@ -98,10 +114,11 @@ static uint64_t fold_wires(uint64_t hash, const coh_plan_options *options)
     hash = fold_text(fold_text(hash, "weights"), coh_wire_name(options->wires.weights));
     hash = fold_text(fold_text(hash, "gradients"), coh_wire_name(options->wires.gradients));
     hash = fold_number(hash, coh_fold_replicas(&options->ranks));
-    hash = fold_text(hash, options->rank_pattern);
+    hash = fold_pattern(hash, options, options->rank_pattern);
     for (int32_t i = 0; i < options->pin_count; i++)
         if (options->pins[i].place == COH_PIN_PATTERN)
-            hash = fold_text(fold_text(hash, options->pins[i].target), options->pins[i].pattern);
+            hash = fold_pattern(fold_text(hash, options->pins[i].target), options,
+                                options->pins[i].pattern);
     return hash;
 }
 

@@ -11,6 +11,9 @@
 #include "planner/graph.h"
 #include "planner/program.h"
 
+/* Returns the ranks of a pair, of a node and of all. */
+coh_rank_levels coh_rank_levels_of(const coh_plan_options *options);
+
 /* Returns the axes of a pattern for the ranks of `options`. Fails: COH_ERR_ARGUMENT: as
  * coh_rank_parts_find; no product of innermost factors of the ranks is that number. */
 coh_status coh_rank_axes_find(const coh_plan_options *options, const char *pattern,

@@ -241,12 +241,17 @@ static int axes_of(const coh_fold_shape *shape, int32_t ranks)
     return product == ranks ? axes : -1;
 }
 
+coh_rank_levels coh_rank_levels_of(const coh_plan_options *options)
+{
+    const int32_t world = coh_fold_replicas(&options->ranks);
+    return (coh_rank_levels){ options->pair_ranks > 0 ? options->pair_ranks : 1,
+                              options->node_ranks > 0 ? options->node_ranks : world, world };
+}
+
 coh_status coh_rank_axes_find(const coh_plan_options *options, const char *pattern,
                               coh_rank_axes *out_axes)
 {
-    const int32_t world = coh_fold_replicas(&options->ranks);
-    const coh_rank_levels levels = { options->pair_ranks > 0 ? options->pair_ranks : 1,
-                                     options->node_ranks > 0 ? options->node_ranks : world, world };
+    const coh_rank_levels levels = coh_rank_levels_of(options);
     coh_rank_parts parts;
     int32_t copy;
     char shape[COH_FOLD_TEXT_BYTES];

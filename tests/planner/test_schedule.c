@@ -212,6 +212,34 @@ static void the_fingerprint_follows_numbers_and_not_placement(void **state)
     coh_graph_destroy(graph);
 }
 
+/* Whether weights travel as int8 and are divided is part of the numbers, however it is said. */
+static void with_wires_the_fingerprint_follows_what_a_pair_divides(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *pattern;
+        coh_wire weights;
+        int is_another; /* in pairs of 2 and nodes of 4 */
+    } rows[] = { { "levels", COH_WIRE_INT8, 1 },
+                 { "levels", COH_WIRE_STORED, 0 },
+                 { "zero3", COH_WIRE_INT8, 0 },
+                 { "zeropp", COH_WIRE_INT8, 0 } };
+    toy_options toy = { .layers = 1, .width = 96, .vocabulary = 400, .rows = 64 };
+    coh_graph *graph = make_graph(&toy);
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        coh_plan_options options = plan_options(2, 1);
+        options.ranks = (coh_fold_shape){ { 2, 2, 2 } };
+        options.wires.weights = rows[i].weights;
+        snprintf(options.rank_pattern, sizeof(options.rank_pattern), "%s", rows[i].pattern);
+        const uint64_t alone = coh_numeric_fingerprint(graph, &options);
+        options.node_ranks = 4;
+        assert_int_equal(coh_numeric_fingerprint(graph, &options), alone);
+        options.pair_ranks = 2;
+        assert_int_equal(coh_numeric_fingerprint(graph, &options) != alone, rows[i].is_another);
+    }
+    coh_graph_destroy(graph);
+}
+
 static int count_caches(const coh_program *program)
 {
     int count = 0;
@@ -558,6 +586,7 @@ int main(void)
         cmocka_unit_test(every_budget_above_the_smallest_plans),
         cmocka_unit_test(the_same_input_gives_the_same_plan),
         cmocka_unit_test(the_fingerprint_follows_numbers_and_not_placement),
+        cmocka_unit_test(with_wires_the_fingerprint_follows_what_a_pair_divides),
         cmocka_unit_test(a_plan_file_rebuilds_its_plan_in_its_peak_and_not_in_a_page_less),
         cmocka_unit_test(a_cache_is_kept_where_there_is_room),
         cmocka_unit_test(a_recomputed_block_has_no_cache),
