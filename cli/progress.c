@@ -27,7 +27,7 @@ size_t cli_terminal_columns(int descriptor)
 
 #define LATER_MOST_S 600.0
 
-/* The thread that prints lines until it is told to end. */
+/* The thread that prints lines until `ends`. */
 static struct {
     pthread_t thread;
     pthread_mutex_t lock;
@@ -35,7 +35,7 @@ static struct {
     int is_started, ends; /* `ends` under the lock */
     double first_s;
     char subject[128];
-} lines;
+} lines = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 double cli_progress_next(double at_s)
 {
@@ -76,16 +76,19 @@ static void start_lines(double first_s)
     lines.first_s = first_s;
     if (pthread_condattr_init(&monotonic) != 0)
         return;
-    (void)pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_mutex_init(&lines.lock, NULL);
-    pthread_cond_init(&lines.changed, &monotonic);
+    const int is_made = pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC) == 0 &&
+                        pthread_cond_init(&lines.changed, &monotonic) == 0;
     pthread_condattr_destroy(&monotonic);
+    if (!is_made)
+        return;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     lines.is_started = pthread_create(&lines.thread, NULL, print_lines, NULL) == 0;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (lines.is_started)
         (void)pthread_setname_np(lines.thread, "coh-progress");
+    else
+        pthread_cond_destroy(&lines.changed);
 }
 
 static void end_lines(void)
@@ -98,7 +101,6 @@ static void end_lines(void)
     pthread_mutex_unlock(&lines.lock);
     pthread_join(lines.thread, NULL);
     pthread_cond_destroy(&lines.changed);
-    pthread_mutex_destroy(&lines.lock);
     lines.is_started = 0;
 }
 
