@@ -28,7 +28,7 @@ static int32_t least(int32_t a, int32_t b)
     return a < b ? a : b;
 }
 
-/* Returns the profile's ranks of a node and of a pair, of so many ranks in all; 0: unknown. */
+/* Returns the profile's ranks of a node and of a pair, each at most `ranks`; 0: unknown. */
 static coh_profile_summary sizes_of(const coh_profile *profile, int32_t ranks)
 {
     coh_profile_summary facts = { .struct_bytes = sizeof(facts) };

@@ -10,8 +10,8 @@ enum { PASS_COUNT = 3 };
  * equally good; 6 weighs an eighth more places than 12, and 48 four tenths more. */
 enum { SAMPLE_COUNT = 16 };
 
-/* Segments visited until any place found will do. Few searches visit so many: only those of windows
- * of hundreds of chunks. */
+/* Segments visited until any place found will do. Only searches for windows of hundreds of chunks
+ * visit this many. */
 enum { VISITS_MOST = 1 << 20 };
 
 typedef struct candidate {

@@ -163,8 +163,8 @@ static int has_fitting(const coh_candidates *candidates)
     return 0;
 }
 
-/* Tries the starts in their order until one fits, first one, then a few at a time. Beside a plan in
- * memory little effort is spent on this. */
+/* Tries the starts in their order until one fits, first one, then a few at a time. If a plan in
+ * memory is known, little effort is spent on this. */
 static coh_status try_any(coh_candidates *candidates, const coh_initial_candidate *starts,
                           int count)
 {
