@@ -22,6 +22,15 @@ coh_block_set coh_block_set_first(int32_t count)
     return set;
 }
 
+coh_block_set coh_block_set_spread(int32_t count, int32_t blocks)
+{
+    coh_block_set set = { 0 };
+    for (int32_t block = 0; block < blocks; block++)
+        if ((int64_t)(block + 1) * count / blocks > (int64_t)block * count / blocks)
+            coh_block_set_add(&set, block);
+    return set;
+}
+
 int32_t coh_block_set_count(const coh_block_set *set)
 {
     int32_t count = 0;

@@ -23,6 +23,8 @@ void coh_block_set_add(coh_block_set *set, int32_t block);
 void coh_block_set_remove(coh_block_set *set, int32_t block);
 /* Blocks 0 .. count - 1. */
 coh_block_set coh_block_set_first(int32_t count);
+/* `count` of the blocks 0 .. blocks - 1, spread evenly over them; count <= blocks. */
+coh_block_set coh_block_set_spread(int32_t count, int32_t blocks);
 int32_t coh_block_set_count(const coh_block_set *set);
 
 /* Appends the canonical text of a set, "0-3,7" (empty: ""). Fails: COH_ERR_MEMORY. */

@@ -4,6 +4,8 @@
  * several starts. */
 #include "planner/neighbours.h"
 
+#include <string.h>
+
 #include "base/bytes.h"
 #include "planner/at_once.h"
 #include "planner/initial.h"
@@ -62,7 +64,22 @@ static void vary_sizes(const coh_candidates *candidates, neighbours *n)
             d->chunk_bytes = sizes[i];
 }
 
-/* Varies the number of recomputed first blocks: by a quarter, a sixteenth, one. */
+/* Returns 1 if the recomputed blocks are the first ones, as in every start. */
+static int recomputes_first(const coh_block_set *recompute)
+{
+    const coh_block_set first = coh_block_set_first(coh_block_set_count(recompute));
+    return memcmp(recompute, &first, sizeof(first)) == 0;
+}
+
+/* Returns `count` blocks: the first ones if those of the best are, else evenly spread ones. */
+static coh_block_set as_many(const coh_candidates *candidates, int32_t count, int32_t blocks)
+{
+    return recomputes_first(&candidates->best.decisions.recompute)
+               ? coh_block_set_first(count)
+               : coh_block_set_spread(count, blocks);
+}
+
+/* Varies the number of recomputed blocks: by a quarter, a sixteenth, one. */
 static void vary_recompute(const coh_candidates *candidates, neighbours *n)
 {
     const coh_plan *plan = candidates->plan;
@@ -75,7 +92,7 @@ static void vary_recompute(const coh_candidates *candidates, neighbours *n)
             coh_decisions *d;
             if (steps[i] > 0 && next >= 0 && next <= blocks &&
                 (d = add_neighbour(n, candidates)) != NULL)
-                d->recompute = coh_block_set_first(next);
+                d->recompute = as_many(candidates, next, blocks);
         }
 }
 
@@ -144,7 +161,7 @@ static void vary_both(const coh_candidates *candidates, neighbours *n)
         if (blocks_more < 0 || blocks_more > blocks || updates_more < 0 ||
             updates_more > blocks + 1 || (d = add_neighbour(n, candidates)) == NULL)
             continue;
-        d->recompute = coh_block_set_first(blocks_more);
+        d->recompute = as_many(candidates, blocks_more, blocks);
         d->host_updates = updates_more;
     }
 }
@@ -285,4 +302,44 @@ coh_status coh_candidates_improve(coh_candidates *candidates, uint64_t bound_ns)
             return COH_OK;
         is_whole = !some;
     }
+}
+
+/* Lists evenly spread blocks in place of the first ones: as many, and a few less or more. The link
+ * out is nearly full then: lists them also where content leaves first that needs no STORE, and with
+ * a long horizon. */
+static void list_spread(const coh_candidates *candidates, neighbours *n)
+{
+    const int32_t blocks = coh_graph_block_count(candidates->plan->graph), few = (blocks + 15) / 16;
+    const coh_decisions *best = &candidates->best.decisions;
+    const int32_t now = coh_block_set_count(&best->recompute);
+    const int32_t counts[] = { now, now - few, now + few };
+    const int32_t tie_breaks[] = { best->tie_break, COH_TIE_CLEAN, COH_TIE_CLEAN };
+    const int32_t horizons[] = { best->horizon, best->horizon, COH_HORIZON_USUAL * 3 };
+    for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++)
+        for (size_t k = 0; k < sizeof(horizons) / sizeof(horizons[0]); k++) {
+            coh_decisions *d;
+            if (counts[i] <= 0 || counts[i] >= blocks || (d = add_neighbour(n, candidates)) == NULL)
+                continue;
+            d->recompute = coh_block_set_spread(counts[i], blocks);
+            d->tie_break = tie_breaks[k];
+            d->horizon = horizons[k];
+        }
+}
+
+coh_status coh_candidates_spread(coh_candidates *candidates, uint32_t evaluations,
+                                 uint64_t bound_ns)
+{
+    const coh_plan_options *o = &candidates->plan->options;
+    const uint64_t before_ns = candidates->best.step_ns;
+    neighbours n = { .count = 0 };
+    if (o->mode != COH_PLAN_TRAIN || o->host_memory_bytes == 0 ||
+        o->recompute != COH_RECOMPUTE_AUTO || before_ns <= bound_ns + bound_ns / CLOSE_ENOUGH ||
+        !recomputes_first(&candidates->best.decisions.recompute))
+        return COH_OK;
+    list_spread(candidates, &n);
+    candidates->evaluations_most = candidates->evaluations + (uint32_t)n.count;
+    COH_TRY(coh_candidates_try(candidates, n.list, n.count));
+    candidates->evaluations_most = candidates->evaluations + evaluations;
+    return candidates->best.step_ns < before_ns ? coh_candidates_improve(candidates, bound_ns)
+                                                : COH_OK;
 }

@@ -16,4 +16,11 @@ int coh_candidates_have_caches(const coh_plan *plan);
  * within 1/500 of `bound_ns`, or the evaluations are used up. Fails: as coh_candidates_try. */
 coh_status coh_candidates_improve(coh_candidates *candidates, uint64_t bound_ns);
 
+/* With a host tier: tries evenly spread blocks in place of the first ones that the best set
+ * recomputes, and from a better set goes on with at most so many evaluations. A row of kept blocks
+ * makes activations faster than the link takes them while the row runs; between recomputed blocks
+ * the link catches up. Fails: as coh_candidates_try. */
+coh_status coh_candidates_spread(coh_candidates *candidates, uint32_t evaluations,
+                                 uint64_t bound_ns);
+
 #endif

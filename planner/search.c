@@ -318,7 +318,8 @@ static coh_status improve_all(coh_candidates *candidates, uint64_t start_ns)
         COH_TRY(improve_several(candidates, 1, bound_ns));
         candidates->evaluations_most = candidates->evaluations + half / 4;
     }
-    return improve_several(candidates, 0, bound_ns);
+    COH_TRY(improve_several(candidates, 0, bound_ns));
+    return coh_candidates_spread(candidates, half / 2, bound_ns);
 }
 
 /* Finds out first whether any start fits: bounds, which say which of them are the most promising,

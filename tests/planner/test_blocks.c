@@ -9,8 +9,11 @@
 
 #include <cmocka.h>
 
+#include "base/bytes.h"
 #include "planner/block_set.h"
+#include "planner/neighbours.h"
 #include "planner/plan_make.h"
+#include "planner/residency.h"
 #include "tests/planner/toy_graph.h"
 #include "tests/temporary.h"
 
@@ -51,6 +54,71 @@ static void a_set_holds_what_was_added(void **state)
     assert_false(coh_block_set_has(&set, 1024) || coh_block_set_has(&set, -1));
     set = coh_block_set_first(5000);
     assert_int_equal(coh_block_set_count(&set), COH_BLOCK_SET_MOST);
+}
+
+static void blocks_are_spread_evenly(void **state)
+{
+    (void)state;
+    for (int32_t blocks = 1; blocks <= 60; blocks++)
+        for (int32_t count = 0; count <= blocks; count++) {
+            const coh_block_set set = coh_block_set_spread(count, blocks);
+            assert_int_equal(coh_block_set_count(&set), count);
+            for (int32_t begin = 0, taken = 0; begin < blocks; begin++) {
+                taken += coh_block_set_has(&set, begin);
+                assert_int_equal(taken, (begin + 1) * count / blocks);
+            }
+        }
+}
+
+/* Of a plan whose link is slow, tries other sets than the first blocks. */
+static void blocks_in_a_row_are_spread_where_that_is_faster(void **state)
+{
+    (void)state;
+    enum { BLOCKS = 12, RECOMPUTED = 6, PERCENT = 10, MOST = 100 };
+    const toy_options toy = { .layers = BLOCKS, .width = 64, .vocabulary = 300, .rows = 1000 };
+    coh_plan_options options = { .struct_bytes = sizeof(options),
+                                 .device_memory_bytes = UINT64_MAX,
+                                 .host_memory_bytes = (uint64_t)1 << 30,
+                                 .emulate_host = 1,
+                                 .link_bytes_per_s = 2e8,
+                                 .thread_count = 1,
+                                 .microbatch_count = 4,
+                                 .sweep_order = COH_SWEEP_LAYER,
+                                 .kernel_path = "toy" };
+    coh_graph *graph = NULL;
+    coh_plan *plan = NULL;
+    coh_candidates candidates;
+    uint64_t memory = 0;
+    assert_int_equal(toy_graph_make(&toy, &graph), COH_OK);
+    assert_int_equal(coh_plan_in_memory_bytes(graph, &options, &memory), COH_OK);
+    options.device_memory_bytes = coh_bytes_whole_pages(memory / 100 * PERCENT);
+    assert_int_equal(coh_plan_open(graph, &options, &plan), COH_OK);
+    const coh_decisions first = { .device_bytes = options.device_memory_bytes,
+                                  .chunk_bytes = 65536,
+                                  .row_passes = 1,
+                                  .slices = 1,
+                                  .patterns = coh_pattern_choose(1),
+                                  .patient = 1,
+                                  .boundary = COH_BOUNDARY_SETTLED,
+                                  .horizon = COH_HORIZON_USUAL,
+                                  .recompute = coh_block_set_first(RECOMPUTED) };
+    assert_int_equal(coh_candidates_open(&candidates, plan, MOST), COH_OK);
+    assert_int_equal(coh_candidates_try(&candidates, &first, 1), COH_OK);
+    assert_true(candidates.best.valid);
+    const uint64_t before_ns = candidates.best.step_ns;
+    assert_int_equal(coh_candidates_spread(&candidates, 0, before_ns), COH_OK);
+    assert_int_equal(candidates.count, 1); /* the bound is reached */
+    assert_int_equal(coh_candidates_spread(&candidates, 0, 0), COH_OK);
+    assert_true(candidates.best.step_ns < before_ns);
+    const coh_block_set found = candidates.best.decisions.recompute;
+    const coh_block_set even = coh_block_set_spread(coh_block_set_count(&found), BLOCKS);
+    assert_memory_equal(&found, &even, sizeof(found));
+    const size_t count = candidates.count;
+    assert_int_equal(coh_candidates_spread(&candidates, 0, 0), COH_OK);
+    assert_int_equal(candidates.count, count); /* they are spread already */
+    coh_candidates_close(&candidates);
+    coh_plan_destroy(plan);
+    coh_graph_destroy(graph);
 }
 
 /* Returns 1 if `plan` recomputes operators, and all of them are in block `block` of the graph. */
@@ -112,8 +180,11 @@ static void any_block_is_recomputed_by_itself(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(a_set_has_one_text),
-                                        cmocka_unit_test(a_set_holds_what_was_added),
-                                        cmocka_unit_test(any_block_is_recomputed_by_itself) };
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_set_has_one_text), cmocka_unit_test(a_set_holds_what_was_added),
+        cmocka_unit_test(blocks_are_spread_evenly),
+        cmocka_unit_test(blocks_in_a_row_are_spread_where_that_is_faster),
+        cmocka_unit_test(any_block_is_recomputed_by_itself)
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
