@@ -305,10 +305,29 @@ static coh_status touch_chunk(coh_runner *r, const coh_lowered_operand *operand,
     return COH_OK;
 }
 
+/* Returns the step after which changed content leaves for an instruction of the host lane: its last
+ * producer, or of a pinned object the step before the last producer of any operand. FEED writes the
+ * cells when a step begins, and their copy in the host tier is read until the updates of the step
+ * before have ended. A STORE over it waits for them, and the activations of a forward would wait
+ * behind it. */
+static int32_t leaves_after(const coh_runner *r, const coh_lowered_operand *operand, uint32_t chunk,
+                            uint32_t local_step)
+{
+    const coh_sequence *sequence = r->sequence;
+    int32_t step = r->last_write[chunk];
+    for (uint32_t i = sequence->operand_begin[local_step];
+         is_pinned(r, operand) && i < sequence->operand_begin[local_step + 1]; i++) {
+        const coh_lowered_operand *other = &sequence->operands[i];
+        const int32_t made = r->last_write[coh_runner_first_chunk(r, other) + other->touch_begin];
+        step = made - 1 > step ? made - 1 : step;
+    }
+    return step;
+}
+
 /* An instruction of the host lane reads, or reads and writes, the chunk in the next tier out.
- * Content changed here is written there first, keyed just after its last producer; a write makes
- * the copy here stale. */
-static coh_status touch_far(coh_runner *r, const coh_lowered_operand *operand, uint32_t chunk)
+ * Content changed here is written there first; a write makes the copy here stale. */
+static coh_status touch_far(coh_runner *r, const coh_lowered_operand *operand, uint32_t chunk,
+                            uint32_t local_step)
 {
     int32_t segment = is_pinned(r, operand) ? -1 : r->map.segment_of_chunk[chunk];
     uint32_t extent = segment >= 0 ? r->map.segments[segment].extent : COH_NO_EXTENT;
@@ -318,7 +337,7 @@ static coh_status touch_far(coh_runner *r, const coh_lowered_operand *operand, u
         if (extent == COH_NO_EXTENT)
             return coh_fail(COH_ERR_INTERNAL, "step %u wants chunk %u version %d, which is nowhere",
                             r->step, chunk, r->version[chunk]);
-        COH_TRY(add_move(r, chunk, extent, r->last_write[chunk], 1));
+        COH_TRY(add_move(r, chunk, extent, leaves_after(r, operand, chunk, local_step), 1));
         r->far_version[chunk] = r->version[chunk];
     }
     COH_TRY(add_touch(r, chunk, COH_NO_EXTENT));
@@ -362,7 +381,7 @@ static coh_status touch_step(coh_runner *r, uint32_t local_step)
         COH_TRY(add_placing(r));
         for (uint32_t k = operand->touch_begin; k < operand->touch_end; k++) {
             uint32_t chunk = coh_runner_first_chunk(r, operand) + k;
-            COH_TRY(operand->is_far ? touch_far(r, operand, chunk)
+            COH_TRY(operand->is_far ? touch_far(r, operand, chunk, local_step)
                                     : touch_chunk(r, operand, chunk, given));
         }
         if (!operand->is_far)

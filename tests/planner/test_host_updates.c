@@ -365,15 +365,18 @@ static void a_stale_copy_on_the_device_is_refused(void **state)
     coh_graph_destroy(graph);
 }
 
-/* The update waits for the BACKWARD that made its gradient, but not for the STORE that brings
- * it. */
+/* The second update waits for the BACKWARD that made its gradient, but not for the STORE that
+ * brings it. The first one also waits for the cells. */
 static void an_update_before_its_gradient_arrived_is_refused(void **state)
 {
     (void)state;
     coh_graph *graph = NULL;
     coh_plan *plan = direct_or_deferred(0, &graph);
     const coh_program *body = &plan->programs[COH_PROGRAM_BODY];
-    coh_wait *wait = wait_for(plan, first_update(plan), COH_LANE_D2H);
+    const coh_instruction *update = first_update(plan) + 1;
+    while (update->lane != COH_LANE_HOST)
+        update++;
+    coh_wait *wait = wait_for(plan, update, COH_LANE_D2H);
     const coh_instruction *store = body->instructions;
     while (store->lane != COH_LANE_D2H || store->ordinal != wait->ordinal)
         store++;
@@ -395,6 +398,51 @@ static void an_update_before_its_scale_arrived_is_refused(void **state)
     assert_unread(plan, "UPDATE", "cells");
     coh_plan_destroy(plan);
     coh_graph_destroy(graph);
+}
+
+/* Returns the position of the only instruction of the body that stores the cells. */
+static uint32_t stored_cells_at(const coh_plan *plan)
+{
+    const coh_program *body = &plan->programs[COH_PROGRAM_BODY];
+    uint32_t found = 0, count = 0;
+    for (uint32_t i = 0; i < body->instruction_count; i++) {
+        const coh_instruction *instruction = &body->instructions[i];
+        if (instruction->opcode != COH_OP_STORE ||
+            body->operands[instruction->operand_begin].object != plan->layout.cells)
+            continue;
+        found = instruction->position;
+        count++;
+    }
+    assert_int_equal(count, 1);
+    return found;
+}
+
+/* The copy of the cells in the host tier is read until the updates of the step before have ended. A
+ * STORE over it waits for them, and all other STOREs wait behind it: if updates run in backward,
+ * the activations of a forward would. */
+static void cells_leave_when_an_update_needs_them(void **state)
+{
+    (void)state;
+    for (int deferred = 0; deferred < 2; deferred++) {
+        coh_graph *graph = NULL;
+        coh_plan *plan = direct_or_deferred(deferred, &graph);
+        const coh_program *body = &plan->programs[COH_PROGRAM_BODY];
+        uint32_t first_forward = UINT32_MAX, last_forward = 0;
+        for (uint32_t i = 0; i < body->instruction_count; i++) {
+            const coh_instruction *instruction = &body->instructions[i];
+            if (instruction->opcode != COH_OP_FORWARD)
+                continue;
+            last_forward = instruction->position;
+            first_forward =
+                instruction->position < first_forward ? instruction->position : first_forward;
+        }
+        if (deferred)
+            assert_true(stored_cells_at(plan) < first_forward);
+        else
+            assert_true(stored_cells_at(plan) >= last_forward);
+        coh_plan_destroy(plan);
+        coh_graph_destroy(graph);
+    }
 }
 
 /* The plan file rebuilds the plan. */
@@ -431,6 +479,7 @@ int main(void)
         cmocka_unit_test(a_stale_copy_on_the_device_is_refused),
         cmocka_unit_test(an_update_before_its_gradient_arrived_is_refused),
         cmocka_unit_test(an_update_before_its_scale_arrived_is_refused),
+        cmocka_unit_test(cells_leave_when_an_update_needs_them),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
