@@ -326,8 +326,7 @@ static void list_spread(const coh_candidates *candidates, neighbours *n)
         }
 }
 
-coh_status coh_candidates_spread(coh_candidates *candidates, uint32_t evaluations,
-                                 uint64_t bound_ns)
+coh_status coh_candidates_spread(coh_candidates *candidates, uint32_t most, uint64_t bound_ns)
 {
     const coh_plan_options *o = &candidates->plan->options;
     const uint64_t before_ns = candidates->best.step_ns;
@@ -337,9 +336,9 @@ coh_status coh_candidates_spread(coh_candidates *candidates, uint32_t evaluation
         !recomputes_first(&candidates->best.decisions.recompute))
         return COH_OK;
     list_spread(candidates, &n);
-    candidates->evaluations_most = candidates->evaluations + (uint32_t)n.count;
+    candidates->evaluations_most = candidates->evaluations + most;
     COH_TRY(coh_candidates_try(candidates, n.list, n.count));
-    candidates->evaluations_most = candidates->evaluations + evaluations;
+    candidates->evaluations_most = candidates->evaluations + most / 2;
     return candidates->best.step_ns < before_ns ? coh_candidates_improve(candidates, bound_ns)
                                                 : COH_OK;
 }

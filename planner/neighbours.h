@@ -17,10 +17,9 @@ int coh_candidates_have_caches(const coh_plan *plan);
 coh_status coh_candidates_improve(coh_candidates *candidates, uint64_t bound_ns);
 
 /* With a host tier: tries evenly spread blocks in place of the first ones that the best set
- * recomputes, and from a better set goes on with at most so many evaluations. A row of kept blocks
- * makes activations faster than the link takes them while the row runs; between recomputed blocks
- * the link catches up. Fails: as coh_candidates_try. */
-coh_status coh_candidates_spread(coh_candidates *candidates, uint32_t evaluations,
-                                 uint64_t bound_ns);
+ * recomputes, at most `most` sets, and from a better set goes on with half as many evaluations. A
+ * row of kept blocks makes activations faster than the link takes them while the row runs; between
+ * recomputed blocks the link catches up. Fails: as coh_candidates_try. */
+coh_status coh_candidates_spread(coh_candidates *candidates, uint32_t most, uint64_t bound_ns);
 
 #endif

@@ -319,7 +319,7 @@ static coh_status improve_all(coh_candidates *candidates, uint64_t start_ns)
         candidates->evaluations_most = candidates->evaluations + half / 4;
     }
     COH_TRY(improve_several(candidates, 0, bound_ns));
-    return coh_candidates_spread(candidates, half / 2, bound_ns);
+    return coh_candidates_spread(candidates, half, bound_ns);
 }
 
 /* Finds out first whether any start fits: bounds, which say which of them are the most promising,

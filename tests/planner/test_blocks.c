@@ -74,7 +74,7 @@ static void blocks_are_spread_evenly(void **state)
 static void blocks_in_a_row_are_spread_where_that_is_faster(void **state)
 {
     (void)state;
-    enum { BLOCKS = 12, RECOMPUTED = 6, PERCENT = 10, MOST = 100 };
+    enum { BLOCKS = 12, RECOMPUTED = 6, PERCENT = 10, MOST = 12 };
     const toy_options toy = { .layers = BLOCKS, .width = 64, .vocabulary = 300, .rows = 1000 };
     coh_plan_options options = { .struct_bytes = sizeof(options),
                                  .device_memory_bytes = UINT64_MAX,
@@ -106,15 +106,15 @@ static void blocks_in_a_row_are_spread_where_that_is_faster(void **state)
     assert_int_equal(coh_candidates_try(&candidates, &first, 1), COH_OK);
     assert_true(candidates.best.valid);
     const uint64_t before_ns = candidates.best.step_ns;
-    assert_int_equal(coh_candidates_spread(&candidates, 0, before_ns), COH_OK);
+    assert_int_equal(coh_candidates_spread(&candidates, MOST, before_ns), COH_OK);
     assert_int_equal(candidates.count, 1); /* the bound is reached */
-    assert_int_equal(coh_candidates_spread(&candidates, 0, 0), COH_OK);
+    assert_int_equal(coh_candidates_spread(&candidates, MOST, 0), COH_OK);
     assert_true(candidates.best.step_ns < before_ns);
     const coh_block_set found = candidates.best.decisions.recompute;
     const coh_block_set even = coh_block_set_spread(coh_block_set_count(&found), BLOCKS);
     assert_memory_equal(&found, &even, sizeof(found));
     const size_t count = candidates.count;
-    assert_int_equal(coh_candidates_spread(&candidates, 0, 0), COH_OK);
+    assert_int_equal(coh_candidates_spread(&candidates, MOST, 0), COH_OK);
     assert_int_equal(candidates.count, count); /* they are spread already */
     coh_candidates_close(&candidates);
     coh_plan_destroy(plan);
