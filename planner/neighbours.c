@@ -304,26 +304,23 @@ coh_status coh_candidates_improve(coh_candidates *candidates, uint64_t bound_ns)
     }
 }
 
-/* Lists evenly spread blocks in place of the first ones: as many, and a few less or more. The link
- * out is nearly full then: lists them also where content leaves first that needs no STORE, and with
- * a long horizon. */
+/* Lists as many blocks, spread evenly in place of the first ones. The link out is nearly full then:
+ * lists them also where content leaves first that needs no STORE, and with a long horizon. */
 static void list_spread(const coh_candidates *candidates, neighbours *n)
 {
-    const int32_t blocks = coh_graph_block_count(candidates->plan->graph), few = (blocks + 15) / 16;
+    const int32_t blocks = coh_graph_block_count(candidates->plan->graph);
     const coh_decisions *best = &candidates->best.decisions;
     const int32_t now = coh_block_set_count(&best->recompute);
-    const int32_t counts[] = { now, now - few, now + few };
     const int32_t tie_breaks[] = { best->tie_break, COH_TIE_CLEAN, COH_TIE_CLEAN };
     const int32_t horizons[] = { best->horizon, best->horizon, COH_HORIZON_USUAL * 3 };
-    for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++)
-        for (size_t k = 0; k < sizeof(horizons) / sizeof(horizons[0]); k++) {
-            coh_decisions *d;
-            if (counts[i] <= 0 || counts[i] >= blocks || (d = add_neighbour(n, candidates)) == NULL)
-                continue;
-            d->recompute = coh_block_set_spread(counts[i], blocks);
-            d->tie_break = tie_breaks[k];
-            d->horizon = horizons[k];
-        }
+    for (size_t i = 0; now > 0 && now < blocks && i < sizeof(horizons) / sizeof(horizons[0]); i++) {
+        coh_decisions *d = add_neighbour(n, candidates);
+        if (d == NULL)
+            return;
+        d->recompute = coh_block_set_spread(now, blocks);
+        d->tie_break = tie_breaks[i];
+        d->horizon = horizons[i];
+    }
 }
 
 coh_status coh_candidates_spread(coh_candidates *candidates, uint32_t most, uint64_t bound_ns)

@@ -14,6 +14,7 @@
 #include "base/alloc.h"
 #include "base/file_text.h"
 #include "base/rng.h"
+#include "planner/fingerprint.h"
 #include "planner/plan.h"
 #include "tests/faults/alloc_faults.h"
 #include "tests/length.h"
