@@ -202,8 +202,8 @@ static void patterns_that_divide_the_same_are_tried_once(void **state)
     assert_string_equal(names[0], "1/2/4");
 }
 
-/* A chunk of fewer grains than ranks would be padded to one grain for each: only what is left at the
- * end of a parameter, or of its rows, may be. */
+/* A chunk of fewer grains than ranks would be padded to one grain for each: only what is left at
+ * the end of a parameter, or of its rows, may be. */
 static void chunks_have_as_many_grains_for_each_rank(void **state)
 {
     (void)state;
