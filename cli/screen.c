@@ -248,10 +248,34 @@ static void add_run(const cli_speed *s, cli_line *line)
                  cli_time(s->run_s).at);
 }
 
+coh_lane cli_limiting_exchanges(const coh_plan_summary *summary)
+{
+    static const coh_lane links[] = { COH_LANE_COMM0, COH_LANE_COMM1 };
+    uint64_t most_ns = summary->bounds_ns[summary->binding];
+    coh_lane most = COH_LANE_COMPUTE;
+    for (size_t i = 0; i < sizeof(links) / sizeof(links[0]); i++)
+        if (summary->busy_ns[links[i]] > most_ns) {
+            most = links[i];
+            most_ns = summary->busy_ns[most];
+        }
+    return most;
+}
+
 static void add_limits(const cli_job *job, const cli_speed *s, cli_line *line)
 {
     const coh_plan_summary *summary = &job->summary;
+    const coh_lane exchanges = cli_limiting_exchanges(summary);
     const double bound_s = (double)summary->bounds_ns[summary->binding] * 1e-9;
+    if (exchanges != COH_LANE_COMPUTE) {
+        const double busy_s = (double)summary->busy_ns[exchanges] * 1e-9;
+        cli_line_add(line,
+                     "limit:  %s: the exchanges of these patterns take %s (the step: %.1f %% more);"
+                     " then %s, %s\n",
+                     coh_lane_name(exchanges), cli_time(busy_s).at,
+                     100 * (times(s->step_s, busy_s) - 1), coh_plan_bound_name(summary->binding),
+                     cli_time(bound_s).at);
+        return;
+    }
     cli_line_add(line,
                  "limit:  %s: no schedule of these decisions is below %s (this one: %.1f %% above)",
                  coh_plan_bound_name(summary->binding), cli_time(bound_s).at,

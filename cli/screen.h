@@ -25,10 +25,14 @@ typedef struct cli_speed {
 cli_speed cli_speed_get(const cli_job *job);
 cli_text cli_tokens_per_s(double rate);
 
-/* Adds one line, "prices: ...": the profile behind the times, and how reliable it is. */
 /* Returns the name or numbers of a plan's rank pattern, which live as long as the summary. */
 const char *cli_rank_pattern(const coh_plan_summary *summary);
 
+/* Returns the lane of links between ranks whose exchanges take longer than every bound of the plan,
+ * since the bounds leave exchanges out; COH_LANE_COMPUTE if there is none. */
+coh_lane cli_limiting_exchanges(const coh_plan_summary *summary);
+
+/* Adds one line, "prices: ...": the profile behind the times, and how reliable it is. */
 void cli_screen_prices(const cli_job *job, cli_line *line);
 
 /* Print the whole screen (fails: COH_ERR_MEMORY; may plan again: recompute.c), or at most 8

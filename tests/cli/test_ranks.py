@@ -110,6 +110,8 @@ class Ranks(TrainTest):
         self.assertLess(other["busy_seconds"]["compute"], frontier["busy_seconds"]["compute"])
         rows = self.succeeds(*shape, "--topology", "a100x8-800gbit", "--what-if", "topology=a100x8-80gbit").json["rows"]
         self.assertEqual(rows[1]["what"], "topology=a100x8-80gbit")
+        slow = self.succeeds(*shape[:-1], "--topology", "a100x8-80gbit,network=0.01GB/s", "--node-ranks", 4).out
+        self.assertIn("limit:  comm1: the exchanges of these patterns take ", slow)
         alone = self.succeeds("plan", *RUN, *F32, "--topology", "frontier", "--calibration", "none", "--json").json
         self.assertEqual(alone["profile"]["name"], "frontier")
         self.fails(2, *shape, "--topology", "mi250x", "--profile", "h100", says="does not say how many ranks a node has")
