@@ -118,6 +118,11 @@ static coh_status check_profile(const cli_options *options, const char *name,
                                 const coh_profile_summary *facts)
 {
     const int has_host = cli_given(options, CLI_FLAG_HOST_MEMORY);
+    if (options->topology && facts->node_ranks == 0)
+        return cli_fail(COH_ERR_ARGUMENT,
+                        "--topology %s: the profile does not say how many ranks a node has"
+                        " (node_ranks): name one that does, as frontier",
+                        options->topology);
     if (!facts->is_gpu && cli_budget_on_gpu(options))
         return cli_fail(COH_ERR_ARGUMENT,
                         "--profile %s is of a host device, and --device %s is a GPU: cohobate"

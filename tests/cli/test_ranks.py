@@ -115,6 +115,8 @@ class Ranks(TrainTest):
         alone = self.succeeds("plan", *RUN, *F32, "--topology", "frontier", "--calibration", "none", "--json").json
         self.assertEqual(alone["profile"]["name"], "frontier")
         self.fails(2, *shape, "--topology", "mi250x", "--profile", "h100", says="does not say how many ranks a node has")
+        for name in ("h200", "built-in"):
+            self.fails(2, *shape, "--topology", name, says=f"--topology {name}: the profile does not say how many ranks a node has")
         self.fails(2, *shape, "--topology", "nowhere", says="'nowhere' is neither a file nor a shipped profile")
         self.fails(2, "plan", *RUN, *F32, "--batch", 12, "--replicas", 12, "--ranks", 12, "--topology", "frontier", says="2 ranks of a pair, 8 of a node, 12 in all")
 
