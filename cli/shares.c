@@ -7,6 +7,26 @@
 #include <stdio.h>
 
 #include "cli/budget.h"
+#include "cli/topology.h"
+
+/* Adds " --replicas 2x4x2": the shape of the links where they are known, since sums over a pair and
+ * a node then send less over the network. */
+static void add_replicas(const cli_job *job, int32_t replicas, cli_line *line)
+{
+    coh_plan_options sizes = { .ranks = { { replicas } } };
+    cli_topology_sizes(job->options, job->profile, &sizes);
+    const int32_t pair = sizes.pair_ranks > 1 ? sizes.pair_ranks : 1;
+    const int32_t node = sizes.node_ranks > pair ? sizes.node_ranks : pair;
+    const int nests = replicas % node == 0 && node % pair == 0;
+    const int32_t factors[] = { nests ? pair : 1, nests ? node / pair : 1,
+                                nests ? replicas / node : replicas };
+    const char *before = " --replicas ";
+    for (size_t i = 0; i < sizeof(factors) / sizeof(factors[0]); i++)
+        if (factors[i] > 1) {
+            cli_line_add(line, "%s%" PRId32, before, factors[i]);
+            before = "x";
+        }
+}
 
 /* Adds the flags that have to change for a batch in `replicas` shares, as " --batch 9 --gradients
  * f32", and returns their number. */
@@ -18,7 +38,7 @@ static int add_flags(const cli_job *job, int32_t replicas, cli_line *line)
     int64_t divisor = given;
     int count = 0;
     if (coh_fold_shape_replicas(&recipe->replicas) != replicas && ++count)
-        cli_line_add(line, " --replicas %" PRId32, replicas);
+        add_replicas(job, replicas, line);
     if (recipe->batch % replicas != 0 && ++count)
         cli_line_add(line, " --batch %" PRId64, share * replicas);
     while (divisor > 0 && share % divisor != 0)

@@ -218,6 +218,7 @@ class Ranks(TrainTest):
             (["--replicas", 3], "--batch 9 --gradients f32"), (["--replicas", 2, "--micro-batch", 8], "--micro-batch 4 --gradients f32"),
             (["--pattern", "zero1"], "--ranks 2 --replicas 2 --gradients f32"), (["--node-ranks", 4], "--ranks 4 --replicas 4 --gradients f32"),
             (["--wire", "int8"], "--ranks 2 --replicas 2 --gradients f32 --pattern zero3"),
+            (["--ranks", 16, "--topology", "frontier"], "--replicas 2x4x2 --batch 16 --gradients f32"),
             (["--wire", "int8", "--replicas", 3], "--ranks 3 --batch 9 --gradients f32 --pattern zero3"),
         ]:
             with self.subTest(refused=refused):
