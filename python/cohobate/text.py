@@ -93,12 +93,12 @@ class Tokenizer(Owner):
         note.tokenizer_identity = self.identity
 
 
-def tokenize(tokenizer: Tokenizer, text_path, out_path, *, form: str = "text",
+def tokenize(tokenizer: Tokenizer | str | os.PathLike, text_path, out_path, *, form: str = "text",
              field: str | None = None, chat_form: str = "auto", window: int = 0,
              held_out_path=None, validation_split: float = 0.0, seed: int = 1, vocabulary: int = 0,
              threads: int = 0) -> int:
     """Writes the token file of a file, or of a folder with everything in it. Returns its number of
-    ids. Options, as `cohobate tokenize` has them:
+    ids. `tokenizer` may be what Tokenizer takes. Options, as `cohobate tokenize` has them:
 
     form        "text": a file is a document. "jsonl": a line is a document, the text `field` of its
                 object (None: "text"). "chat": a line is a conversation, {"messages": [{"role": ...,
@@ -110,6 +110,8 @@ def tokenize(tokenizer: Tokenizer, text_path, out_path, *, form: str = "text",
                 lines, drawn by a hash of seed and text, goes to a second token file
     vocabulary  of the model that will read the ids: a larger id is refused. 0: the tokenizer's
     threads     that read a folder's files; 0: one for each core"""
+    if not isinstance(tokenizer, Tokenizer):
+        tokenizer = Tokenizer(tokenizer)
     options, facts = coh_token_build_options(), sized(coh_token_build_facts)
     library().coh_token_build_options_init_sized(byref(options), sizeof(options))
     options.in_path, options.out_path = as_path(text_path), as_path(out_path)

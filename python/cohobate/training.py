@@ -34,6 +34,11 @@ class Schedule:
                  lowest: float | None = None):
         self.highest, self.lowest = highest, highest / 10 if lowest is None else lowest
         self.warmup_steps, self.steps = warmup_steps, steps
+        if steps < 1:
+            raise ValueError(f"a schedule of {steps} steps: give 1 or more")
+        for name in ("highest", "lowest"):
+            if not 0 <= getattr(self, name) < float("inf"):
+                raise ValueError(f"{name} is {getattr(self, name)}: give a finite rate from 0 on")
 
     @property
     def _schedule(self):

@@ -43,6 +43,11 @@ class Data(PackageTest):
             begin += 3 * 16
         self.assertEqual(seen, text[:-1])
 
+    def test_a_tokenizer_may_be_given_by_its_name(self):
+        with cohobate.Tokenizer() as tokenizer:
+            count = cohobate.tokenize(tokenizer, self.text, self.path("by-object.tokens"))
+        self.assertEqual(cohobate.tokenize("bytes", self.text, self.path("by-name.tokens")), count)
+
     def test_lines_of_json_and_conversations_become_documents(self):
         lines = "".join(json.dumps({"body": f"text {i}"}) + "\n" for i in range(40))
         with cohobate.Tokenizer() as tokenizer:

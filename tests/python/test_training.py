@@ -104,6 +104,12 @@ class Training(PackageTest):
                 engine.step(tokens, targets, note.schedule, note.clip)
             self.assertEqual(hash_of(engine), expected)
 
+    def test_a_schedule_that_cannot_be_is_refused(self):
+        for rates, says in (((1e-3, 0), "0 steps"), ((-1.0, 4), "highest is -1.0"), ((float("nan"), 4), "highest is nan"),
+                            ((1e-3, 4, "lowest", float("inf")), "lowest is inf")):
+            with self.subTest(rates=rates), self.assertRaisesRegex(ValueError, says):
+                cohobate.Schedule(*rates[:2], **dict([rates[2:]] if rates[2:] else []))
+
     def test_a_note_holds_what_it_was_given(self):
         schedule = cohobate.Schedule(1e-3, 50, warmup_steps=5, lowest=1e-5)
         note = cohobate.TrainingNote(schedule=schedule, steps=50, lr_for={"wte": 1e-4, "*.bias": 2e-3}, keep=3,
