@@ -143,7 +143,7 @@ FUNCTIONS = {
 @functools.lru_cache(None)
 def library():
     """Loads the library once. If it lacks a function, it is older than this package."""
-    path = os.environ.get("COHOBATE_LIBRARY", _SONAME)
+    path = os.environ.get("COHOBATE_LIBRARY") or _SONAME  # empty: as if it were not set
     try:
         loaded = ctypes.CDLL(path)
     except OSError as error:
