@@ -174,7 +174,8 @@ def share(found, name):
     row = (found or {"phases": {}})["phases"].get("large", {}).get("rows", {}).get(name)
     if row is None:
         return [], [], [name]
-    whole, steps = row.get("in_memory"), len(row["seconds"])
+    where = "in_memory" if "in_memory" in row else "with_host"
+    whole, steps = row.get(where), len(row["seconds"])
     words = [*(origin(found, "large") or [found["gpu"].get("name", found["found"])]),
              f"{row['tokens_per_second']:.0f} tokens/s, {row['step_seconds']:.2f} s a step, predicted "
              f"{row['predicted_step_seconds']:.2f}"]
@@ -187,7 +188,8 @@ def share(found, name):
     missed += ["hidden"] if 1 - stood_s / least_s < HIDDEN else []
     if whole is None:
         return words, missed, ["the speed in memory"]
-    words.append(f"{row['share_of_memory_speed']:.3f} of the speed in memory (must {OF_MEMORY_SPEED}), "
+    of = "in memory" if where == "in_memory" else "in all of the GPU's memory and the host's"
+    words.append(f"{row['share_of_memory_speed']:.3f} of the speed {of} (must {OF_MEMORY_SPEED}), "
                  + ("the same hash and losses" if (row["hash"], row["losses"]) == (whole["hash"], whole["losses"]) else "OTHER BITS"))
     missed += ["speed"] if row["share_of_memory_speed"] < OF_MEMORY_SPEED else []
     missed += ["bits"] if row["hash"] != whole["hash"] or row["losses"] != whole["losses"] else []

@@ -24,7 +24,7 @@
 #define DRIFT_MOST 0.05
 #define UNSTEADY   ", unsteady"
 
-static const coh_effort full = {
+static const coh_measure_effort full = {
     .samples_least = 7,
     .samples_most = 21,
     .budget_ns = 300000000,
@@ -42,7 +42,7 @@ static const coh_effort full = {
     .instruction_count = 1000,
 };
 
-static const coh_effort quick = {
+static const coh_measure_effort quick = {
     .samples_least = 3,
     .samples_most = 5,
     .budget_ns = 20000000,
@@ -59,7 +59,7 @@ static const coh_effort quick = {
     .instruction_count = 200,
 };
 
-void coh_effort_outgrow(coh_effort *effort, uint64_t cache_bytes)
+void coh_effort_outgrow(coh_measure_effort *effort, uint64_t cache_bytes)
 {
     const uint64_t mib = (uint64_t)1 << 20, bytes = (cache_bytes + mib - 1) / mib * mib;
     if (effort->pass_bytes < bytes) /* it writes as many: twice the caches in all */

@@ -32,7 +32,7 @@
 #include "planner/profile.h"
 
 /* Limits on the time, samples and memory of a measurement. */
-typedef struct coh_effort {
+typedef struct coh_measure_effort {
     uint32_t samples_least, samples_most;
     uint64_t budget_ns;  /* allows more samples than the least */
     uint64_t window_ns;  /* of one sample of a rate */
@@ -46,11 +46,11 @@ typedef struct coh_effort {
     uint64_t link_bytes;        /* of each arena; copies take up to a quarter of it */
     uint32_t deepest;           /* most instructions in flight */
     uint32_t instruction_count; /* of the chain of empty instructions */
-} coh_effort;
+} coh_measure_effort;
 
 /* Raises what a measurement of a host touches beyond its caches of so many bytes: what they hold
  * would seem as fast as they are. */
-void coh_effort_outgrow(coh_effort *effort, uint64_t cache_bytes);
+void coh_effort_outgrow(coh_measure_effort *effort, uint64_t cache_bytes);
 
 /* One transfer, run to its end. */
 typedef struct coh_single {
@@ -63,7 +63,7 @@ enum { COH_SINGLE_SMALL, COH_SINGLE_LARGE, COH_SINGLES };
 
 typedef struct coh_measure {
     const coh_measure_options *options;
-    coh_effort effort;
+    coh_measure_effort effort;
     coh_profile *profile;       /* what is known, and the new results */
     const coh_profile *earlier; /* its operators are joined to the new ones; NULL: none */
     size_t operator_capacity;
@@ -139,7 +139,7 @@ typedef struct coh_samples {
 
 void coh_samples_begin(coh_samples *samples);
 /* Returns 1 if another sample is to be taken. */
-int coh_samples_go_on(const coh_samples *samples, const coh_effort *effort);
+int coh_samples_go_on(const coh_samples *samples, const coh_measure_effort *effort);
 void coh_samples_add(coh_samples *samples, double value);
 /* Median, 10th and 90th percentile. All zero without samples. */
 coh_figure coh_samples_figure(const coh_samples *samples);
@@ -193,6 +193,10 @@ coh_status coh_measure_lowered_init(const coh_measure *m, const coh_graph *graph
                                     uint64_t chunk_bytes, const char *optimizer, int with_cache,
                                     int32_t microbatch_count, coh_measure_lowered *out_lowered);
 void coh_measure_lowered_fini(coh_measure_lowered *lowered); /* accepts a zeroed one */
+
+/* Says whether a plan of the graph may have chunks of this size (effort.h's limit). */
+coh_status coh_measure_plans_chunks(const coh_measure *m, const coh_graph *graph,
+                                    uint64_t chunk_bytes, int *out_plans);
 
 /* Offsets of the objects that one instruction or two touch; they are laid out one after the
  * other. */

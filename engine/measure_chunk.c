@@ -227,11 +227,16 @@ static coh_status measure_graph(coh_measure *m, chunk_memory *memory, const coh_
     return status;
 }
 
-/* Of other optimizers than AdamW one size is measured: theirs is a rate, not a latency. */
+/* Of other optimizers than AdamW one size is measured: theirs is a rate, not a latency. Chunks too
+ * small for any plan of a large model are left out: to lower a step of so many takes minutes. */
 static coh_status measure_size(coh_measure *m, chunk_memory *memory, uint64_t chunk_bytes)
 {
     for (uint32_t i = 0; i < m->options->graph_count; i++) {
         const coh_graph *graph = m->options->graphs[i];
+        int is_planned = 0;
+        COH_TRY(coh_measure_plans_chunks(m, graph, chunk_bytes, &is_planned));
+        if (!is_planned && chunk_bytes < RATE_BYTES)
+            continue;
         COH_TRY(measure_graph(m, memory, graph, chunk_bytes, NULL));
         for (int32_t k = 0; chunk_bytes == RATE_BYTES && k < coh_optimizer_count(); k++)
             if (strcmp(coh_optimizer_at(k)->name, COH_OPTIMIZER_DEFAULT) != 0)

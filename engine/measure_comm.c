@@ -88,7 +88,7 @@ static coh_status agree(const comm_lane *of, int *count)
 /* Measures the time of a round, in samples of about a window each. Ranks take as many samples. */
 static coh_status measure_rounds(const comm_lane *of, int size, coh_figure *out_ns)
 {
-    const coh_effort *effort = &of->m->effort;
+    const coh_measure_effort *effort = &of->m->effort;
     coh_samples samples;
     uint64_t begin = coh_clock_ns();
     int count = 1;

@@ -65,7 +65,7 @@ static coh_single single_of(coh_store_load *load)
 /* ---- open and close ---- */
 
 /* Writes everything that reads will use, once, by the port for writes. */
-static coh_status fill(coh_drive *drive, const coh_effort *effort)
+static coh_status fill(coh_drive *drive, const coh_measure_effort *effort)
 {
     coh_store_load all[] = { drive->loads[0], drive->loads[1], drive->pages[0], drive->pages[1] };
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
@@ -78,7 +78,7 @@ static coh_status fill(coh_drive *drive, const coh_effort *effort)
     return COH_OK;
 }
 
-static void place_loads(coh_drive *drive, const coh_effort *effort, uint32_t half)
+static void place_loads(coh_drive *drive, const coh_measure_effort *effort, uint32_t half)
 {
     const uint64_t chunk = effort->disk_chunk_bytes;
     for (int i = 0; i < PORTS; i++) {
@@ -146,7 +146,7 @@ static coh_status open_store(coh_measure *m, coh_drive *drive)
 {
     const uint32_t disk_count = m->options->disk_count;
     coh_disk disks[COH_DISKS_MOST];
-    const coh_effort *effort = &m->effort;
+    const coh_measure_effort *effort = &m->effort;
     const uint64_t chunk = effort->disk_chunk_bytes;
     const uint64_t pages = PORTS * COH_PAGE_BYTES;
     uint64_t bytes = effort->disk_bytes + pages;

@@ -88,7 +88,7 @@ void coh_samples_begin(coh_samples *samples)
     *samples = (coh_samples){ .begin_ns = coh_clock_ns() };
 }
 
-int coh_samples_go_on(const coh_samples *samples, const coh_effort *effort)
+int coh_samples_go_on(const coh_samples *samples, const coh_measure_effort *effort)
 {
     if (samples->count < effort->samples_least)
         return 1;

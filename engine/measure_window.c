@@ -10,20 +10,14 @@
 #include "base/half.h"
 #include "base/rng.h"
 #include "engine/measure.h"
+#include "planner/effort.h"
 
 /* ---- instructions ---- */
 
-coh_status coh_measure_lowered_init(const coh_measure *m, const coh_graph *graph,
-                                    uint64_t chunk_bytes, const char *optimizer, int with_cache,
-                                    int32_t microbatch_count, coh_measure_lowered *out_lowered)
+static coh_plan_options options_of(const coh_measure *m, const coh_graph *graph,
+                                   const char *optimizer, int32_t microbatch_count)
 {
     coh_plan_options options;
-    const coh_block_set none = { 0 }; /* no block is recomputed */
-    const coh_decisions decisions = { .chunk_bytes = chunk_bytes,
-                                      .cache = with_cache,
-                                      .row_passes = 1,
-                                      .patterns = coh_pattern_choose(1) };
-    *out_lowered = (coh_measure_lowered){ .graph = graph, .microbatch_count = microbatch_count };
     coh_plan_options_init(&options);
     options.profile = m->profile;
     options.f32_gradients = m->options->f32_gradients;
@@ -31,6 +25,37 @@ coh_status coh_measure_lowered_init(const coh_measure *m, const coh_graph *graph
         snprintf(options.optimizer, sizeof(options.optimizer), "%s", optimizer);
     options.microbatch_count = microbatch_count;
     options.mode = graph->loss >= 0 ? COH_PLAN_TRAIN : COH_PLAN_INFER;
+    return options;
+}
+
+static coh_decisions decisions_of(uint64_t chunk_bytes, int with_cache)
+{
+    return (coh_decisions){ .chunk_bytes = chunk_bytes,
+                            .cache = with_cache,
+                            .row_passes = 1,
+                            .patterns = coh_pattern_choose(1) };
+}
+
+coh_status coh_measure_plans_chunks(const coh_measure *m, const coh_graph *graph,
+                                    uint64_t chunk_bytes, int *out_plans)
+{
+    const coh_plan_options options = options_of(m, graph, NULL, 1);
+    const coh_decisions decisions = decisions_of(chunk_bytes, 1);
+    coh_effort effort;
+    *out_plans = 0;
+    COH_TRY(coh_effort_of(graph, &options, &decisions, &effort));
+    *out_plans = effort.chunks <= COH_CHUNKS_MOST;
+    return COH_OK;
+}
+
+coh_status coh_measure_lowered_init(const coh_measure *m, const coh_graph *graph,
+                                    uint64_t chunk_bytes, const char *optimizer, int with_cache,
+                                    int32_t microbatch_count, coh_measure_lowered *out_lowered)
+{
+    const coh_plan_options options = options_of(m, graph, optimizer, microbatch_count);
+    const coh_decisions decisions = decisions_of(chunk_bytes, with_cache);
+    const coh_block_set none = { 0 }; /* no block is recomputed */
+    *out_lowered = (coh_measure_lowered){ .graph = graph, .microbatch_count = microbatch_count };
     coh_status status =
         coh_layout_build(graph, &options, &decisions, &out_lowered->layout, &out_lowered->map);
     if (status == COH_OK)

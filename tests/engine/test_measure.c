@@ -591,7 +591,7 @@ static void what_is_touched_outgrows_the_caches(void **state)
 {
     (void)state;
     const uint64_t mib = (uint64_t)1 << 20;
-    coh_effort effort = { .cold_bytes = 32 * mib, .pass_bytes = 96 * mib };
+    coh_measure_effort effort = { .cold_bytes = 32 * mib, .pass_bytes = 96 * mib };
     coh_effort_outgrow(&effort, 0); /* unknown */
     coh_effort_outgrow(&effort, 32 * mib);
     assert_true(effort.cold_bytes == 32 * mib && effort.pass_bytes == 96 * mib);
@@ -629,6 +629,36 @@ static void a_failed_allocation_leaves_nothing_behind(void **state)
     coh_graph_destroy(graph);
 }
 
+/* Measuring 32 billion parameters in chunks of 64 KiB failed: no layout has so many. */
+static void chunks_too_small_for_any_plan_of_a_model_are_not_measured(void **state)
+{
+    (void)state;
+    const coh_gpt2_config wide = { .layers = 64,
+                                   .heads = 64,
+                                   .channels = 8192,
+                                   .positions = 1024,
+                                   .vocabulary = 50257,
+                                   .layernorm_epsilon = 1e-5f,
+                                   .dtype = COH_DTYPE_BF16 };
+    coh_graph *large, *small = model_graph(1, COH_DTYPE_BF16);
+    assert_int_equal(coh_gpt2_train_graph(&wide, 1, 1024, &large), COH_OK);
+    const struct {
+        const coh_graph *graph;
+        uint64_t chunk_bytes;
+        int plans;
+    } cases[] = { { large, 64 << 10, 0 }, { large, 16 << 20, 1 }, { small, 64 << 10, 1 } };
+    const coh_measure_options options = options_for(NULL, 0);
+    const coh_measure m = { .options = &options, .profile = &(coh_profile){ 0 } };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        int plans = -1;
+        assert_int_equal(coh_measure_plans_chunks(&m, cases[i].graph, cases[i].chunk_bytes, &plans),
+                         COH_OK);
+        assert_int_equal(plans, cases[i].plans);
+    }
+    coh_graph_destroy(large);
+    coh_graph_destroy(small);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -643,6 +673,7 @@ int main(void)
         cmocka_unit_test(what_is_measured_is_written_and_read_as_the_same_bytes),
         cmocka_unit_test(what_cannot_be_measured_is_refused_in_a_sentence),
         cmocka_unit_test(what_is_touched_outgrows_the_caches),
+        cmocka_unit_test(chunks_too_small_for_any_plan_of_a_model_are_not_measured),
         cmocka_unit_test(a_failed_allocation_leaves_nothing_behind),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
