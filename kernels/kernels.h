@@ -47,7 +47,10 @@ void coh_kernel_split(uint16_t *high, uint16_t *low, const float *master, int64_
 void coh_kernel_normal(float *values, uint64_t seed, uint64_t stream, uint64_t first, int64_t count,
                        double scale);
 
-/* Sum of x^2 in double, for one grain (at most COH_GRAIN_ELEMENTS). */
+/* Sum of x^2 in double, for one grain (at most COH_GRAIN_ELEMENTS). Pieces of COH_SQUARE_PIECE
+ * elements are summed each as a row is, and their sums added in order: a GPU sums the pieces of a
+ * grain at the same time, with the same bits. */
+#define COH_SQUARE_PIECE 1024
 double coh_kernel_square_sum(coh_dtype dtype, const void *x, int64_t count);
 
 /* to += from */

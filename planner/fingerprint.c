@@ -126,7 +126,7 @@ static uint64_t fold_wires(uint64_t hash, const coh_plan_options *options)
 static uint64_t fingerprint_of(const coh_graph *graph, const coh_plan_options *options,
                                int names_layers)
 {
-    uint64_t hash = fold_text(0, "cohobate numeric plan 2, state f32");
+    uint64_t hash = fold_text(0, "cohobate numeric plan 3, state f32");
     hash = fold_number(hash, options->mode);
     hash =
         fold_number(hash, (int64_t)options->microbatch_count * coh_fold_replicas(&options->ranks));

@@ -85,7 +85,14 @@ void coh_kernel_normal(float *values, uint64_t seed, uint64_t stream, uint64_t f
 
 double coh_kernel_square_sum(coh_dtype dtype, const void *x, int64_t count)
 {
-    return coh_rows_for(dtype)->square_sum(x, count);
+    const coh_rows *rows = coh_rows_for(dtype);
+    double total = 0;
+    for (int64_t at = 0; at < count; at += COH_SQUARE_PIECE) {
+        const int64_t left = count - at;
+        total += rows->square_sum(coh_element_const(dtype, x, at),
+                                  left < COH_SQUARE_PIECE ? left : COH_SQUARE_PIECE);
+    }
+    return total;
 }
 
 void coh_kernel_add(coh_dtype dtype, void *to, const void *from, int64_t count)

@@ -23,8 +23,8 @@ static void fold_grain(void *argument, int64_t index)
         to_rows->put(coh_element(f->to_dtype, f->to, at), sums, count, 0);
     }
     if (f->square_sums != NULL)
-        f->square_sums[index] =
-            to_rows->square_sum(coh_element_const(f->to_dtype, f->to, begin), end - begin);
+        f->square_sums[index] = coh_kernel_square_sum(
+            f->to_dtype, coh_element_const(f->to_dtype, f->to, begin), end - begin);
 }
 
 void coh_kernel_fold(void *pool, const coh_fold_call *fold)

@@ -10,8 +10,6 @@
 #include "kernels/kernels.h"
 #include "memory/cuda_queue.h"
 
-#define SQUARE_GRAINS (COH_CUDA_SQUARE_THREADS / COH_CUDA_SQUARE_LANES) /* grains per block */
-
 _Static_assert(COH_CUDA_GRAIN == COH_GRAIN_ELEMENTS, "kernels cut tensors as the engine does");
 
 static int64_t take_grains(coh_cuda_grains *to, const coh_chunk_grains *from)
@@ -41,8 +39,7 @@ void coh_cuda_square_sums(void *queue, const coh_square_sums *sums)
 {
     coh_cuda_square_sums_arguments arguments = { .grad = sums->grad, .partials = sums->partials };
     arguments.grain_count = take_grains(&arguments.grains, &sums->grains);
-    const coh_cuda_grid grid = coh_cuda_blocks(coh_cuda_parts(arguments.grain_count, SQUARE_GRAINS),
-                                               COH_CUDA_SQUARE_THREADS);
+    const coh_cuda_grid grid = coh_cuda_blocks(arguments.grain_count, COH_CUDA_SQUARE_THREADS);
     if (arguments.grain_count > 0)
         coh_cuda_launch(queue, coh_cuda_of(COH_CUDA_SQUARE_SUMS_F32, sums->dtype), &grid,
                         &arguments);

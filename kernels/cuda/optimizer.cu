@@ -32,30 +32,39 @@ COH_DEVICE grain grain_at(const coh_cuda_grains &grains, int64_t index)
 
 /* ---- NORM ----
  *
- * The host keeps sixteen sums of a grain, element i in sum i % 16, and folds them as a tree
- * (kernels/cpu/isa/sums.c). So half a warp takes a grain, with one sum per lane. In a round it
- * reads 32 or 64 neighbouring bytes. Up to 64 rounds are in flight, because a chunk has few grains:
- * one of 4 MiB in bf16 has 64 warps in all. The square of a float is exact in double, so a fused
- * addition rounds no differently. */
+ * The host sums a grain in pieces of 1,024 elements. It keeps sixteen sums of a piece, element i in
+ * sum i % 16, folds them as a tree (kernels/cpu/isa/sums.c) and adds the pieces in order. So half a
+ * warp takes a piece, with one sum per lane, and a block takes a grain: a chunk has few grains, and
+ * one thread after the other would wait for a thousand additions. In a round half a warp reads 32
+ * or 64 neighbouring bytes. The square of a float is exact in double, so a fused addition rounds no
+ * differently. */
 template <typename T> COH_DEVICE void square_sums(const coh_cuda_square_sums_arguments &a)
 {
-    const int64_t index = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) / COH_CUDA_SQUARE_LANES;
-    const int lane = threadIdx.x % COH_CUDA_SQUARE_LANES;
-    grain one = {};
-    if (index < a.grain_count) /* other threads only take part in the shuffles */
-        one = grain_at(a.grains, index);
+    __shared__ double pieces[COH_CUDA_SQUARE_PIECES];
+    const grain one = grain_at(a.grains, blockIdx.x);
+    const int lane = (int)threadIdx.x % COH_CUDA_SQUARE_LANES;
+    const int piece = (int)threadIdx.x / COH_CUDA_SQUARE_LANES;
+    const int begin = piece * COH_CUDA_SQUARE_PIECE;
+    const int end = min(begin + COH_CUDA_SQUARE_PIECE, one.count);
     const T *x = (const T *)a.grad + one.element;
     double sum = 0.0;
-#pragma unroll 64
-    for (int i = lane; i < one.count; i += COH_CUDA_SQUARE_LANES) {
+#pragma unroll 32
+    for (int i = begin + lane; i < end; i += COH_CUDA_SQUARE_LANES) {
         const double wide = (double)coh_take<T, 1>(x + i).x[0];
         sum = fma(wide, wide, sum);
     }
 #pragma unroll
     for (int apart = COH_CUDA_SQUARE_LANES / 2; apart > 0; apart /= 2)
         sum += __shfl_down_sync(COH_ALL_LANES, sum, apart);
-    if (lane == 0 && index < a.grain_count)
-        a.partials[one.partial] = sum;
+    if (lane == 0)
+        pieces[piece] = sum;
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        double total = 0.0;
+        for (int i = 0; i < COH_CUDA_SQUARE_PIECES; i++)
+            total += pieces[i]; /* 0 beyond the grain's end */
+        a.partials[one.partial] = total;
+    }
 }
 COH_KERNELS(square_sums, coh_cuda_square_sums_arguments, COH_CUDA_SQUARE_THREADS, 4)
 

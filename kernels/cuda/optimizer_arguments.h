@@ -10,9 +10,11 @@
 #define COH_CUDA_GRAIN 16384 /* COH_GRAIN_ELEMENTS */
 /* Blocks that share the update of a grain. */
 #define COH_CUDA_UPDATE_PARTS 4
-/* Sums of squares: threads per grain, and per block. */
+/* Sums of squares: a block sums a grain, 16 threads each piece of COH_SQUARE_PIECE elements. */
 #define COH_CUDA_SQUARE_LANES   16
-#define COH_CUDA_SQUARE_THREADS 128
+#define COH_CUDA_SQUARE_PIECE   1024
+#define COH_CUDA_SQUARE_PIECES  (COH_CUDA_GRAIN / COH_CUDA_SQUARE_PIECE)
+#define COH_CUDA_SQUARE_THREADS (COH_CUDA_SQUARE_PIECES * COH_CUDA_SQUARE_LANES)
 
 typedef struct coh_cuda_grains {
     coh_grain_run runs[COH_GRAIN_RUNS_MOST];

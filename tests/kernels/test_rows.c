@@ -53,6 +53,34 @@ static void square_sum_is_exact_to_double_rounding(void **state)
     }
 }
 
+/* As docs/numerics.md has it: a GPU's kernel has these bits, too. */
+static double summed_by_pieces(const float *x, int64_t count)
+{
+    double total = 0;
+    for (int64_t begin = 0; begin < count; begin += 1024) {
+        const int64_t end = begin + 1024 < count ? begin + 1024 : count;
+        double sums[16] = { 0 };
+        for (int64_t i = begin; i < end; i++)
+            sums[(i - begin) % 16] += (double)x[i] * x[i];
+        for (int half = 8; half > 0; half /= 2)
+            for (int j = 0; j < half; j++)
+                sums[j] += sums[j + half];
+        total += sums[0];
+    }
+    return total;
+}
+
+static void square_sum_has_the_order_of_its_pieces(void **state)
+{
+    (void)state;
+    fill_all();
+    for (int n = 0; n < COUNTS; n++) {
+        const double expected = summed_by_pieces(a, counts[n]);
+        const double found = coh_kernel_square_sum(COH_DTYPE_F32, a, counts[n]);
+        assert_memory_equal(&found, &expected, sizeof(found));
+    }
+}
+
 static void a_broken_number_is_found_wherever_it_stands(void **state)
 {
     (void)state;
@@ -379,6 +407,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(square_sum_is_exact_to_double_rounding),
+        cmocka_unit_test(square_sum_has_the_order_of_its_pieces),
         cmocka_unit_test(a_broken_number_is_found_wherever_it_stands),
         cmocka_unit_test(exp_is_within_its_documented_error),
         cmocka_unit_test(tanh_is_within_its_documented_error),
