@@ -648,7 +648,9 @@ static void chunks_too_small_for_any_plan_of_a_model_are_not_measured(void **sta
         int plans;
     } cases[] = { { large, 64 << 10, 0 }, { large, 16 << 20, 1 }, { small, 64 << 10, 1 } };
     const coh_measure_options options = options_for(NULL, 0);
-    const coh_measure m = { .options = &options, .profile = &(coh_profile){ 0 } };
+    coh_profile profile;
+    memset(&profile, 0, sizeof(profile));
+    const coh_measure m = { .options = &options, .profile = &profile };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         int plans = -1;
         assert_int_equal(coh_measure_plans_chunks(&m, cases[i].graph, cases[i].chunk_bytes, &plans),
