@@ -142,12 +142,14 @@ typedef struct coh_cuda_activation_gradient_arguments {
 
 /* ---- norm.cu ---- */
 
-/* Most threads of a row backward, each with a pack of columns: with 1024 the sums of bf16 rows do
- * not fit into registers. Rows that need more are "wide": two floats of shared memory per column,
- * at most 96 KiB, which a block of every GPU since sm_80 may have. Still longer rows are
- * "widest". */
-#define COH_CUDA_NORM_THREADS 896
-#define COH_CUDA_NORM_WIDE    12288 /* columns */
+/* Columns of a thread backward, whose sums stay in registers. */
+#define COH_CUDA_NORM_COLUMNS 8
+/* Most dynamic shared memory of a block backward: a block of every GPU since sm_80 may have it. It
+ * holds the rows that are copied ahead, at most COH_CUDA_NORM_STAGES, or the sums of rows of more
+ * columns than 1024 threads have: two floats a column. Still longer rows are "widest". */
+#define COH_CUDA_NORM_SHARED (96 << 10)
+#define COH_CUDA_NORM_STAGES 4
+#define COH_CUDA_NORM_WIDE   (COH_CUDA_NORM_SHARED / 8) /* columns */
 /* Threads of a block that has more than one row at a time. */
 #define COH_CUDA_NORM_BLOCK 512
 
@@ -156,11 +158,12 @@ typedef struct coh_cuda_norm_arguments {
     const void *x, *weight, *bias, *dy;
     void *y, *dx;
     float *mean, *rstd;
-    float *partials; /* [blocks, 2C]: of dweight, of dbias */
-    float epsilon;
-    float offset;  /* of weight: RMS norm */
-    int32_t width; /* threads of a row: a multiple of 32 that divides the block's */
+    float *partials;      /* [blocks, 2C]: of dweight, of dbias */
+    float epsilon, share; /* share: 1 / C */
+    float offset;         /* of weight: RMS norm */
+    int32_t width;        /* threads of a row: a multiple of 32 that divides the block's */
     int32_t dx_adds, packed;
+    int32_t stages; /* backward: rows of a row lane in shared memory at a time */
 } coh_cuda_norm_arguments;
 
 /* ---- embedding.cu ---- */

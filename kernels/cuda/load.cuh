@@ -33,6 +33,12 @@ static __device__ __forceinline__ void coh_load_16(uint32_t to[4], const void *f
         : "l"(from));
 }
 
+/* Hides from the compiler how x was computed, so that it does not compute x again in a loop. */
+static __device__ __forceinline__ void coh_pin(int &x)
+{
+    asm volatile("" : "+r"(x));
+}
+
 /* Clamps x to +-bound; NaN stays NaN, unlike with fminf. */
 static __device__ __forceinline__ float coh_hold(float x, float bound)
 {

@@ -138,6 +138,14 @@ template <typename T, int W> COH_DEVICE void coh_put_raw(T *to, const coh_raw<T,
         *(coh_four *)to = { { from.word[0], from.word[1], from.word[2], from.word[3] } };
 }
 
+template <int W> COH_DEVICE coh_floats<W> coh_sum(coh_floats<W> a, const coh_floats<W> &b)
+{
+#pragma unroll
+    for (int i = 0; i < W; i++)
+        a.x[i] += b.x[i];
+    return a;
+}
+
 /* to = from, or to += from with `adds`. */
 template <typename T, int W> COH_DEVICE void coh_give(T *to, coh_floats<W> from, int adds)
 {

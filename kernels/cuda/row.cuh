@@ -3,8 +3,8 @@
  *
  * A thread holds up to COH_HELD packs of its row as stored, so that several passes over the row
  * need one load. Longer rows are read again (HELDS = 0). Sums over a row add a thread's own packs,
- * then its warp as a tree, then the row's warps in order; all of it follows from the row's length
- * alone. */
+ * then its warp as a tree, then the row's warps in order (coh_row_sums: as a tree); all of it
+ * follows from the row's length alone. */
 #ifndef COH_KERNELS_CUDA_ROW_CUH
 #define COH_KERNELS_CUDA_ROW_CUH
 
@@ -83,6 +83,38 @@ template <typename S> COH_DEVICE S coh_row_sum(S x, S *slots, int width)
     for (int warp = 0; warp < width / COH_WARP; warp++)
         sum += warps[warp];
     return sum;
+}
+
+/* Adds up the lanes of each half of a warp. */
+COH_DEVICE float coh_half_warp_sum(float x)
+{
+#pragma unroll
+    for (int apart = COH_WARP / 4; apart > 0; apart /= 2)
+        x += __shfl_xor_sync(COH_ALL_LANES, x, apart);
+    return x;
+}
+
+/* Two sums over the threads of row `lane_row` of the block, with one barrier: each half of a warp
+ * adds up one of them. The row's warps are added as a tree as well. `slots`: two for each warp of
+ * the block. */
+COH_DEVICE float2 coh_row_sums(float2 x, float *slots, int width, int lane_row)
+{
+    const int side = threadIdx.x / 16 % 2, lane = threadIdx.x % 16, warps = width / COH_WARP;
+    const float theirs = side ? x.x : x.y;
+    float sum = (side ? x.y : x.x) + __shfl_xor_sync(COH_ALL_LANES, theirs, 16);
+    sum = coh_half_warp_sum(sum);
+    if (warps > 1) {
+        const float *row = slots + 2 * lane_row * warps + side;
+        if (lane == 0)
+            slots[threadIdx.x / 16] = sum;
+        __syncthreads();
+        sum = lane < warps ? row[2 * lane] : 0.0f;
+        if (warps > 16)
+            sum += lane + 16 < warps ? row[2 * lane + 32] : 0.0f;
+        sum = coh_half_warp_sum(sum);
+    }
+    const float other = __shfl_xor_sync(COH_ALL_LANES, sum, 16);
+    return { side ? other : sum, side ? sum : other };
 }
 
 /* Likewise the largest. */

@@ -11,13 +11,13 @@
 
 /* ---- norms ---- */
 
-/* Rows of a block in backward: at least 8, and enough to have at most two blocks for each of 132
- * multiprocessors (H100, H200), which bounds the partial sums. */
+/* Rows of a block in backward: at least 8, and enough to have at most `most` blocks. Of 132
+ * multiprocessors (H100, H200) each has two, or one of more than 512 threads. */
 #define COH_CUDA_NORM_BLOCKS 264
 #define COH_CUDA_NORM_ROWS   8
-static inline int64_t coh_cuda_norm_block_rows(int64_t N)
+static inline int64_t coh_cuda_norm_block_rows(int64_t N, int64_t most)
 {
-    const int64_t rows = (N + COH_CUDA_NORM_BLOCKS - 1) / COH_CUDA_NORM_BLOCKS;
+    const int64_t rows = (N + most - 1) / most;
     return rows < COH_CUDA_NORM_ROWS ? COH_CUDA_NORM_ROWS : rows;
 }
 

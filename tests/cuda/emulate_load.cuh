@@ -36,6 +36,10 @@ static inline void coh_load_16(uint32_t to[4], const void *from)
     coh_emulated_load(to, from, 16);
 }
 
+static inline void coh_pin(int &)
+{
+}
+
 static inline float coh_hold(float x, float bound)
 {
     return x < -bound ? -bound : x > bound ? bound : x;
