@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "engine/op_check.h"
 #include "engine/op_gradient.h"
+#include "planner/row_unit.h"
 
 enum { RACES = 3 }; /* runs with several threads */
 
@@ -520,7 +521,8 @@ static void check_promises(bench *b)
     coh_trial_way way = COH_TRIAL_PLAIN;
     way.in_ranges = 1;
     if (kind->row_split_parameters != 0 &&
-        b->op->facts.parameter[__builtin_ctz(kind->row_split_parameters)].row_block > 0)
+        coh_row_block(kind, &b->op->facts.parameter[__builtin_ctz(kind->row_split_parameters)],
+                      b->first.on) > 0)
         expect_plain(b, &b->first, &way, COH_OP_FAULT_ROWS, NULL);
     if (kind->is_loss && b->has_backward)
         check_loss_scale(b);

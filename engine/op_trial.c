@@ -10,6 +10,7 @@
 #include "base/half.h"
 #include "base/rng.h"
 #include "engine/guard.h"
+#include "planner/row_unit.h"
 
 enum { GUARD = COH_GUARD_BYTES, ALIGN = COH_GUARD_ALIGN, ALIGN_MOST = 4096 };
 #define BYTES_MOST ((size_t)256 << 20)
@@ -328,11 +329,11 @@ static coh_status run_ranges(coh_trial *trial, const coh_trial_way *way, coh_pha
     const coh_op_kind *kind = &trial->op->kind;
     const int split = __builtin_ctz(kind->row_split_parameters);
     const coh_parameter_facts *facts = &trial->op->facts.parameter[split];
-    const int64_t rows = facts->shape.dim[0];
-    for (int64_t begin = 0; begin < rows; begin += facts->row_block) {
+    const int64_t rows = facts->shape.dim[0], block = coh_row_block(kind, facts, trial->on);
+    for (int64_t begin = 0; begin < rows; begin += block) {
         coh_call call = trial->call;
         call.row_begin = begin;
-        call.row_end = begin + facts->row_block < rows ? begin + facts->row_block : rows;
+        call.row_end = begin + block < rows ? begin + block : rows;
         call.row_count = rows;
         narrow(&call.parameter[split], call.row_begin, call.row_end);
         narrow(&call.parameter_grad[split], call.row_begin, call.row_end);

@@ -47,6 +47,10 @@ void coh_kernel_split(uint16_t *high, uint16_t *low, const float *master, int64_
 void coh_kernel_normal(float *values, uint64_t seed, uint64_t stream, uint64_t first, int64_t count,
                        double scale);
 
+/* Blocks of a weight's rows (coh_parameter_facts.row_block) that the device of a queue multiplies
+ * at once: 1, or COH_GPU_ROW_BLOCKS. */
+int64_t coh_kernel_row_blocks(const void *queue);
+
 /* Sum of x^2 in double, for one grain (at most COH_GRAIN_ELEMENTS). Pieces of COH_SQUARE_PIECE
  * elements are summed each as a row is, and their sums added in order: a GPU sums the pieces of a
  * grain at the same time, with the same bits. */

@@ -13,7 +13,7 @@
  * A large weight is multiplied in blocks of its rows, which are columns of y. Each block is a
  * product by itself, and dx is the sum over blocks, in order, in f32. So the weight may come in
  * ranges of whole blocks, and the number of blocks per call changes no bit. The blocks depend only
- * on the weight's shape. */
+ * on the weight's shape and the kind of device: a GPU takes COH_GPU_ROW_BLOCKS of them as one. */
 
 /* A block has at least BLOCK_ELEMENTS elements, and a multiple of BLOCK_ROWS rows: small enough to
  * stream through a memory that the whole weight does not fit, large enough for a product to run at
@@ -28,10 +28,19 @@ static int64_t block_rows(int64_t I, int64_t O)
     return block < O ? block : 0;
 }
 
-/* Returns the bytes of dx's f32 sums over the blocks, if dx itself is narrower. */
-static size_t sums_bytes(coh_dtype dtype, int64_t N, int64_t I, int64_t O)
+/* Returns the columns of y that a product computes if `times` blocks are one. */
+static int64_t block_columns(int64_t I, int64_t O, int64_t times)
 {
-    return dtype != COH_DTYPE_F32 && block_rows(I, O) > 0 ? (size_t)(N * I) * sizeof(float) : 0;
+    const int64_t block = block_rows(I, O);
+    return block > 0 && block <= (O - 1) / times ? block * times : O;
+}
+
+/* Returns the bytes of dx's f32 sums over the blocks, if dx itself is narrower. */
+static size_t sums_bytes(coh_dtype dtype, int64_t N, int64_t I, int64_t O, int64_t times)
+{
+    return dtype != COH_DTYPE_F32 && block_columns(I, O, times) < O
+               ? (size_t)(N * I) * sizeof(float)
+               : 0;
 }
 
 static coh_status infer(const void *attributes, const coh_shape *inputs, coh_op_facts *facts)
@@ -62,7 +71,7 @@ static coh_status infer(const void *attributes, const coh_shape *inputs, coh_op_
             .shape = coh_shape_make(inputs[0].dtype, 1, a->outputs, 0, 0),
             .init = COH_INIT_ZERO,
         };
-    facts->workspace_bytes[COH_PHASE_BACKWARD] = sums_bytes(inputs[0].dtype, N, I, a->outputs);
+    facts->workspace_bytes[COH_PHASE_BACKWARD] = sums_bytes(inputs[0].dtype, N, I, a->outputs, 1);
     facts->flops[COH_PHASE_FORWARD] = 2.0 * (double)N * (double)I * (double)a->outputs;
     facts->flops[COH_PHASE_BACKWARD] = 2.0 * facts->flops[COH_PHASE_FORWARD];
     return COH_OK;
@@ -126,7 +135,7 @@ static void *element(const void *x, coh_dtype dtype, int64_t index)
 static coh_status run_blocks(const coh_call *call, const coh_matmul *whole)
 {
     const int64_t I = whole->depth, O = whole->columns;
-    const int64_t block = block_rows(I, O) > 0 ? block_rows(I, O) : O;
+    const int64_t block = block_columns(I, O, coh_kernel_row_blocks(call->queue));
     int64_t begin, end;
     coh_call_rows(call, O, &begin, &end);
     for (int64_t o = begin; o < end; o += block) {
@@ -159,8 +168,8 @@ static void spread(const coh_call *call, const void *dy, void *workspace)
     const coh_dtype dtype = shape->dtype;
     const int64_t I = call->parameter[0].shape.dim[1], O = shape->dim[shape->rank - 1];
     const int64_t N = coh_shape_rows(shape);
-    const int64_t block = block_rows(I, O) > 0 ? block_rows(I, O) : O;
-    const int has_sums = sums_bytes(dtype, N, I, O) > 0;
+    const int64_t times = coh_kernel_row_blocks(call->queue), block = block_columns(I, O, times);
+    const int has_sums = sums_bytes(dtype, N, I, O, times) > 0;
     const int dx_adds = (call->input_grad_adds & 1u) != 0;
     int64_t begin, end;
     coh_call_rows(call, O, &begin, &end);
@@ -214,6 +223,17 @@ static coh_status backward(const coh_call *call)
     return COH_OK;
 }
 
+/* Returns the scratch bytes of a call on a GPU. */
+static size_t gpu_workspace(const void *attributes, const coh_shape *inputs, coh_phase phase)
+{
+    const coh_linear_attributes *a = attributes;
+    const coh_shape *x = &inputs[0];
+    return phase == COH_PHASE_BACKWARD
+               ? sums_bytes(x->dtype, coh_shape_rows(x), x->dim[x->rank - 1], a->outputs,
+                            COH_GPU_ROW_BLOCKS)
+               : 0;
+}
+
 /* Fields that all of them share. `outputs_read`: the mask of outputs that backward reads. */
 #define LINEAR_KIND(kind_name, kind_revision, input_ports, outputs_read)                           \
     COH_KIND(kind_name, kind_revision), COH_KIND_GRADIENTS((1u << (input_ports)) - 1u, 3u),        \
@@ -224,13 +244,13 @@ static coh_status backward(const coh_call *call)
 
 const coh_op_kind coh_kind_linear = {
     LINEAR_KIND("linear", 2, 1, 0u),
-    COH_KIND_RUNS(forward, backward),
+    COH_KIND_RUNS_WITH(forward, backward, .workspace = gpu_workspace),
     .infer = infer,
 };
 
 const coh_op_kind coh_kind_linear_uniform = {
     LINEAR_KIND("linear_uniform", 1, 1, 0u),
-    COH_KIND_RUNS(forward, backward),
+    COH_KIND_RUNS_WITH(forward, backward, .workspace = gpu_workspace),
     .infer = infer_uniform,
 };
 
@@ -238,7 +258,7 @@ const coh_op_kind coh_kind_linear_uniform = {
  * may share memory with dy: it is dy, and is passed on last. */
 const coh_op_kind coh_kind_linear_residual = {
     LINEAR_KIND("linear_residual", 2, 2, 0u),
-    COH_KIND_RUNS(forward, backward),
+    COH_KIND_RUNS_WITH(forward, backward, .workspace = gpu_workspace),
     .infer = infer_residual,
     .forward_in_place = { { 1, 0 } },
     .backward_in_place = { { 0, 1 } },
@@ -246,6 +266,23 @@ const coh_op_kind coh_kind_linear_residual = {
 };
 
 /* ---- with an activation ---- */
+
+/* Returns the bytes of partial sums and dh. */
+static size_t activated_bytes(coh_dtype dtype, int64_t N, int64_t O)
+{
+    return (size_t)coh_kernel_activation_partials(N, O) * sizeof(float) +
+           (size_t)(N * O) * coh_dtype_bytes(dtype);
+}
+
+static size_t gpu_workspace_activated(const void *attributes, const coh_shape *inputs,
+                                      coh_phase phase)
+{
+    const coh_linear_attributes *a = attributes;
+    return gpu_workspace(attributes, inputs, phase) +
+           (phase == COH_PHASE_BACKWARD
+                ? activated_bytes(inputs[0].dtype, coh_shape_rows(&inputs[0]), a->outputs)
+                : 0);
+}
 
 /* `saves`: forward saves the sums before the activation. */
 static coh_status infer_activated(const void *attributes, const coh_shape *inputs, int saves,
@@ -256,10 +293,8 @@ static coh_status infer_activated(const void *attributes, const coh_shape *input
         return status;
     const coh_shape *y = &facts->output[0];
     const int64_t O = y->dim[y->rank - 1], N = coh_shape_rows(y);
-    const size_t y_bytes = (size_t)(N * O) * coh_dtype_bytes(y->dtype);
-    facts->saved_bytes = saves ? y_bytes : 0;
-    facts->workspace_bytes[COH_PHASE_BACKWARD] +=
-        (size_t)coh_kernel_activation_partials(N, O) * sizeof(float) + y_bytes;
+    facts->saved_bytes = saves ? (size_t)(N * O) * coh_dtype_bytes(y->dtype) : 0;
+    facts->workspace_bytes[COH_PHASE_BACKWARD] += activated_bytes(y->dtype, N, O);
     facts->flops[COH_PHASE_FORWARD] += forward_flops * (double)N * (double)O;
     facts->flops[COH_PHASE_BACKWARD] += backward_flops * (double)N * (double)O;
     return COH_OK;
@@ -280,7 +315,7 @@ static coh_status backward_activation(const coh_call *call, coh_activation activ
         .O = O,
         .dy = call->output_grad[0].data,
         .of = of,
-        .dh = (char *)sums + sums_bytes(dy->dtype, N, I, O),
+        .dh = (char *)sums + sums_bytes(dy->dtype, N, I, O, coh_kernel_row_blocks(call->queue)),
         .sums = call->parameter_grad[1].data,
         .sums_adds = (call->parameter_grad_adds & 2u) != 0,
         .f32_grads = coh_call_has_f32_grads(call, 1),
@@ -315,7 +350,7 @@ static coh_status backward_gelu(const coh_call *call)
 
 const coh_op_kind coh_kind_linear_gelu = {
     LINEAR_KIND("linear_gelu", 1, 1, 0u),
-    COH_KIND_RUNS(forward_gelu, backward_gelu),
+    COH_KIND_RUNS_WITH(forward_gelu, backward_gelu, .workspace = gpu_workspace_activated),
     .infer = infer_gelu,
 };
 
@@ -341,6 +376,6 @@ static coh_status backward_relu(const coh_call *call)
 
 const coh_op_kind coh_kind_linear_relu = {
     LINEAR_KIND("linear_relu", 1, 1, 1u),
-    COH_KIND_RUNS(forward_relu, backward_relu),
+    COH_KIND_RUNS_WITH(forward_relu, backward_relu, .workspace = gpu_workspace_activated),
     .infer = infer_relu,
 };

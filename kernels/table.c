@@ -13,6 +13,11 @@ static const coh_kernel_table *table_of(const void *queue)
     return head == NULL || head->kernels == NULL ? &coh_kernel_table_cpu : head->kernels;
 }
 
+int64_t coh_kernel_row_blocks(const void *queue)
+{
+    return table_of(queue) == &coh_kernel_table_cpu ? 1 : COH_GPU_ROW_BLOCKS;
+}
+
 #define DISPATCH(name, parameters, arguments)                                                      \
     void coh_kernel_##name parameters                                                              \
     {                                                                                              \

@@ -250,10 +250,15 @@ static int is_sliced(const builder *b, int32_t parameter)
     return b->graph->ops[b->graph->parameters[parameter].op].kind.column_slices;
 }
 
+static coh_device_kind device_of(const builder *b)
+{
+    return b->options->profile != NULL ? b->options->profile->device_kind : COH_DEVICE_HOST;
+}
+
 /* Returns the pattern of a parameter's class. */
 static coh_pattern_id pattern_of(const builder *b, int32_t parameter)
 {
-    const coh_group_class group_class = coh_row_unit(&b->graph->parameters[parameter].facts) == 0
+    const coh_group_class group_class = coh_row_unit(b->graph, parameter, device_of(b)) == 0
                                             ? COH_CLASS_PLAIN
                                         : is_sliced(b, parameter) ? COH_CLASS_PRODUCT
                                                                   : COH_CLASS_TABLE;
@@ -417,7 +422,7 @@ static coh_status add_groups(builder *b)
         }
     for (size_t i = 0; i < b->graph->parameter_count; i++)
         if (pattern_of(b, (int32_t)i) == COH_PATTERN_SLICE)
-            b->map->row_unit[i] = coh_row_unit(&b->graph->parameters[i].facts);
+            b->map->row_unit[i] = coh_row_unit(b->graph, (int32_t)i, device_of(b));
     COH_TRY(coh_optimizers_of(b->graph, b->options, b->is_trained, b->layout, b->optimizer));
     for (int32_t i = 0; i < (int32_t)b->graph->op_count; i++) {
         for (int32_t optimizer = 0; optimizer < b->layout->optimizer_count; optimizer++)
@@ -429,11 +434,6 @@ static coh_status add_groups(builder *b)
 }
 
 /* ---- activations, scratch, pinned ---- */
-
-static coh_device_kind device_of(const builder *b)
-{
-    return b->options->profile != NULL ? b->options->profile->device_kind : COH_DEVICE_HOST;
-}
 
 /* A plan for a GPU may use kinds without kernels there: the engine rejects those. */
 static coh_status check_has_backward(const builder *b, const coh_graph_op_entry *op)
@@ -701,6 +701,7 @@ static coh_status allocate_map(builder *b)
         b->options->mode == COH_PLAN_TRAIN && b->options->sweep_order == COH_SWEEP_LAYER;
     map->tensor_count = graph->tensor_count;
     map->op_count = graph->op_count;
+    map->device = device_of(b);
     map->copies = by_layers ? (size_t)coh_replica_microbatches(b->options) : 1;
     COH_TRY(COH_ALLOC(map->copies * graph->tensor_count, &map->activation));
     COH_TRY(COH_ALLOC(map->copies * graph->tensor_count, &map->gradient));

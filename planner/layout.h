@@ -37,6 +37,7 @@ typedef struct coh_object_map {
     uint8_t *is_read_elsewhere; /* by tensor: an operator outside its producer's block reads it */
     /* by graph parameter: row ranges are multiples of it; 0: not split */
     int64_t *row_unit;
+    coh_device_kind device;      /* that computes */
     coh_pattern_choice patterns; /* these three: see coh_decisions */
     int slices, row_passes;
     /* 1: lowered only to bound the memory that instructions need. Bindings are left out, and

@@ -2,6 +2,7 @@
  * The idea: a table of functions per pattern; all share the life of a group (pattern_life.c). The
  * interface is pattern.h; instructions of calls are written by lower_call.c. */
 #include "planner/pattern.h"
+#include "planner/row_unit.h"
 
 #include "base/bytes.h"
 #include "planner/pattern_life.h"
@@ -68,7 +69,8 @@ static coh_shard shard_port(const coh_pattern_scene *scene, int32_t op, int32_t 
         scene->map->parameter_scratch[coh_port_index(op, port)] >= 0)
         return whole;
     const int64_t unit = scene->map->row_unit[parameter];
-    const int64_t block = entry->facts.parameter[port].row_block;
+    const int64_t block =
+        coh_row_block(&entry->kind, &entry->facts.parameter[port], scene->map->device);
     const int64_t rows = scene->graph->parameters[parameter].facts.shape.dim[0];
     if (unit == 0 || block == 0 || (unit < rows && unit % block != 0))
         return whole;

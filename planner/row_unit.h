@@ -3,6 +3,7 @@
 #define COH_PLANNER_ROW_UNIT_H
 
 #include "cohobate/model.h"
+#include "planner/graph.h"
 
 static inline uint64_t coh_greatest_common_divisor(uint64_t a, uint64_t b)
 {
@@ -14,18 +15,33 @@ static inline uint64_t coh_greatest_common_divisor(uint64_t a, uint64_t b)
     return a;
 }
 
-/* The row unit of ranges: a whole number of the kind's blocks and of grains at once. 0: not
- * split. */
-static inline int64_t coh_row_unit(const coh_parameter_facts *facts)
+/* The rows of a kind's block on a device; 0: not split there. */
+static inline int64_t coh_row_block(const coh_op_kind *kind, const coh_parameter_facts *facts,
+                                    coh_device_kind device)
 {
-    if (facts->row_block <= 0 || facts->shape.rank < 2)
+    if (device != COH_DEVICE_CUDA || !kind->column_slices || facts->row_block <= 0)
+        return facts->row_block;
+    return facts->row_block <= (facts->shape.dim[0] - 1) / COH_GPU_ROW_BLOCKS
+               ? facts->row_block * COH_GPU_ROW_BLOCKS
+               : 0;
+}
+
+/* The row unit of a parameter's ranges: a whole number of its kind's blocks and of grains at once.
+ * 0: not split. */
+static inline int64_t coh_row_unit(const coh_graph *graph, int32_t parameter,
+                                   coh_device_kind device)
+{
+    const coh_parameter_facts *facts = &graph->parameters[parameter].facts;
+    const int64_t block =
+        coh_row_block(&graph->ops[graph->parameters[parameter].op].kind, facts, device);
+    if (block <= 0 || facts->shape.rank < 2)
         return 0;
     uint64_t row_elements =
         (uint64_t)coh_shape_elements(&facts->shape) / (uint64_t)facts->shape.dim[0];
-    uint64_t block_elements = row_elements * (uint64_t)facts->row_block;
+    uint64_t block_elements = row_elements * (uint64_t)block;
     uint64_t times =
         COH_GRAIN_ELEMENTS / coh_greatest_common_divisor(block_elements, COH_GRAIN_ELEMENTS);
-    int64_t unit = facts->row_block * (int64_t)times;
+    int64_t unit = block * (int64_t)times;
     return unit < facts->shape.dim[0] ? unit : facts->shape.dim[0];
 }
 

@@ -62,6 +62,10 @@ typedef enum coh_phase { COH_PHASE_FORWARD, COH_PHASE_BACKWARD, COH_PHASE_COUNT 
  * 0 and standard deviation init_std. */
 typedef enum coh_init { COH_INIT_ZERO, COH_INIT_ONE, COH_INIT_NORMAL, COH_INIT_UNIFORM } coh_init;
 
+/* A GPU has memory for larger parts of a weight than a small budget on the host, and narrow
+ * products, whose sums over the blocks go through memory, keep it below its rate. */
+#define COH_GPU_ROW_BLOCKS 32
+
 /* Facts about one parameter of an operator. `init` and `init_std` give its initial values. */
 typedef struct coh_parameter_facts {
     /* "weight": the parameter is named "<operator>.weight"; static storage, not NULL */
@@ -72,7 +76,8 @@ typedef struct coh_parameter_facts {
     int32_t decays; /* weight decay applies: matrices and embeddings, not norms and biases */
     /* Only for a parameter in row_split_parameters: ranges are multiples of this many rows (except
      * the last). Depends on the shape alone, never on a budget: the kernel works in blocks of this
-     * size whatever range a call covers, so ranges do not change bits. 0: not split. */
+     * size whatever range a call covers, so ranges do not change bits. 0: not split. On a GPU the
+     * blocks of a kind with column_slices are COH_GPU_ROW_BLOCKS times as large. */
     int64_t row_block;
 } coh_parameter_facts;
 

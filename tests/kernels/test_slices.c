@@ -11,6 +11,7 @@
 
 #include "base/pool.h"
 #include "cohobate/kinds.h"
+#include "kernels/table.h"
 #include "tests/length.h"
 #include "tests/reference/call.h"
 #include "tests/reference/reference.h"
@@ -123,9 +124,50 @@ static void ranges_and_threads_change_no_bit(void **state)
     }
 }
 
+static int products;
+
+static void count_product(void *queue, const coh_matmul *product)
+{
+    (void)queue;
+    products++;
+    coh_cpu_matmul(pool, product);
+}
+
+/* A GPU multiplies the whole weight at once: in blocks, whose sums go through its memory, a large
+ * layer is slower. The workspace that holds these sums is not needed either. */
+static void a_gpu_takes_the_blocks_as_one(void **state)
+{
+    (void)state;
+    coh_kernel_table table = { .matmul = count_product };
+    coh_queue_head gpu = { &table };
+    const coh_linear_attributes unbiased = { OUTPUTS, 0, 0.02f };
+    const coh_shape x = { .dtype = COH_DTYPE_BF16, .rank = 2, .dim = { ROWS, INPUTS } };
+    coh_case one;
+    coh_reference r;
+    coh_case_create(&one, &coh_kind_linear, &unbiased, &x, 9);
+    coh_reference_create(&r, &one);
+    coh_reference_forward(&r);
+    coh_reference_backward(&r);
+    products = 0;
+    assert_int_equal(coh_case_forward(&one, &gpu), COH_OK);
+    assert_int_equal(products, 1);
+    assert_int_equal(coh_case_backward(&one, &gpu), COH_OK);
+    assert_int_equal(products, 1 + 2); /* dweight, dx */
+    assert_true(coh_reference_agrees("y", &r.output, &one.call.output[0], NULL));
+    assert_true(coh_reference_agrees("dx", &r.input_grad[0], &one.call.input_grad[0], NULL));
+    assert_true(
+        coh_reference_agrees("dweight", &r.parameter_grad[0], &one.call.parameter_grad[0], NULL));
+    assert_true(one.facts.workspace_bytes[COH_PHASE_BACKWARD] > 0);
+    assert_int_equal(
+        coh_kind_linear.devices[COH_DEVICE_CUDA].workspace(&unbiased, &x, COH_PHASE_BACKWARD), 0);
+    coh_reference_destroy(&r);
+    coh_case_destroy(&one);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(blocks_agree_with_double_precision),
-                                        cmocka_unit_test(ranges_and_threads_change_no_bit) };
+                                        cmocka_unit_test(ranges_and_threads_change_no_bit),
+                                        cmocka_unit_test(a_gpu_takes_the_blocks_as_one) };
     return cmocka_run_group_tests(tests, make_pool, drop_pool);
 }

@@ -12,6 +12,7 @@
 #include "planner/layout.h"
 #include "planner/pattern.h"
 #include "planner/plan_make.h"
+#include "planner/row_unit.h"
 #include "planner/schedule.h"
 #include "tests/planner/toy_graph.h"
 
@@ -477,6 +478,35 @@ static int count_sliced_mixes(const coh_plan *plan)
 }
 
 /* Below the need of whole weights, slices make room; above it, nothing is sliced. */
+/* 32 blocks of 64 rows are one on a GPU: a weight of 512 rows is whole there, one of 5,000 is cut
+ * at 2,048. */
+static void a_gpu_cuts_only_weights_of_many_blocks(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t rows, blocks[2], units[2]; /* by kind of device */
+    } cases[] = { { 512, { 64, 0 }, { 64, 0 } },
+                  { 2048, { 64, 0 }, { 64, 0 } },
+                  { 5000, { 64, 2048 }, { 64, 2048 } } };
+    coh_graph *graph = make_graph();
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+        for (int32_t p = 0; p < (int32_t)graph->parameter_count; p++) {
+            const coh_op_kind *kind = &graph->ops[graph->parameters[p].op].kind;
+            coh_parameter_facts *facts = &graph->parameters[p].facts;
+            if (!kind->column_slices || facts->row_block == 0)
+                continue;
+            facts->shape.dim[0] = cases[i].rows;
+            for (int device = 0; device < 2; device++) {
+                assert_int_equal(facts->row_block, 64);
+                assert_int_equal(coh_row_block(kind, facts, (coh_device_kind)device),
+                                 cases[i].blocks[device]);
+                assert_int_equal(coh_row_unit(graph, p, (coh_device_kind)device),
+                                 cases[i].units[device]);
+            }
+        }
+    coh_graph_destroy(graph);
+}
+
 static void slices_are_taken_where_the_whole_does_not_fit(void **state)
 {
     (void)state;
@@ -557,6 +587,7 @@ int main(void)
         cmocka_unit_test(a_choice_is_read_as_it_is_written),
         cmocka_unit_test(the_choice_decides_and_not_the_shapes),
         cmocka_unit_test(slices_change_no_order_of_parameters),
+        cmocka_unit_test(a_gpu_cuts_only_weights_of_many_blocks),
         cmocka_unit_test(slices_are_taken_where_the_whole_does_not_fit),
         cmocka_unit_test(more_micro_batches_need_no_more_at_once),
     };
