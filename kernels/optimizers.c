@@ -1,6 +1,6 @@
 /* The library's optimizers, each a table and a host update, and the list of all optimizers of the
  * process. To add one: its update in cpu/isa/ if it needs registers, a table here, and its CUDA
- * kernel in cuda/optimizer.cu. Next: cohobate/optimizer.h. */
+ * kernel in cuda/optimizer.cu or adamw8.cu. Next: cohobate/optimizer.h. */
 #include "cohobate/optimizer.h"
 
 #include <float.h>

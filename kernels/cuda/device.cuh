@@ -39,6 +39,21 @@ static __device__ __forceinline__ float coh_quotient(float a, float b)
     return __fdividef(a, b);
 }
 
+/* 1 / x and 1 / sqrt(x) to 1 and 2 units in the last place, for normal x and results. */
+static __device__ __forceinline__ float coh_reciprocal(float x)
+{
+    float y;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+static __device__ __forceinline__ float coh_inverse_root(float x)
+{
+    float y;
+    asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
 static __device__ __forceinline__ float coh_float_of(uint16_t bits)
 {
     return __uint_as_float((unsigned)bits << 16);

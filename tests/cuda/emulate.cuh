@@ -134,6 +134,17 @@ static inline unsigned __ballot_sync(unsigned, int is_true)
     return bits;
 }
 
+static inline unsigned __reduce_max_sync(unsigned, unsigned value)
+{
+    const unsigned char *all = coh_emulate_exchange("__reduce_max_sync", &value, sizeof(value));
+    unsigned most = 0;
+    for (unsigned lane = 0; lane < 32; lane++)
+        most = coh_emulated_lane<unsigned>(all, lane) > most
+                   ? coh_emulated_lane<unsigned>(all, lane)
+                   : most;
+    return most;
+}
+
 static inline int __any_sync(unsigned mask, int is_true)
 {
     return __ballot_sync(mask, is_true) != 0;
@@ -193,6 +204,16 @@ static inline float coh_quotient(float a, float b)
 static inline float coh_exp2(float x)
 {
     return exp2f(x);
+}
+
+static inline float coh_reciprocal(float x)
+{
+    return 1.0f / x;
+}
+
+static inline float coh_inverse_root(float x)
+{
+    return 1.0f / sqrtf(x);
 }
 
 static inline float coh_float_of(uint16_t bits)
