@@ -46,13 +46,14 @@ template <typename T> COH_DEVICE void classifier_take(const coh_cuda_logits_argu
             const coh_floats<W> x = coh_open<T, W>(held[k]);
 #pragma unroll
             for (int i = 0; i < W; i++)
-                sum += part_begin<W>(k) + i < rows ? expf(coh_soft_cap(x.x[i], a.cap) - max) : 0.0f;
+                sum +=
+                    part_begin<W>(k) + i < rows ? coh_exp(coh_soft_cap(x.x[i], a.cap) - max) : 0.0f;
         }
         sum = coh_warp_sum(sum);
         if (threadIdx.x % COH_WARP == 0) {
             const int64_t target = a.targets[n] - a.v0;
             if (a.v0 > 0)
-                sum += a.sum[n] * expf(old_max - max); /* if all were NaN, so is the sum */
+                sum += a.sum[n] * coh_exp(old_max - max); /* if all were NaN, so is the sum */
             a.max[n] = max;
             a.sum[n] = sum;
             if (a.v0 == 0)
@@ -86,7 +87,7 @@ COH_DEVICE void gradient_part(T *to, const T *row, int at, const token_gradient 
 #pragma unroll
     for (int i = 0; i < W; i++) {
         const float logit = coh_soft_cap(x.x[i], g.cap);
-        const float p = expf(logit - g.max) * g.factor;
+        const float p = coh_exp(logit - g.max) * g.factor;
         float d = at + i == g.target ? p - g.scale : p; /* rounded only once */
         if (g.cap != 0.0f)
             d *= 1.0f - logit / g.cap * (logit / g.cap);

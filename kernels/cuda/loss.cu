@@ -43,7 +43,7 @@ COH_DEVICE float part_exponentials(const coh_row<T, HELDS> &row, float max)
         const coh_floats<W> x = coh_row_part<T, HELDS>(row, k, at);
 #pragma unroll
         for (int i = 0; i < W; i++)
-            sum += at + i < row.C ? expf(x.x[i] - max) : 0.0f;
+            sum += at + i < row.C ? coh_exp(x.x[i] - max) : 0.0f;
     }
     return sum;
 }
@@ -72,7 +72,7 @@ template <typename T, int HELDS> COH_DEVICE void softmax_row(const coh_cuda_soft
         coh_floats<W> x = coh_row_part<T, HELDS>(row, k, at);
 #pragma unroll
         for (int i = 0; i < W; i++)
-            x.x[i] = factor * expf(x.x[i] - max);
+            x.x[i] = factor * coh_exp(x.x[i] - max);
         coh_give_part<T, W>(y + at, x, row.C - at, a.packed, 0);
     }
 }

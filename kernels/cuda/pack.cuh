@@ -223,6 +223,13 @@ COH_DEVICE void coh_give_part(T *to, const coh_floats<W> &from, int64_t rest, in
     for (int64_t at = (begin) + ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) * (W);            \
          at < (end); at += (int64_t)gridDim.x * blockDim.x * (W))
 
+/* e^x to about 2 + |x| units in the last place, in two instructions; results below 2^-126 are
+ * zero. */
+COH_DEVICE float coh_exp(float x)
+{
+    return coh_exp2(x * 1.4426950408889634f);
+}
+
 /* Sums over the lanes. Every lane gets the same bits, because each level adds the same two numbers
  * on both sides. */
 template <typename S> COH_DEVICE S coh_warp_sum(S x)
