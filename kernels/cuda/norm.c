@@ -98,10 +98,14 @@ void coh_cuda_norm_backward(void *queue, const coh_norm *norm)
     if (norm->N == 0)
         return;
     coh_cuda_launch(queue, coh_cuda_of(cut.f32, norm->dtype), &grid, &arguments);
-    if (norm->dweight != NULL)
-        coh_cuda_fold(queue, sums, norm->dweight, norm->partials, blocks, C, 2 * C,
-                      norm->dweight_adds);
-    if (norm->dbias != NULL)
-        coh_cuda_fold(queue, sums, norm->dbias, norm->partials + C, blocks, C, 2 * C,
-                      norm->dbias_adds);
+    if (has_sums)
+        coh_cuda_fold(queue, sums,
+                      &(coh_cuda_partials){ .partials = norm->partials,
+                                            .rows = blocks,
+                                            .columns = C,
+                                            .stride = 2 * C,
+                                            .first = norm->dweight,
+                                            .second = norm->dbias,
+                                            .first_adds = norm->dweight_adds,
+                                            .second_adds = norm->dbias_adds });
 }

@@ -4,14 +4,15 @@
 #include "kernels/cuda/grid.h"
 #include "kernels/cuda/table.h"
 
-/* One block sums a strip of 32 bytes of the rows. */
+/* One block sums a strip of 32 bytes of the rows. `count`: 2 for two sums at once. */
 static void launch_sum(void *queue, coh_cuda_kernel kernel, coh_dtype from,
-                       const coh_cuda_column_sum_arguments *sum)
+                       const coh_cuda_column_sum_arguments *sum, uint32_t count)
 {
     if (sum->columns <= 0)
         return;
-    const coh_cuda_grid grid = coh_cuda_blocks(
-        coh_cuda_parts(sum->columns, 2 * coh_cuda_pack(from)), COH_CUDA_SUM_THREADS);
+    coh_cuda_grid grid = coh_cuda_blocks(coh_cuda_parts(sum->columns, 2 * coh_cuda_pack(from)),
+                                         COH_CUDA_SUM_THREADS);
+    grid.y = count;
     coh_cuda_launch(queue, kernel, &grid, sum);
 }
 
@@ -34,22 +35,27 @@ void coh_cuda_column_sum(void *queue, coh_dtype dtype, void *sums, coh_dtype sum
         .f32_sums = sums_dtype == COH_DTYPE_F32,
         .packed = rows_packed(x, columns, columns, dtype),
     };
-    launch_sum(queue, coh_cuda_of(COH_CUDA_COLUMN_SUM_F32, dtype), dtype, &sum);
+    launch_sum(queue, coh_cuda_of(COH_CUDA_COLUMN_SUM_F32, dtype), dtype, &sum, 1);
 }
 
-void coh_cuda_fold(void *queue, coh_dtype dtype, void *sums, const float *partials, int64_t rows,
-                   int64_t columns, int64_t stride, int adds)
+void coh_cuda_fold(void *queue, coh_dtype dtype, const coh_cuda_partials *of)
 {
+    const int has_first = of->first != NULL;
+    const float *partials = of->partials + (has_first ? 0 : of->columns);
     const coh_cuda_column_sum_arguments sum = {
-        .rows = rows,
-        .columns = columns,
-        .stride = stride,
+        .rows = of->rows,
+        .columns = of->columns,
+        .stride = of->stride,
         .x = partials,
-        .sums = sums,
-        .adds = adds,
-        .packed = rows_packed(partials, columns, stride, COH_DTYPE_F32),
+        .sums = has_first ? of->first : of->second,
+        .second = of->second,
+        .adds = has_first ? of->first_adds : of->second_adds,
+        .second_adds = of->second_adds,
+        .packed = rows_packed(partials, of->columns, of->stride, COH_DTYPE_F32),
     };
-    launch_sum(queue, coh_cuda_of(COH_CUDA_PARTIAL_SUM_F32, dtype), COH_DTYPE_F32, &sum);
+    if (sum.sums != NULL)
+        launch_sum(queue, coh_cuda_of(COH_CUDA_PARTIAL_SUM_F32, dtype), COH_DTYPE_F32, &sum,
+                   has_first && of->second != NULL ? 2 : 1);
 }
 
 void coh_cuda_mean(void *queue, const coh_mean *m)
@@ -103,6 +109,11 @@ void coh_cuda_activation_gradient(void *queue, const coh_activation_gradient *gr
                                 gradient->dtype),
                     &grid, &arguments);
     if (gradient->sums != NULL)
-        coh_cuda_fold(queue, coh_grad_dtype(gradient->dtype, gradient->f32_grads), gradient->sums,
-                      gradient->partials, blocks, gradient->O, gradient->O, gradient->sums_adds);
+        coh_cuda_fold(queue, coh_grad_dtype(gradient->dtype, gradient->f32_grads),
+                      &(coh_cuda_partials){ .partials = gradient->partials,
+                                            .rows = blocks,
+                                            .columns = gradient->O,
+                                            .stride = gradient->O,
+                                            .first = gradient->sums,
+                                            .first_adds = gradient->sums_adds });
 }

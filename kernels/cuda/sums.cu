@@ -63,15 +63,17 @@ template <typename From, typename To>
 COH_DEVICE void column_sum_of(const coh_cuda_column_sum_arguments &a)
 {
     const int64_t first = (int64_t)blockIdx.x * coh_pack<From> * SUM_PACKS;
-    const float total =
-        strip_sum<From, float>((const From *)a.x, a.rows, a.columns, a.stride, first, a.packed);
+    const From *x = (const From *)a.x + blockIdx.y * a.columns;
+    void *sums = blockIdx.y == 0 ? a.sums : a.second;
+    const int adds = blockIdx.y == 0 ? a.adds : a.second_adds;
+    const float total = strip_sum<From, float>(x, a.rows, a.columns, a.stride, first, a.packed);
     const int64_t column = strip_column<From>(a.columns);
     if (column < 0)
         return;
     if (a.f32_sums)
-        coh_give<float, 1>((float *)a.sums + column, { { total } }, a.adds);
+        coh_give<float, 1>((float *)sums + column, { { total } }, adds);
     else
-        coh_give<To, 1>((To *)a.sums + column, { { total } }, a.adds);
+        coh_give<To, 1>((To *)sums + column, { { total } }, adds);
 }
 
 template <typename T> COH_DEVICE void column_sum(const coh_cuda_column_sum_arguments &a)

@@ -16,10 +16,17 @@ extern const coh_kernel_table coh_kernel_table_cuda;
 
 /* ---- for the launches of several files ---- */
 
-/* sums [columns] (= or +=) the column sums of partials [rows, columns], whose rows are `stride`
- * elements apart, rounded once to `dtype`. */
-void coh_cuda_fold(void *queue, coh_dtype dtype, void *sums, const float *partials, int64_t rows,
-                   int64_t columns, int64_t stride, int adds);
+/* Partial sums [rows, columns], whose rows are `stride` elements apart; `second`'s lie behind the
+ * columns of `first`. */
+typedef struct coh_cuda_partials {
+    const float *partials;
+    int64_t rows, columns, stride;
+    void *first, *second; /* NULL: no sums */
+    int first_adds, second_adds;
+} coh_cuda_partials;
+
+/* first, second [columns] (= or +=) the column sums of partials, rounded once to `dtype`. */
+void coh_cuda_fold(void *queue, coh_dtype dtype, const coh_cuda_partials *of);
 
 /* to = from; from NULL: zeros. */
 void coh_cuda_copy(void *queue, void *to, const void *from, int64_t bytes);

@@ -83,7 +83,7 @@ static void take_statistics(coh_norm *norm)
     coh_kernel_norm(NULL, &forward);
 }
 
-/* `how`: 0 all, 1 added to existing values, 2 dx in place of dy, 3 no dx, 4 only dx. */
+/* `how`: 0 all, 1 added to existing values, 2 dx in place of dy, 3 no dx, 4 only dx, 5 no dweight. */
 static void check_norm_backward(coh_dtype dtype, int64_t N, int64_t C, int is_rms, int how)
 {
     const int64_t partials = coh_cuda_norm_partials(N, C) > coh_kernel_norm_partials(N, C)
@@ -106,7 +106,7 @@ static void check_norm_backward(coh_dtype dtype, int64_t N, int64_t C, int is_rm
     void *dbias = coh_twins_random(dtype, C, 0, 6);
     call.dy = how == 2 ? dx : coh_twins_random(dtype, N * C, 0, 7);
     call.dx = how == 3 ? NULL : dx;
-    call.dweight = how == 4 ? NULL : dweight;
+    call.dweight = how >= 4 ? NULL : dweight;
     call.dbias = how == 4 || is_rms ? NULL : dbias;
     take_statistics(&call);
     coh_twins_check(&(coh_twins_case){
@@ -126,7 +126,7 @@ static void gradients_of_norms_are_the_hosts(void **state)
     for (int d = 0; d < 2; d++)
         for (int s = 0; s + (d ? 2 : 1) < NORM_SHAPES; s++)
             for (int is_rms = 0; is_rms < 2; is_rms++)
-                for (int how = 0; how < (s < 2 ? 5 : 1); how++)
+                for (int how = 0; how < (s < 2 ? 6 : 1); how++)
                     check_norm_backward(dtypes[d], norm_shapes[s][0], norm_shapes[s][1], is_rms,
                                         how);
 }
