@@ -93,6 +93,7 @@ void coh_cuda_norm_backward(void *queue, const coh_norm *norm)
     arguments.stages = (int32_t)cut.stages;
     arguments.dx_adds = adds;
     arguments.partials = has_sums ? norm->partials : NULL;
+    arguments.packed &= COH_CUDA_PACKED(arguments.partials);
     coh_cuda_grid grid = coh_cuda_blocks(blocks, threads);
     grid.shared_bytes = (uint32_t)cut.shared_bytes;
     if (norm->N == 0)

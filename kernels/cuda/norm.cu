@@ -311,8 +311,8 @@ COH_DEVICE void put_dx(const coh_cuda_norm_arguments &a, int64_t to, int rest,
 }
 
 /* Adds the block's row lanes in order and writes the sums to the partials. */
-template <int W>
-COH_DEVICE void put_sums(const coh_cuda_norm_arguments &a, const coh_floats<W> *sums, float *to)
+template <int W, int PACKED>
+COH_DEVICE void put_sums(const coh_cuda_norm_arguments &a, coh_floats<W> *sums, float *to)
 {
     float *lanes = (float *)coh_shared();
     const int rows = blockDim.x / a.width;
@@ -323,15 +323,15 @@ COH_DEVICE void put_sums(const coh_cuda_norm_arguments &a, const coh_floats<W> *
     __syncthreads();
     if ((int)threadIdx.x >= a.width)
         return;
-#pragma unroll
-    for (int i = 0; i < COLUMNS; i++) {
-        const int at = coh_part_begin<W>(i / W, a.width) + i % W;
-        float total = sums[i / W].x[i % W];
 #pragma unroll 1
-        for (int row = 1; row < rows; row++)
-            total += lanes[i * blockDim.x + row * a.width + threadIdx.x];
-        if (at < a.C)
-            to[at] = total;
+    for (int row = 1; row < rows; row++)
+#pragma unroll
+        for (int i = 0; i < COLUMNS; i++)
+            sums[i / W].x[i % W] += lanes[i * blockDim.x + row * a.width + threadIdx.x];
+#pragma unroll
+    for (int k = 0; k < COLUMNS / W; k++) {
+        const int at = coh_part_begin<W>(k, a.width);
+        coh_give_part<float, W>(to + at, sums[k], a.C - at, PACKED, 0);
     }
 }
 
@@ -380,9 +380,9 @@ template <typename T, int PACKED> COH_DEVICE void backward_rows(const coh_cuda_n
     coh_copy_wait<0>(); /* put_sums uses the slots */
     if (a.partials != nullptr) {
         float *to = a.partials + blockIdx.x * 2 * a.C;
-        put_sums<W>(a, dweight, to);
+        put_sums<W, PACKED>(a, dweight, to);
         if (a.mean != nullptr)
-            put_sums<W>(a, dbias, to + a.C);
+            put_sums<W, PACKED>(a, dbias, to + a.C);
     }
 }
 
