@@ -110,8 +110,8 @@ typedef struct coh_cuda_dequantise_arguments {
 #define COH_CUDA_SUM_THREADS      512
 #define COH_CUDA_GRADIENT_THREADS 128
 
-/* sums [columns] (= or +=) the column sums of x [rows, columns], rows `stride` elements apart. Blocks
- * with y = 1 do the same for `second` and the next columns of x. */
+/* sums [columns] (= or +=) the column sums of x [rows, columns], rows `stride` elements apart.
+ * Blocks with y = 1 do the same for `second` and the next columns of x. */
 typedef struct coh_cuda_column_sum_arguments {
     int64_t rows, columns, stride;
     const void *x;

@@ -16,23 +16,29 @@ template <int W> COH_DEVICE int part_begin(int k)
     return coh_part_begin<W>(k, COH_WARP);
 }
 
-/* Folds a token's logits into its running maximum and sum, which start with the first tile. */
-template <typename T> COH_DEVICE void classifier_take(const coh_cuda_logits_arguments &a)
+/* Folds a token's logits into its running maximum and sum, which start with the first tile. PLAIN:
+ * all of COH_CUDA_LOGIT_ROWS, packed and without a cap. What a token has besides is loaded while
+ * its logits are. */
+template <typename T, int PLAIN> COH_DEVICE void take_tile(const coh_cuda_logits_arguments &a)
 {
     constexpr int W = coh_pack<T>;
     COH_EACH(thread, 0, a.tokens * COH_WARP, 1)
     {
-        const int64_t n = thread / COH_WARP;
-        const int rows = (int)a.rows;
+        const int64_t n = thread / COH_WARP, target = a.targets[n] - a.v0;
+        const int rows = PLAIN ? COH_CUDA_LOGIT_ROWS : (int)a.rows;
         const T *row = (const T *)a.logits + n * a.stride;
         const float old_max = a.v0 > 0 ? a.max[n] : -INFINITY;
+        const float old_sum = a.v0 > 0 ? a.sum[n] : 0.0f, cap = PLAIN ? 0.0f : a.cap;
         coh_raw<T, W> held[HELD<T>];
-        float max = -INFINITY, sum = 0.0f;
+        float max = -INFINITY, sum = 0.0f, logit = 0.0f;
 #pragma unroll
         for (int k = 0; k < HELD<T>; k++) {
             const int at = part_begin<W>(k);
-            held[k] = coh_fetch_part<T, W>(row + at, rows - at, a.packed && at + W <= rows);
+            held[k] =
+                coh_fetch_part<T, W>(row + at, rows - at, PLAIN || (a.packed && at + W <= rows));
         }
+        if (target >= 0 && target < rows)
+            logit = coh_take<T, 1>(row + target).x[0];
 #pragma unroll
         for (int k = 0; k < HELD<T>; k++) {
             const coh_floats<W> x = coh_open<T, W>(held[k]);
@@ -40,34 +46,41 @@ template <typename T> COH_DEVICE void classifier_take(const coh_cuda_logits_argu
             for (int i = 0; i < W; i++)
                 max = part_begin<W>(k) + i < rows ? fmaxf(max, x.x[i]) : max;
         }
-        max = fmaxf(old_max, coh_soft_cap(coh_warp_largest(max), a.cap)); /* it rises with x */
+        max = fmaxf(old_max, coh_soft_cap(coh_warp_largest(max), cap)); /* it rises with x */
 #pragma unroll
         for (int k = 0; k < HELD<T>; k++) {
             const coh_floats<W> x = coh_open<T, W>(held[k]);
 #pragma unroll
             for (int i = 0; i < W; i++)
                 sum +=
-                    part_begin<W>(k) + i < rows ? coh_exp(coh_soft_cap(x.x[i], a.cap) - max) : 0.0f;
+                    part_begin<W>(k) + i < rows ? coh_exp(coh_soft_cap(x.x[i], cap) - max) : 0.0f;
         }
         sum = coh_warp_sum(sum);
         if (threadIdx.x % COH_WARP == 0) {
-            const int64_t target = a.targets[n] - a.v0;
             if (a.v0 > 0)
-                sum += a.sum[n] * coh_exp(old_max - max); /* if all were NaN, so is the sum */
+                sum += old_sum * coh_exp(old_max - max); /* if all were NaN, so is the sum */
             a.max[n] = max;
             a.sum[n] = sum;
-            if (a.v0 == 0)
-                a.target_logit[n] = 0.0f;
             if (target >= 0 && target < rows)
-                a.target_logit[n] = coh_soft_cap(coh_take<T, 1>(row + target).x[0], a.cap);
+                a.target_logit[n] = coh_soft_cap(logit, cap);
+            else if (a.v0 == 0)
+                a.target_logit[n] = 0.0f;
         }
     }
 }
-/* On sm_100 and newer, four blocks, and even three, leave too few registers. */
+
+template <typename T> COH_DEVICE void classifier_take(const coh_cuda_logits_arguments &a)
+{
+    if (a.rows == COH_CUDA_LOGIT_ROWS && a.packed && a.cap == 0.0f)
+        take_tile<T, 1>(a);
+    else
+        take_tile<T, 0>(a);
+}
+/* Four blocks leave too few registers; on sm_100 and newer three do, too. */
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1000
 #define TAKE_BLOCKS 2
 #else
-#define TAKE_BLOCKS 4
+#define TAKE_BLOCKS 3
 #endif
 COH_KERNELS(classifier_take, coh_cuda_logits_arguments, 256, TAKE_BLOCKS)
 

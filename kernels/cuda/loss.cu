@@ -15,23 +15,27 @@
 
 /* ---- softmax ---- */
 
-template <typename T, int HELDS> COH_DEVICE float part_largest(const coh_row<T, HELDS> &row)
+/* In packed rows a pack is whole or is behind the end. */
+template <typename T, int HELDS, int PACKED>
+COH_DEVICE float part_largest(const coh_row<T, HELDS> &row)
 {
     constexpr int W = coh_pack<T>;
     const int parts = coh_row_parts<T, HELDS>(row);
     float max = -INFINITY;
 #pragma unroll
     for (int k = 0; k < (HELDS > 0 ? HELDS : parts); k++) {
-        const int at = coh_part_begin<W>(k, row.width);
+        const int at = coh_part_begin<W>(k, row.width), rest = row.C - at;
         const coh_floats<W> x = coh_row_part<T, HELDS>(row, k, at);
+        if (rest <= 0)
+            continue;
 #pragma unroll
         for (int i = 0; i < W; i++)
-            max = at + i < row.C ? fmaxf(max, x.x[i]) : max;
+            max = PACKED || i < rest ? fmaxf(max, x.x[i]) : max;
     }
     return max;
 }
 
-template <typename T, int HELDS>
+template <typename T, int HELDS, int PACKED>
 COH_DEVICE float part_exponentials(const coh_row<T, HELDS> &row, float max)
 {
     constexpr int W = coh_pack<T>;
@@ -39,11 +43,13 @@ COH_DEVICE float part_exponentials(const coh_row<T, HELDS> &row, float max)
     float sum = 0.0f;
 #pragma unroll
     for (int k = 0; k < (HELDS > 0 ? HELDS : parts); k++) {
-        const int at = coh_part_begin<W>(k, row.width);
+        const int at = coh_part_begin<W>(k, row.width), rest = row.C - at;
         const coh_floats<W> x = coh_row_part<T, HELDS>(row, k, at);
+        if (rest <= 0)
+            continue;
 #pragma unroll
         for (int i = 0; i < W; i++)
-            sum += at + i < row.C ? coh_exp(x.x[i] - max) : 0.0f;
+            sum += PACKED || i < rest ? coh_exp(x.x[i] - max) : 0.0f;
     }
     return sum;
 }
@@ -54,16 +60,17 @@ COH_DEVICE int64_t row_number(int width)
     return (int64_t)blockIdx.x * (blockDim.x / width) + threadIdx.x / width;
 }
 
-template <typename T, int HELDS> COH_DEVICE void softmax_row(const coh_cuda_softmax_arguments &a)
+template <typename T, int HELDS, int PACKED>
+COH_DEVICE void softmax_row(const coh_cuda_softmax_arguments &a)
 {
     constexpr int W = coh_pack<T>;
     __shared__ float slots[2][COH_WARPS_MOST];
     const int64_t n = row_number(a.width);
     const coh_row<T, HELDS> row = coh_row_of<T, HELDS>(
-        (const T *)a.x + n * a.columns, n < a.rows ? (int)a.columns : 0, a.width, a.packed);
+        (const T *)a.x + n * a.columns, n < a.rows ? (int)a.columns : 0, a.width, PACKED);
     T *y = (T *)a.y + n * a.columns;
-    const float max = coh_row_largest(part_largest<T, HELDS>(row), slots[0], a.width);
-    const float sum = coh_row_sum(part_exponentials<T, HELDS>(row, max), slots[1], a.width);
+    const float max = coh_row_largest(part_largest<T, HELDS, PACKED>(row), slots[0], a.width);
+    const float sum = coh_row_sum(part_exponentials<T, HELDS, PACKED>(row, max), slots[1], a.width);
     const float factor = 1.0f / sum;
     const int parts = coh_row_parts<T, HELDS>(row);
 #pragma unroll
@@ -73,7 +80,7 @@ template <typename T, int HELDS> COH_DEVICE void softmax_row(const coh_cuda_soft
 #pragma unroll
         for (int i = 0; i < W; i++)
             x.x[i] = factor * coh_exp(x.x[i] - max);
-        coh_give_part<T, W>(y + at, x, row.C - at, a.packed, 0);
+        coh_give_part<T, W>(y + at, x, row.C - at, PACKED, 0);
     }
 }
 
@@ -85,10 +92,12 @@ template <typename T> COH_DEVICE bool is_held(int64_t columns, int width)
 
 template <typename T> COH_DEVICE void softmax(const coh_cuda_softmax_arguments &a)
 {
-    if (is_held<T>(a.columns, a.width))
-        softmax_row<T, COH_HELD>(a);
+    if (!is_held<T>(a.columns, a.width))
+        softmax_row<T, 0, 0>(a);
+    else if (a.packed)
+        softmax_row<T, COH_HELD, 1>(a);
     else
-        softmax_row<T, 0>(a);
+        softmax_row<T, COH_HELD, 0>(a);
 }
 COH_KERNELS(softmax, coh_cuda_softmax_arguments, COH_CUDA_LOSS_THREADS, 1)
 
@@ -138,19 +147,20 @@ COH_KERNELS(softmax_backward, coh_cuda_softmax_arguments, COH_CUDA_LOSS_THREADS,
 
 /* ---- cross-entropy ---- */
 
-template <typename T, int HELDS> COH_DEVICE void entropy_row(const coh_cuda_entropy_arguments &a)
+template <typename T, int HELDS, int PACKED>
+COH_DEVICE void entropy_row(const coh_cuda_entropy_arguments &a)
 {
     __shared__ float slots[2][COH_WARPS_MOST];
     const int64_t n = row_number(a.width);
     const coh_row<T, HELDS> row = coh_row_of<T, HELDS>(
-        (const T *)a.x + n * a.columns, n < a.rows ? (int)a.columns : 0, a.width, a.packed);
-    const float max = coh_row_largest(part_largest<T, HELDS>(row), slots[0], a.width);
-    const float sum = coh_row_sum(part_exponentials<T, HELDS>(row, max), slots[1], a.width);
+        (const T *)a.x + n * a.columns, n < a.rows ? (int)a.columns : 0, a.width, PACKED);
+    const int32_t target = row.C > 0 ? a.targets[n] : -1; /* loaded while the row is */
+    const bool counts = target >= 0 && target < row.C;    /* else the index check reports it */
+    const float logit = counts ? coh_take<T, 1>(row.x + target).x[0] : 0.0f;
+    const float max = coh_row_largest(part_largest<T, HELDS, PACKED>(row), slots[0], a.width);
+    const float sum = coh_row_sum(part_exponentials<T, HELDS, PACKED>(row, max), slots[1], a.width);
     if (row.C == 0 || threadIdx.x % a.width != 0)
         return;
-    const int32_t target = a.targets[n];
-    const bool counts = target >= 0 && target < row.C; /* else the index check reports it */
-    const float logit = counts ? coh_take<T, 1>(row.x + target).x[0] : 0.0f;
     a.max[n] = max;
     a.sum[n] = sum;
     if (a.target_logit != nullptr)
@@ -161,10 +171,12 @@ template <typename T, int HELDS> COH_DEVICE void entropy_row(const coh_cuda_entr
 
 template <typename T> COH_DEVICE void entropy(const coh_cuda_entropy_arguments &a)
 {
-    if (is_held<T>(a.columns, a.width))
-        entropy_row<T, COH_HELD>(a);
+    if (!is_held<T>(a.columns, a.width))
+        entropy_row<T, 0, 0>(a);
+    else if (a.packed)
+        entropy_row<T, COH_HELD, 1>(a);
     else
-        entropy_row<T, 0>(a);
+        entropy_row<T, COH_HELD, 0>(a);
 }
 COH_KERNELS(entropy, coh_cuda_entropy_arguments, COH_CUDA_LOSS_THREADS, 1)
 

@@ -83,7 +83,8 @@ static void take_statistics(coh_norm *norm)
     coh_kernel_norm(NULL, &forward);
 }
 
-/* `how`: 0 all, 1 added to existing values, 2 dx in place of dy, 3 no dx, 4 only dx, 5 no dweight. */
+/* `how`: 0 all, 1 added to existing values, 2 dx in place of dy, 3 no dx, 4 only dx, 5 no
+ * dweight. */
 static void check_norm_backward(coh_dtype dtype, int64_t N, int64_t C, int is_rms, int how)
 {
     const int64_t partials = coh_cuda_norm_partials(N, C) > coh_kernel_norm_partials(N, C)
