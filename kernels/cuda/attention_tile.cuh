@@ -191,7 +191,7 @@ static __device__ __forceinline__ void coh_drop_words(uint32_t x[4], const coh_a
     x[1] = drop.row + (uint32_t)j / 4;
     x[2] = drop.random.high[0];
     x[3] = drop.random.high[1];
-    coh_philox_block(x, drop.random.key[0], drop.random.key[1]);
+    coh_philox_block<0>(x, drop.random.key[0], drop.random.key[1]);
 }
 
 static __device__ __forceinline__ float coh_drop_factor(const coh_attention_drop &drop,

@@ -6,13 +6,27 @@
 #include "kernels/cuda/device.cuh"
 #include "kernels/random.h"
 
-/* Replaces the counter x by its block. */
+/* Replaces the counter x by its block. WIDE: one instruction makes both halves of a product, in a
+ * pair of registers; attention has none left for pairs. */
+template <int WIDE = 1>
 static __device__ __forceinline__ void coh_philox_block(uint32_t x[4], uint32_t k0, uint32_t k1)
 {
 #pragma unroll
     for (int round = 0; round < COH_PHILOX_ROUNDS; round++) {
-        const uint32_t a = __umulhi(COH_PHILOX_M0, x[0]), b = __umulhi(COH_PHILOX_M1, x[2]);
-        const uint32_t low_a = COH_PHILOX_M0 * x[0], low_b = COH_PHILOX_M1 * x[2];
+        uint32_t a, b, low_a, low_b;
+        if constexpr (WIDE) {
+            const uint64_t wide_a = (uint64_t)COH_PHILOX_M0 * x[0];
+            const uint64_t wide_b = (uint64_t)COH_PHILOX_M1 * x[2];
+            a = (uint32_t)(wide_a >> 32);
+            b = (uint32_t)(wide_b >> 32);
+            low_a = (uint32_t)wide_a;
+            low_b = (uint32_t)wide_b;
+        } else {
+            a = __umulhi(COH_PHILOX_M0, x[0]);
+            b = __umulhi(COH_PHILOX_M1, x[2]);
+            low_a = COH_PHILOX_M0 * x[0];
+            low_b = COH_PHILOX_M1 * x[2];
+        }
         x[0] = b ^ x[1] ^ k0;
         x[1] = low_b;
         x[2] = a ^ x[3] ^ k1;
@@ -29,7 +43,7 @@ static __device__ __forceinline__ coh_random coh_random_stream(const coh_random_
 {
     const uint64_t seed = cell->seed, step = cell->step;
     uint32_t x[4] = { (uint32_t)step, (uint32_t)(step >> 32), operator_index, microbatch };
-    coh_philox_block(x, (uint32_t)seed, (uint32_t)(seed >> 32));
+    coh_philox_block<0>(x, (uint32_t)seed, (uint32_t)(seed >> 32));
     coh_random random;
     random.key[0] = x[0];
     random.key[1] = x[1];
