@@ -48,9 +48,20 @@ int coh_initial_choices(const coh_plan *plan, int32_t *choices)
     return count;
 }
 
+/* Returns the budget that chunks are a part of. A host tier before a drive passes all of them, so a
+ * chunk may take 1/16 of it; 1/4 if there would be too many. */
+static uint64_t chunk_budget(const coh_plan *plan)
+{
+    enum { HOST_TIMES = 8 };
+    const coh_plan_options *o = &plan->options;
+    const uint64_t device = o->device_memory_bytes, host = o->host_memory_bytes;
+    const int passes = host > 0 && o->disk_bytes > 0;
+    return passes && host < device / HOST_TIMES ? host * HOST_TIMES : device;
+}
+
 static uint64_t usual_chunk_bytes(const coh_plan *plan)
 {
-    const uint64_t budget = plan->options.device_memory_bytes;
+    const uint64_t budget = chunk_budget(plan);
     const uint64_t usual = budget / CHUNKS_USUAL, most = budget / CHUNKS_LEAST;
     const uint64_t of_many = plan->survivor_bytes / COH_INITIAL_SURVIVORS;
     uint64_t bytes = 256 * KIB;
@@ -70,7 +81,8 @@ coh_status coh_initial_chunk(const coh_plan *plan, uint64_t *out_bytes)
     *out_bytes = decisions.chunk_bytes;
     if (plan->options.chunk_bytes > 0)
         return COH_OK;
-    const uint64_t most = plan->options.device_memory_bytes / CHUNKS_FEWEST;
+    const uint64_t budget = chunk_budget(plan), device = plan->options.device_memory_bytes;
+    const uint64_t most = budget < device ? budget / CHUNKS_LEAST : device / CHUNKS_FEWEST;
     COH_TRY(coh_effort_raise_chunk(plan->graph, &plan->options,
                                    most < COH_CHUNK_BYTES_MOST ? most : COH_CHUNK_BYTES_MOST,
                                    &decisions));

@@ -41,7 +41,8 @@ int coh_initial_choices(const coh_plan *plan, int32_t *choices);
 /* Chooses the chunk size: the largest power of two of at most 1/128 of the budget, from 256 KiB
  * to 256 MiB. About a hundred chunks at once are enough for a choice of victims, and more
  * instructions cost planning time. For a model many times the budget it is up to 1/32; if the
- * program would be too long (effort.h), up to 1/16. Fails: as coh_effort_of. */
+ * program would be too long (effort.h), up to 1/16. A chunk takes at most 1/4 of a host tier before
+ * a drive. Fails: as coh_effort_of. */
 coh_status coh_initial_chunk(const coh_plan *plan, uint64_t *out_bytes);
 
 /* Finds the decisions that need the fewest device bytes, and sets plan->smallest_device_bytes to

@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "planner/initial.h"
 #include "planner/plan_make.h"
 #include "planner/residency.h"
 #include "tests/planner/toy_graph.h"
@@ -297,6 +298,32 @@ static void few_chunks_share_places_where_little_is_missing(void **state)
     coh_graph_destroy(graph);
 }
 
+/* Else no start fits, and the last resort cuts everything into grains. */
+static void a_chunk_takes_at_most_a_quarter_of_a_host_tier_before_a_drive(void **state)
+{
+    (void)state;
+    coh_graph *graph = NULL;
+    assert_int_equal(toy_graph_make(&toys[0], &graph), COH_OK);
+    for (uint64_t host_bytes = 1 << 20; host_bytes <= 1 << 30; host_bytes *= 2) {
+        coh_plan_options options = { .struct_bytes = sizeof(options),
+                                     .device_memory_bytes = (uint64_t)8 << 30,
+                                     .host_memory_bytes = host_bytes,
+                                     .disk_bytes = (uint64_t)1 << 40,
+                                     .emulate_host = 1,
+                                     .thread_count = 1,
+                                     .microbatch_count = 1,
+                                     .kernel_path = "toy" };
+        coh_plan *plan = NULL;
+        uint64_t chunk_bytes = 0;
+        assert_int_equal(coh_plan_open(graph, &options, &plan), COH_OK);
+        plan->survivor_bytes = (uint64_t)1 << 39; /* many times the device */
+        assert_int_equal(coh_initial_chunk(plan, &chunk_bytes), COH_OK);
+        assert_true(chunk_bytes <= host_bytes / 4);
+        coh_plan_destroy(plan);
+    }
+    coh_graph_destroy(graph);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -305,6 +332,7 @@ int main(void)
         cmocka_unit_test(each_survivor_lies_in_one_tier),
         cmocka_unit_test(init_writes_chunks_where_the_body_finds_them),
         cmocka_unit_test(few_chunks_share_places_where_little_is_missing),
+        cmocka_unit_test(a_chunk_takes_at_most_a_quarter_of_a_host_tier_before_a_drive),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
