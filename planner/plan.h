@@ -3,6 +3,7 @@
 #define COH_PLANNER_PLAN_H
 
 #include "cohobate/plan.h"
+#include "cohobate/refusal.h"
 #include "planner/block_set.h"
 #include "planner/forecast.h"
 #include "planner/graph.h"
@@ -144,6 +145,7 @@ struct coh_plan {
     int32_t never_folds;
     int32_t only_fits; /* the search ends with the first set that fits */
     uint64_t least_far_bytes;
+    coh_refusal far_refusal; /* of the schedule that needs these */
     /* If no set fits because of options.wear_bytes: the fewest bytes that a step wrote, else 0. */
     uint64_t least_worn_bytes;
     uint64_t search_effort; /* so far: coh_effort_sum of all that was built */

@@ -379,7 +379,8 @@ static coh_status note_least_far(coh_candidates *candidates, coh_plan *plan)
             (plan->least_far_bytes > 0 && whole.far_bytes >= plan->least_far_bytes))
             continue;
         plan->least_far_bytes = whole.far_bytes;
-        plan->decisions = whole.decisions;
+        plan->far_refusal.struct_bytes = sizeof(plan->far_refusal);
+        (void)coh_last_refusal(&plan->far_refusal);
     }
     if (plan->least_far_bytes == 0)
         plan->counts_all = counts_all;
@@ -415,24 +416,24 @@ done:
 
 /* ---- refusals ---- */
 
-/* Refuses for lack of another tier than the device. The schedule gives the reason, for the
- * decisions that need the least of that tier, else for those that need the least device memory. */
+/* Refuses for lack of another tier than the device. The schedule gives the reason: the one that
+ * needs the least of that tier, which was built before, else one of the least device memory. */
 static coh_status refuse_far(const coh_plan *plan)
 {
     coh_layout layout;
     coh_program programs[COH_PROGRAM_KIND_COUNT];
     coh_effort effort;
     uint64_t chunk_bytes = 0;
-    COH_TRY(coh_initial_chunk(plan, &chunk_bytes));
-    coh_decisions decisions = { .device_bytes =
-                                    coh_bytes_whole_pages(plan->options.device_memory_bytes),
-                                .chunk_bytes = chunk_bytes,
-                                .row_passes = COH_ROW_PASSES_MOST,
-                                .slices = COH_SLICES_MOST,
-                                .patterns = coh_pattern_choose(COH_SLICES_MOST),
-                                .horizon = COH_HORIZON_USUAL };
     if (plan->least_far_bytes > 0)
-        decisions = plan->decisions;
+        return coh_refuse(&plan->far_refusal);
+    COH_TRY(coh_initial_chunk(plan, &chunk_bytes));
+    const coh_decisions decisions = { .device_bytes =
+                                          coh_bytes_whole_pages(plan->options.device_memory_bytes),
+                                      .chunk_bytes = chunk_bytes,
+                                      .row_passes = COH_ROW_PASSES_MOST,
+                                      .slices = COH_SLICES_MOST,
+                                      .patterns = coh_pattern_choose(COH_SLICES_MOST),
+                                      .horizon = COH_HORIZON_USUAL };
     COH_TRY(coh_effort_of(plan->graph, &plan->options, &decisions, &effort));
     if (coh_effort_is_bearable(&effort)) {
         COH_TRY(coh_schedule_build(plan->graph, &plan->options, &plan->profile, &decisions, 0,
