@@ -31,6 +31,10 @@ enum { CHUNKS_FEWEST = 16 };
 /* If the budget is this many times a row-split parameter, shorter row ranges are useless. */
 enum { ROOMY = 16 };
 
+/* Starts are bounded up to this sum of efforts, then they stay as listed: a search tries few of
+ * those of a program that takes long to bound. */
+enum { BOUNDED_EFFORT_MOST = COH_SEARCH_EFFORT_MOST / 2 };
+
 /* ---- choices ---- */
 
 int coh_initial_choices(const coh_plan *plan, int32_t *choices)
@@ -240,6 +244,7 @@ static coh_status list_way(void *argument, int index)
         if (least_bytes > s->decisions.device_bytes)
             continue;
         s->bound_ns = w->plan->least.ns;
+        s->effort = coh_effort_sum(&effort);
         w->counts[index]++;
         if (w->one_is_enough)
             break;
@@ -438,21 +443,58 @@ static coh_status bound_start(void *argument, int index)
     return coh_initial_bound(part->plan, &part->starts[index]);
 }
 
+/* Returns whether the starts are of a long program. */
+static coh_status are_long(const coh_plan *plan, const coh_initial_candidate *starts, int count,
+                           int *out_are_long)
+{
+    *out_are_long = 0;
+    if (count == 0)
+        return COH_OK;
+    return find_long(plan, starts[0].decisions.chunk_bytes, starts[0].decisions.slices,
+                     out_are_long);
+}
+
+/* Bounds as many starts at once as there may be pieces; returns how many in *out_count. */
+static coh_status bound_some(const coh_plan *plan, coh_pool *pool, coh_initial_candidate *starts,
+                             int count, int *out_count)
+{
+    starts_part part = { plan, starts };
+    *out_count = count < COH_AT_ONCE_MOST ? count : COH_AT_ONCE_MOST;
+    return coh_at_once(pool, *out_count, bound_start, &part);
+}
+
 coh_status coh_initial_rank(const coh_plan *plan, coh_pool *pool, coh_initial_candidate *starts,
                             int count)
 {
-    int is_long = 0;
-    if (count > 0)
-        COH_TRY(
-            find_long(plan, starts[0].decisions.chunk_bytes, starts[0].decisions.slices, &is_long));
-    if (count == 0 || is_long)
+    int is_long, some, begin = 0;
+    uint64_t effort = 0;
+    COH_TRY(are_long(plan, starts, count, &is_long));
+    if (is_long || count == 0)
         return COH_OK;
-    for (int begin = 0; begin < count; begin += COH_AT_ONCE_MOST) {
-        const int left = count - begin;
-        starts_part part = { plan, &starts[begin] };
-        COH_TRY(coh_at_once(pool, left < COH_AT_ONCE_MOST ? left : COH_AT_ONCE_MOST, bound_start,
-                            &part));
+    for (; begin < count && effort < BOUNDED_EFFORT_MOST; begin += some) {
+        COH_TRY(bound_some(plan, pool, &starts[begin], count - begin, &some));
+        for (int i = begin; i < begin + some; i++)
+            effort += starts[i].effort;
     }
-    qsort(starts, (size_t)count, sizeof(*starts), compare_initial);
+    qsort(starts, (size_t)begin, sizeof(*starts), compare_initial);
+    return COH_OK;
+}
+
+coh_status coh_initial_least(const coh_plan *plan, coh_pool *pool, coh_initial_candidate *starts,
+                             int count, uint64_t enough_ns, uint64_t *out_ns)
+{
+    int is_long, some;
+    *out_ns = count > 0 ? starts[0].bound_ns : 0;
+    COH_TRY(are_long(plan, starts, count, &is_long));
+    if (is_long || count == 0 || (enough_ns > 0 && *out_ns >= enough_ns))
+        return COH_OK;
+    *out_ns = UINT64_MAX;
+    for (int begin = 0; begin < count && *out_ns >= enough_ns; begin += some) {
+        const int most = begin == 0 && enough_ns > 0 ? 1 : count - begin;
+        COH_TRY(bound_some(plan, pool, &starts[begin], most, &some));
+        for (int i = begin; i < begin + some; i++)
+            if (starts[i].bound_ns < *out_ns)
+                *out_ns = starts[i].bound_ns;
+    }
     return COH_OK;
 }

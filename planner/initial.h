@@ -16,6 +16,7 @@ enum { COH_ROW_PASSES_MOST = 1024, COH_SLICES_MOST = 1024 };
 typedef struct coh_initial_candidate {
     coh_decisions decisions;
     uint64_t bound_ns;
+    uint64_t effort; /* coh_effort_sum */
 } coh_initial_candidate;
 
 /* The most chunks that exist between steps: with smaller chunks there are more than a search can
@@ -61,8 +62,14 @@ coh_status coh_initial_list(const coh_plan *plan, coh_pool *pool, int slices,
                             coh_initial_candidate *starts, int *out_count);
 
 /* Computes the bound of each start and sorts them, the least first. Takes about as long as building
- * all of their schedules; those of a long program stay as listed. Fails: COH_ERR_MEMORY. */
+ * all of their schedules; those of a long program stay as listed, and so do the last ones if the
+ * first take long. Fails: COH_ERR_MEMORY. */
 coh_status coh_initial_rank(const coh_plan *plan, coh_pool *pool, coh_initial_candidate *starts,
                             int count);
+
+/* Computes the least bound of the starts, or the first below `enough_ns` in their order. 0: there
+ * are none. Fails: COH_ERR_MEMORY. */
+coh_status coh_initial_least(const coh_plan *plan, coh_pool *pool, coh_initial_candidate *starts,
+                             int count, uint64_t enough_ns, uint64_t *out_ns);
 
 #endif

@@ -231,6 +231,7 @@ static void vary_budget(const coh_candidates *candidates, neighbours *n)
 typedef struct bounded {
     const coh_candidates *candidates;
     const neighbours *list;
+    int begin; /* of those that are bounded at once */
     int is_hopeless[NEIGHBOURS_MOST];
 } bounded;
 
@@ -239,6 +240,7 @@ typedef struct bounded {
 static coh_status check_hope(void *argument, int index)
 {
     bounded *b = argument;
+    index += b->begin;
     const coh_candidate *best = &b->candidates->best;
     coh_initial_candidate of = { .decisions = b->list->list[index] };
     const coh_decisions *d = &of.decisions, *now = &best->decisions;
@@ -251,16 +253,28 @@ static coh_status check_hope(void *argument, int index)
     return COH_OK;
 }
 
+/* Leaves out hopeless neighbours. Bounds no more of them than will be tried. */
 static coh_status drop_hopeless(const coh_candidates *candidates, neighbours *n)
 {
     bounded b = { .candidates = candidates, .list = n };
+    const uint32_t left = candidates->evaluations_most - candidates->evaluations;
+    uint32_t untried = 0;
     int count = 0;
     if (candidates->best.instruction_count > COH_LONG_INSTRUCTIONS * 4)
         return COH_OK; /* bounds take as long as schedules */
-    COH_TRY(coh_at_once(candidates->pool, n->count, check_hope, &b));
-    for (int i = 0; i < n->count; i++)
-        if (!b.is_hopeless[i])
-            n->list[count++] = n->list[i];
+    while (b.begin < n->count && untried < left) {
+        const int end = (uint32_t)(n->count - b.begin) < left - untried
+                            ? n->count
+                            : b.begin + (int)(left - untried);
+        COH_TRY(coh_at_once(candidates->pool, end - b.begin, check_hope, &b));
+        for (; b.begin < end; b.begin++)
+            if (!b.is_hopeless[b.begin]) {
+                untried += !coh_candidates_was_tried(candidates, &n->list[b.begin]);
+                n->list[count++] = n->list[b.begin];
+            }
+    }
+    for (; b.begin < n->count; b.begin++)
+        n->list[count++] = n->list[b.begin];
     n->count = count;
     return COH_OK;
 }

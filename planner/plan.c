@@ -509,8 +509,9 @@ void coh_plan_destroy(coh_plan *plan)
 }
 
 static coh_status least_written(const coh_graph *graph, const coh_plan_options *options,
-                                uint64_t *out_bytes)
+                                uint64_t enough, uint64_t *out_bytes)
 {
+    (void)enough;
     coh_plan_options each = *options;
     const int any_order = each.sweep_order == COH_SWEEP_AUTO;
     for (int i = 0; i < 1 + any_order; i++) {
@@ -541,7 +542,7 @@ coh_status coh_plan_least_written(const coh_graph *graph, const coh_plan_options
     next_to_none.wear_bytes = 1;
     COH_TRY(coh_plan_check_options(&next_to_none));
     next_to_none.sweep_order = order_of(graph, &next_to_none);
-    return coh_rank_choice_least(graph, &next_to_none, least_written, out_bytes);
+    return coh_rank_choice_least(graph, &next_to_none, least_written, 0, out_bytes);
 }
 
 /* ---- disk writes per day ---- */
@@ -657,13 +658,36 @@ coh_status coh_plan_create(const coh_graph *graph, const coh_plan_options *optio
 }
 
 static coh_status least_in_order(const coh_graph *graph, const coh_plan_options *options,
-                                 uint64_t *out_ns)
+                                 uint64_t enough_ns, uint64_t *out_ns)
 {
     coh_plan *plan = NULL;
     COH_TRY(coh_plan_open(graph, options, &plan));
-    const coh_status status = coh_plan_search_bound(plan, out_ns);
+    const coh_status status = coh_plan_search_bound(plan, enough_ns, out_ns);
     coh_plan_destroy(plan);
     return status;
+}
+
+coh_status coh_plan_least_below(const coh_graph *graph, const coh_plan_options *options,
+                                uint64_t enough_ns, uint64_t *out_ns)
+{
+    coh_plan_options each = *options;
+    uint64_t other_ns = 0;
+    *out_ns = 0;
+    COH_TRY(coh_plan_check_options(options));
+    const int keeps_bits = options->sweep_order == COH_SWEEP_SAME_BITS;
+    each.sweep_order = order_of(graph, options);
+    if (each.sweep_order != COH_SWEEP_AUTO)
+        return coh_rank_choice_least(graph, &each, least_in_order, enough_ns, out_ns);
+    each.uncalibrated |= !keeps_bits; /* as coh_plan_create */
+    each.sweep_order = COH_SWEEP_LAYER;
+    COH_TRY(coh_rank_choice_least(graph, &each, least_in_order, enough_ns, out_ns));
+    if (*out_ns < enough_ns)
+        return COH_OK;
+    each.sweep_order = COH_SWEEP_MICROBATCH;
+    COH_TRY(coh_rank_choice_least(graph, &each, least_in_order, enough_ns, &other_ns));
+    if (other_ns < *out_ns)
+        *out_ns = other_ns;
+    return COH_OK;
 }
 
 coh_status coh_plan_least_ns(const coh_graph *graph, const coh_plan_options *options,
@@ -673,27 +697,15 @@ coh_status coh_plan_least_ns(const coh_graph *graph, const coh_plan_options *opt
     COH_NEED(options);
     COH_NEED(out_ns);
     coh_plan_options known;
-    uint64_t by_layers_ns = 0;
     *out_ns = 0;
     COH_TRY(coh_plan_options_read(options, &known));
-    COH_TRY(coh_plan_check_options(&known));
-    const int keeps_bits = known.sweep_order == COH_SWEEP_SAME_BITS;
-    known.sweep_order = order_of(graph, &known);
-    if (known.sweep_order != COH_SWEEP_AUTO)
-        return coh_rank_choice_least(graph, &known, least_in_order, out_ns);
-    known.uncalibrated |= !keeps_bits; /* as coh_plan_create */
-    known.sweep_order = COH_SWEEP_LAYER;
-    COH_TRY(coh_rank_choice_least(graph, &known, least_in_order, &by_layers_ns));
-    known.sweep_order = COH_SWEEP_MICROBATCH;
-    COH_TRY(coh_rank_choice_least(graph, &known, least_in_order, out_ns));
-    if (by_layers_ns < *out_ns)
-        *out_ns = by_layers_ns;
-    return COH_OK;
+    return coh_plan_least_below(graph, &known, 0, out_ns);
 }
 
 static coh_status in_memory_bytes(const coh_graph *graph, const coh_plan_options *options,
-                                  uint64_t *out_bytes)
+                                  uint64_t enough, uint64_t *out_bytes)
 {
+    (void)enough;
     coh_plan *plan = NULL;
     COH_TRY(coh_plan_open(graph, options, &plan));
     coh_status status = coh_plan_search(plan);
@@ -722,5 +734,5 @@ coh_status coh_plan_in_memory_bytes(const coh_graph *graph, const coh_plan_optio
     without.spare_disk_bytes = without.disk_write_bytes_per_day = 0;
     without.pin_count = 0;
     COH_TRY(coh_plan_check_options(&without));
-    return coh_rank_choice_least(graph, &without, in_memory_bytes, out_bytes);
+    return coh_rank_choice_least(graph, &without, in_memory_bytes, 0, out_bytes);
 }

@@ -87,9 +87,10 @@ static int64_t next_divisor(const search *s, int64_t from, int direction)
 
 /* ---- faster ---- */
 
-/* Computes a lower bound of the step time with that micro-batch. More room is never slower, so the
- * spare disk counts. */
-static coh_status least_step(const search *s, int64_t microbatch, uint64_t *out_ns)
+/* Computes a lower bound of the step time with that micro-batch; of bounds below `best_ns` any one.
+ * More room is never slower, so the spare disk counts. */
+static coh_status least_step(const search *s, int64_t microbatch, uint64_t best_ns,
+                             uint64_t *out_ns)
 {
     coh_plan_options options = s->options;
     coh_graph *graph;
@@ -97,7 +98,7 @@ static coh_status least_step(const search *s, int64_t microbatch, uint64_t *out_
     options.microbatch_count = (int32_t)(batch_of(s) / microbatch);
     if (options.disk_bytes == 0)
         options.disk_bytes = options.spare_disk_bytes;
-    const coh_status status = coh_plan_least_ns(graph, &options, out_ns);
+    const coh_status status = coh_plan_least_below(graph, &options, best_ns, out_ns);
     coh_graph_destroy(graph);
     return status;
 }
@@ -108,7 +109,7 @@ static coh_status go(search *s, int direction, int64_t *best, uint64_t *best_ns)
     int64_t next;
     while ((next = next_divisor(s, *best, direction)) > 0) {
         uint64_t least_ns;
-        coh_status status = least_step(s, next, &least_ns);
+        coh_status status = least_step(s, next, *best_ns, &least_ns);
         if (status == COH_OK && least_ns >= *best_ns)
             break; /* too little gain for a plan */
         if (status == COH_OK)

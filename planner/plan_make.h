@@ -24,6 +24,11 @@ coh_status coh_plan_options_read(const coh_plan_options *options, coh_plan_optio
 coh_status coh_plan_create_unbounded(const coh_graph *graph, const coh_plan_options *options,
                                      coh_plan **out_plan);
 
+/* As coh_plan_least_ns, for options that coh_plan_options_read has taken, but ends with the first
+ * bound below `enough_ns`. */
+coh_status coh_plan_least_below(const coh_graph *graph, const coh_plan_options *options,
+                                uint64_t enough_ns, uint64_t *out_ns);
+
 /* Fails as coh_plan_create_unbounded, but makes no plan: takes the first set of decisions that
  * fits, and verifies and prices no program of it. Writes the disk bytes that they take. */
 coh_status coh_plan_check_fit(const coh_graph *graph, const coh_plan_options *options,

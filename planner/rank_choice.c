@@ -172,16 +172,16 @@ coh_status coh_rank_choice_plan(const coh_graph *graph, const coh_plan_options *
 }
 
 coh_status coh_rank_choice_least(const coh_graph *graph, const coh_plan_options *options,
-                                 coh_plan_number *number, uint64_t *out_least)
+                                 coh_plan_number *number, uint64_t enough, uint64_t *out_least)
 {
     const char *names[COH_RANK_PATTERNS_MOST];
     const int count = coh_rank_choices(options, names);
     *out_least = 0;
-    for (int i = 0; i < count; i++) {
+    for (int i = 0; i < count && (*out_least == 0 || *out_least >= enough); i++) {
         coh_plan_options each = *options;
         uint64_t now = 0;
         set_pattern(&each, names[i]);
-        COH_TRY(number(graph, &each, &now));
+        COH_TRY(number(graph, &each, enough, &now));
         if (now > 0 && (*out_least == 0 || now < *out_least))
             *out_least = now;
     }

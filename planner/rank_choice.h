@@ -24,13 +24,13 @@ typedef coh_status coh_plan_maker(const coh_graph *graph, const coh_plan_options
 coh_status coh_rank_choice_plan(const coh_graph *graph, const coh_plan_options *options,
                                 int only_fits, coh_plan_maker *make, coh_plan **out_plan);
 
-/* Computes a number of a plan's options. */
+/* Computes a number of a plan's options. It need not be exact below `enough`. */
 typedef coh_status coh_plan_number(const coh_graph *graph, const coh_plan_options *options,
-                                   uint64_t *out_number);
+                                   uint64_t enough, uint64_t *out_number);
 
 /* Computes the least number above 0 over the patterns that options->rank_pattern stands for; 0 if
- * it is 0 for all. */
+ * it is 0 for all. Takes the first below `enough` (0: none is). */
 coh_status coh_rank_choice_least(const coh_graph *graph, const coh_plan_options *options,
-                                 coh_plan_number *number, uint64_t *out_least);
+                                 coh_plan_number *number, uint64_t enough, uint64_t *out_least);
 
 #endif

@@ -711,7 +711,7 @@ coh_status coh_plan_search(coh_plan *plan)
     return COH_OK;
 }
 
-coh_status coh_plan_search_bound(coh_plan *plan, uint64_t *out_ns)
+coh_status coh_plan_search_bound(coh_plan *plan, uint64_t enough_ns, uint64_t *out_ns)
 {
     coh_initial_candidate *starts = NULL;
     coh_candidates candidates;
@@ -730,8 +730,7 @@ coh_status coh_plan_search_bound(coh_plan *plan, uint64_t *out_ns)
     COH_TRY(coh_candidates_open(&candidates, plan, 0));
     COH_TRY_GOTO(status, COH_ALLOC(COH_INITIAL_MOST, &starts), done);
     COH_TRY_GOTO(status, list_initial(&candidates, starts, &count), done);
-    COH_TRY_GOTO(status, coh_initial_rank(plan, candidates.pool, starts, count), done);
-    *out_ns = count > 0 ? starts[0].bound_ns : 0;
+    status = coh_initial_least(plan, candidates.pool, starts, count, enough_ns, out_ns);
 done:
     coh_free(starts);
     coh_candidates_close(&candidates);

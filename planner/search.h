@@ -22,7 +22,8 @@
 coh_status coh_plan_search(coh_plan *plan);
 
 /* Computes the least bound of the sets of decisions that the search starts from; 0: there is no far
- * tier, or none fits. Fails: COH_ERR_MEMORY. */
-coh_status coh_plan_search_bound(coh_plan *plan, uint64_t *out_ns);
+ * tier, or none fits. Of bounds below `enough_ns` it takes any one (0: there are none below), since
+ * all of them take as long as many plans. Fails: COH_ERR_MEMORY. */
+coh_status coh_plan_search_bound(coh_plan *plan, uint64_t enough_ns, uint64_t *out_ns);
 
 #endif

@@ -15,6 +15,7 @@
 #include "planner/bounds.h"
 #include "planner/bounds_traffic.h"
 #include "planner/least_step.h"
+#include "planner/plan_make.h"
 #include "planner/schedule.h"
 #include "tests/length.h"
 #include "tests/planner/toy_graph.h"
@@ -312,6 +313,19 @@ static void the_drive_carries_what_the_host_lane_needs(void **state)
     assert_true(t.built >= cases / 2 && t.beyond >= cases / 10);
 }
 
+/* With a bound that is low enough for the caller, one below it is told only if there is one. */
+static void check_enough(const coh_graph *graph, const coh_plan_options *options, uint64_t least_ns)
+{
+    const uint64_t enough_ns[] = { least_ns / 2 + 1, least_ns, least_ns + 1, 2 * least_ns + 1 };
+    for (size_t i = 0; i < sizeof(enough_ns) / sizeof(enough_ns[0]); i++) {
+        uint64_t ns = UINT64_MAX;
+        assert_int_equal(coh_plan_least_below(graph, options, enough_ns[i], &ns), COH_OK);
+        if (ns < enough_ns[i])
+            assert_true(least_ns <= ns);
+        assert_int_equal(ns == 0, least_ns == 0);
+    }
+}
+
 /* Returns 1 if there is a plan. Its lower bound, known before planning, is at most an eighth above
  * its step time. */
 static int check_plan(uint64_t seed, int *out_tight)
@@ -337,6 +351,7 @@ static int check_plan(uint64_t seed, int *out_tight)
     options_of(&d, &profile, memory, &options);
     options.device_memory_bytes = memory / 20 * (3 + draw(&d, 20));
     assert_int_equal(coh_plan_least_ns(graph, &options, &least_ns), COH_OK);
+    check_enough(graph, &options, least_ns);
     const int is_planned = coh_plan_create(graph, &options, &plan) == COH_OK;
     if (is_planned) {
         assert_int_equal(coh_plan_summarize(plan, &summary), COH_OK);
