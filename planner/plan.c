@@ -1,7 +1,7 @@
 /* Creates a plan: checks the options and the limits of the system, searches decisions (search.c) in
- * one or both sweep orders, then builds, verifies and prices all programs, and holds the plan to a
- * limit of disk writes per day. The idea: a plan is finished only if the verifier accepts every
- * program. plan_file_rebuild.c uses the same stages (plan_make.h). */
+ * one or both sweep orders, then builds, verifies and prices all programs. The idea: a plan is
+ * finished only if the verifier accepts every program. plan_file_rebuild.c uses the same stages
+ * (plan_make.h). */
 #include "planner/plan.h"
 
 #include <float.h>
@@ -15,6 +15,7 @@
 #include "cohobate/terms.h"
 #include "planner/attempt.h"
 #include "planner/bounds.h"
+#include "planner/candidates.h"
 #include "planner/fingerprint.h"
 #include "planner/least_step.h"
 #include "planner/live.h"
@@ -256,27 +257,31 @@ static int is_short_beside_body(const coh_plan *plan)
                                               plan->layout.arena_bytes[COH_TIER_DISK] > 0);
 }
 
-static coh_status search_once(coh_plan *plan)
+/* Searches a step; a folded search may find nothing where the whole step has a plan. */
+static coh_status search_any(coh_plan *plan)
 {
+    const coh_status status = coh_plan_search(plan);
+    if (status != COH_ERR_FULL || !plan->is_folded)
+        return status;
+    plan->never_folds = 1;
+    return coh_plan_search(plan);
+}
+
+/* Finishes a searched plan. With decisions of a folded search the whole step may not fit; then it
+ * is searched. */
+static coh_status finish_any(coh_plan *plan)
+{
+    const coh_status status = plan->only_fits ? build_programs(plan) : coh_plan_finish(plan);
+    if (status != COH_ERR_FULL || !plan->is_folded || is_short_beside_body(plan))
+        return status;
+    plan->never_folds = 1;
     COH_TRY(coh_plan_search(plan));
     return plan->only_fits ? build_programs(plan) : coh_plan_finish(plan);
 }
 
-/* A folded search may find decisions with which the whole step does not fit; then the whole step
- * is searched. */
-static coh_status search_and_finish(coh_plan *plan)
-{
-    const coh_status status = search_once(plan);
-    if (status != COH_ERR_FULL || !plan->is_folded || is_short_beside_body(plan))
-        return status;
-    plan->never_folds = 1;
-    return search_once(plan);
-}
-
-/* Creates a plan in the given sweep order; with `only_fits` one that can only be destroyed.
- * *out_far_bytes: if it is refused only for lack of the outermost tier, the bytes that would do;
- * else 0. */
-static coh_status create_in_order(const coh_graph *graph, const coh_plan_options *options,
+/* Searches a plan in the given sweep order. *out_far_bytes: if it is refused only for lack of the
+ * outermost tier, the bytes that would do; else 0. */
+static coh_status search_in_order(const coh_graph *graph, const coh_plan_options *options,
                                   int only_fits, coh_plan **out_plan, uint64_t *out_far_bytes)
 {
     coh_plan *plan = NULL;
@@ -286,24 +291,50 @@ static coh_status create_in_order(const coh_graph *graph, const coh_plan_options
     plan->only_fits = only_fits;
     coh_status status = check_budgets(&plan->profile, options);
     if (status == COH_OK)
-        status = search_and_finish(plan);
-    if (status == COH_ERR_FULL && is_short_beside_body(plan)) {
-        plan->layout = (coh_layout){ 0 };
-        plan->counts_all = 1;
-        status = search_and_finish(plan);
+        status = search_any(plan);
+    if (status == COH_OK) {
+        *out_plan = plan;
+        return COH_OK;
     }
-    plan->options.earlier = NULL;
-    plan->options.earlier_count = 0;
+    *out_far_bytes = plan->least_far_bytes;
+    coh_plan_destroy(plan);
+    return status;
+}
+
+/* Finishes a searched plan; with plan->only_fits it can only be destroyed afterwards. On failure
+ * *plan is NULL. *out_far_bytes: as above. */
+static coh_status finish_in_order(coh_plan **plan, uint64_t *out_far_bytes)
+{
+    coh_plan *made = *plan;
+    coh_status status = finish_any(made);
+    *out_far_bytes = 0;
+    if (status == COH_ERR_FULL && is_short_beside_body(made)) {
+        made->layout = (coh_layout){ 0 };
+        made->counts_all = 1;
+        status = search_any(made);
+        if (status == COH_OK)
+            status = finish_any(made);
+    }
+    made->options.earlier = NULL;
+    made->options.earlier_count = 0;
     if (status == COH_ERR_CORRUPT)
         status = coh_fail_prefix(COH_ERR_INTERNAL, "the planner wrote a program that its verifier "
                                                    "refuses (please report this)");
-    if (status != COH_OK) {
-        *out_far_bytes = plan->least_far_bytes;
-        coh_plan_destroy(plan);
-        return status;
-    }
-    *out_plan = plan;
-    return COH_OK;
+    if (status == COH_OK)
+        return COH_OK;
+    *out_far_bytes = made->least_far_bytes;
+    coh_plan_destroy(made);
+    *plan = NULL;
+    return status;
+}
+
+/* Creates a plan in the given sweep order; with `only_fits` one that can only be destroyed. */
+static coh_status create_in_order(const coh_graph *graph, const coh_plan_options *options,
+                                  int only_fits, coh_plan **out_plan)
+{
+    uint64_t unused;
+    COH_TRY(search_in_order(graph, options, only_fits, out_plan, &unused));
+    return finish_in_order(out_plan, &unused);
 }
 
 /* The order to plan in: one of the two, or AUTO for the faster. */
@@ -335,6 +366,7 @@ static coh_status least_of_order(const coh_graph *graph, const coh_plan_options 
 typedef struct ordered {
     coh_sweep_order order;
     uint64_t least_ns, far_bytes;
+    uint64_t step_ns; /* as searched; UINT64_MAX: there is no plan */
     coh_attempt made;
 } ordered;
 
@@ -343,18 +375,49 @@ typedef struct ordered {
 static int is_settled(const ordered *first, const ordered *second)
 {
     const coh_plan *plan = first->made.plan;
-    return plan != NULL && (plan->only_fits || plan->decisions.in_memory ||
-                            (second->least_ns > 0 && second->least_ns + second->least_ns / 500 >=
-                                                         coh_plan_period_ns(plan)));
+    return plan != NULL &&
+           (plan->only_fits || plan->decisions.in_memory ||
+            (second->least_ns > 0 && second->least_ns + second->least_ns / 500 >= first->step_ns));
 }
 
-static void create_one(const coh_graph *graph, const coh_plan_options *options, int only_fits,
+/* Prices what a folded search found by the whole step, as a search of the whole step does. */
+static coh_status price_whole(coh_plan *plan)
+{
+    coh_candidate whole;
+    if (!plan->is_folded || plan->only_fits)
+        return COH_OK;
+    plan->is_folded = 0;
+    const coh_status status = coh_candidate_make(plan, &plan->decisions, &whole);
+    plan->is_folded = 1;
+    COH_TRY(status);
+    plan->step_ns = whole.step_ns;
+    if (whole.valid)
+        return COH_OK;
+    plan->never_folds = 1;
+    return coh_plan_search(plan);
+}
+
+static void search_one(const coh_graph *graph, const coh_plan_options *options, int only_fits,
                        ordered *o)
 {
     coh_plan_options each = *options;
     each.sweep_order = o->order;
-    coh_attempt_end(&o->made,
-                    create_in_order(graph, &each, only_fits, &o->made.plan, &o->far_bytes));
+    coh_status status = search_in_order(graph, &each, only_fits, &o->made.plan, &o->far_bytes);
+    if (status == COH_OK)
+        status = price_whole(o->made.plan);
+    coh_attempt_end(&o->made, status);
+    if (status == COH_OK) {
+        o->step_ns = o->made.plan->step_ns;
+        return;
+    }
+    coh_plan_destroy(o->made.plan);
+    o->made.plan = NULL;
+}
+
+static void finish_one(ordered *o)
+{
+    coh_attempt_end(&o->made, finish_in_order(&o->made.plan, &o->far_bytes));
+    o->step_ns = coh_plan_period_ns(o->made.plan);
 }
 
 /* Fails with the message of the order that needs less of the outermost tier, else with that of the
@@ -367,12 +430,10 @@ static coh_status fail_in_order(const ordered *by_microbatches, const ordered *b
     return coh_attempt_fail(is_less ? &by_layers->made : &by_microbatches->made);
 }
 
-/* Plans the sweep order with the lower bound, then the other if it may be faster, and takes the
- * faster plan; of equal plans the usual order. */
-static coh_status create_in_best_order(const coh_graph *graph, const coh_plan_options *options,
-                                       int only_fits, coh_plan **out_plan)
+/* Searches the sweep order with the lower bound, then the other if it may be faster. */
+static coh_status search_orders(const coh_graph *graph, const coh_plan_options *options,
+                                int only_fits, ordered *orders)
 {
-    ordered orders[] = { { .order = COH_SWEEP_MICROBATCH }, { .order = COH_SWEEP_LAYER } };
     for (int i = 0; i < 2; i++) {
         coh_plan_options each = *options;
         each.sweep_order = orders[i].order;
@@ -380,36 +441,60 @@ static coh_status create_in_best_order(const coh_graph *graph, const coh_plan_op
     }
     const int begin = orders[1].least_ns < orders[0].least_ns;
     ordered *first = &orders[begin], *second = &orders[1 - begin];
-    create_one(graph, options, only_fits, first);
+    search_one(graph, options, only_fits, first);
     if (coh_attempt_is_fault(&first->made))
         return coh_attempt_fail(&first->made);
     if (!is_settled(first, second))
-        create_one(graph, options, only_fits, second);
-    if (coh_attempt_is_fault(&second->made)) {
-        coh_plan_destroy(first->made.plan);
-        return coh_attempt_fail(&second->made);
-    }
-    const int taken =
-        coh_plan_period_ns(orders[1].made.plan) < coh_plan_period_ns(orders[0].made.plan);
-    const coh_status status = orders[taken].made.status;
-    if (status != COH_OK || orders[taken].made.plan == NULL) {
+        search_one(graph, options, only_fits, second);
+    return coh_attempt_is_fault(&second->made) ? coh_attempt_fail(&second->made) : COH_OK;
+}
+
+/* Finishes the faster plan, of equal ones that of the usual order: two finished plans would take
+ * twice the memory. Then also the other one, if the first has become slower than it. */
+static coh_status finish_faster(ordered *orders)
+{
+    const int taken = orders[1].step_ns < orders[0].step_ns;
+    ordered *faster = &orders[taken], *other = &orders[1 - taken];
+    if (faster->made.plan == NULL)
+        return COH_OK;
+    finish_one(faster);
+    if (coh_attempt_is_fault(&faster->made))
+        return coh_attempt_fail(&faster->made);
+    if (other->made.plan != NULL && other->step_ns < faster->step_ns)
+        finish_one(other);
+    return coh_attempt_is_fault(&other->made) ? coh_attempt_fail(&other->made) : COH_OK;
+}
+
+/* Plans both sweep orders and takes the faster plan; of equal plans the usual order. */
+static coh_status create_in_best_order(const coh_graph *graph, const coh_plan_options *options,
+                                       int only_fits, coh_plan **out_plan)
+{
+    ordered orders[] = { { .order = COH_SWEEP_MICROBATCH, .step_ns = UINT64_MAX },
+                         { .order = COH_SWEEP_LAYER, .step_ns = UINT64_MAX } };
+    coh_status status = search_orders(graph, options, only_fits, orders);
+    if (status == COH_OK)
+        status = finish_faster(orders);
+    const int taken = orders[1].step_ns < orders[0].step_ns;
+    if (status == COH_OK && orders[taken].made.plan == NULL) {
         (void)fail_in_order(&orders[0], &orders[1]);
-        return status != COH_OK ? status : COH_ERR_INTERNAL;
+        status = orders[taken].made.status != COH_OK ? orders[taken].made.status : COH_ERR_INTERNAL;
     }
-    *out_plan = orders[taken].made.plan;
+    if (status == COH_OK)
+        *out_plan = orders[taken].made.plan;
     coh_plan_destroy(orders[1 - taken].made.plan);
-    return COH_OK;
+    if (status != COH_OK)
+        coh_plan_destroy(orders[taken].made.plan);
+    return status;
 }
 
 static coh_status create(const coh_graph *graph, const coh_plan_options *options, int only_fits,
                          coh_plan **out_plan)
 {
     const int keeps_bits = options->sweep_order == COH_SWEEP_SAME_BITS;
-    uint64_t unused;
     coh_plan_options each = *options;
     each.sweep_order = order_of(graph, options);
     if (each.sweep_order != COH_SWEEP_AUTO)
-        return create_in_order(graph, &each, only_fits, out_plan, &unused);
+        return create_in_order(graph, &each, only_fits, out_plan);
     if (keeps_bits)
         return create_in_best_order(graph, &each, only_fits, out_plan);
     each.uncalibrated = 1; /* result bits depend on the order, so calibration must not choose it */
@@ -419,7 +504,7 @@ static coh_status create(const coh_graph *graph, const coh_plan_options *options
     each.sweep_order = (*out_plan)->options.sweep_order;
     each.uncalibrated = 0;
     coh_plan_destroy(*out_plan);
-    return create_in_order(graph, &each, only_fits, out_plan, &unused);
+    return create_in_order(graph, &each, only_fits, out_plan);
 }
 
 /* Plans to speculate where no plan that waits was found. If there is none either, fails with the
@@ -543,103 +628,6 @@ coh_status coh_plan_least_written(const coh_graph *graph, const coh_plan_options
     COH_TRY(coh_plan_check_options(&next_to_none));
     next_to_none.sweep_order = order_of(graph, &next_to_none);
     return coh_rank_choice_least(graph, &next_to_none, least_written, 0, out_bytes);
-}
-
-/* ---- disk writes per day ---- */
-
-/* The limit is per day, the search's (wear_bytes) is per step; the plan determines the steps per
- * day, and a plan that writes less may be faster, so this repeats. */
-#define DAY_NS 86400e9
-
-/* Plans made until one keeps to the limit. */
-enum { TRIES = 4 };
-
-static double step_ns(const coh_plan *plan)
-{
-    return (double)plan->simulations[COH_PROGRAM_BODY].period_ns;
-}
-
-double coh_plan_written_per_day(const coh_plan *plan)
-{
-    const double ns = step_ns(plan);
-    const uint64_t bytes = plan->simulations[COH_PROGRAM_BODY].link_bytes[COH_LANE_WRITE];
-    return ns > 0 ? (double)bytes * DAY_NS / ns : 0;
-}
-
-/* `least`: the lowest limit for which a plan was found; 0: not known. */
-static coh_status refuse(const coh_plan_options *options, double day, double least)
-{
-    const uint64_t limit = options->disk_write_bytes_per_day, written = (uint64_t)day;
-    coh_refusal refusal = coh_refusal_bytes(COH_REFUSAL_WRITES, COH_TIER_DISK, limit, written);
-    refusal.microbatch_count = options->microbatch_count;
-    refusal.is_gpu = options->profile != NULL && options->profile->device_kind != COH_DEVICE_HOST;
-    coh_refusal_add(&refusal, COH_CHANGE_RAISE_WRITES, (uint64_t)least);
-    coh_refusal_raise(&refusal, COH_TIER_DEVICE, 0);
-    if (options->host_memory_bytes > 0)
-        coh_refusal_raise(&refusal, COH_TIER_HOST, 0);
-    coh_refusal_add(&refusal, COH_CHANGE_RAISE_BATCH, 0);
-    return coh_refuse(&refusal);
-}
-
-/* No plan writes as little as the limit. Finds the lowest limit with a plan, per day at the step
- * time `ns`, and names it if it is lower than `day`. */
-static coh_status refuse_searched(const coh_graph *graph, const coh_plan_options *options,
-                                  double day, double ns)
-{
-    coh_plan_options each = *options;
-    coh_plan *plan = NULL;
-    if (each.disk_bytes == 0)
-        each.disk_bytes = each.spare_disk_bytes;
-    COH_TRY(coh_plan_least_written(graph, &each, &each.wear_bytes));
-    const double least = (double)each.wear_bytes * DAY_NS / ns;
-    if (least == 0 || least >= day)
-        return refuse(options, day, day);
-    const coh_status status = coh_plan_create_unbounded(graph, &each, &plan);
-    coh_plan_destroy(plan);
-    if (status != COH_OK && status != COH_ERR_FULL)
-        return status;
-    return refuse(options, day, status == COH_OK ? least : 0);
-}
-
-/* Makes a plan that writes less than `*plan`, and replaces it. */
-static coh_status write_less(const coh_graph *graph, const coh_plan_options *options,
-                             coh_plan **plan)
-{
-    const double day = coh_plan_written_per_day(*plan), ns = step_ns(*plan);
-    coh_plan_options each = *options;
-    coh_plan *next = NULL;
-    const uint64_t most = (uint64_t)((double)options->disk_write_bytes_per_day * ns / DAY_NS);
-    if (each.wear_bytes == 0 || most < each.wear_bytes)
-        each.wear_bytes = most;
-    const coh_status status =
-        most > 0 ? coh_plan_create_unbounded(graph, &each, &next) : COH_ERR_FULL;
-    if (status == COH_ERR_FULL)
-        return refuse_searched(graph, options, day, ns);
-    COH_TRY(status);
-    coh_plan_destroy(*plan);
-    *plan = next;
-    return COH_OK;
-}
-
-coh_status coh_plan_bound_writes(const coh_graph *graph, const coh_plan_options *options,
-                                 coh_plan **plan)
-{
-    const double limit = (double)options->disk_write_bytes_per_day;
-    coh_status status = COH_OK;
-    if (limit == 0)
-        return COH_OK;
-    for (int i = 0; i < TRIES && status == COH_OK; i++) {
-        if (coh_plan_written_per_day(*plan) <= limit)
-            return COH_OK;
-        status = write_less(graph, options, plan);
-    }
-    if (status == COH_OK && coh_plan_written_per_day(*plan) > limit)
-        status = refuse(options, coh_plan_written_per_day(*plan), 0);
-    if (status == COH_OK)
-        return COH_OK;
-    coh_plan_destroy(*plan);
-    *plan = NULL;
-    return status;
 }
 
 /* ---- public ---- */

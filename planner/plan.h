@@ -149,6 +149,7 @@ struct coh_plan {
     /* If no set fits because of options.wear_bytes: the fewest bytes that a step wrote, else 0. */
     uint64_t least_worn_bytes;
     uint64_t search_effort; /* so far: coh_effort_sum of all that was built */
+    uint64_t step_ns;       /* of the decisions, as the search has priced them */
 };
 
 /* Returns 1 if nobody froze a parameter of the plan's layout and still no step changes it. */

@@ -708,6 +708,7 @@ coh_status coh_plan_search(coh_plan *plan)
     if (!best.valid)
         return refuse(plan, &in_memory);
     plan->decisions = best.decisions;
+    plan->step_ns = best.step_ns;
     return COH_OK;
 }
 
