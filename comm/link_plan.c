@@ -10,13 +10,16 @@ void coh_link_plan_fini(coh_link_plan *plan)
 {
     coh_free(plan->links);
     coh_free(plan->line_ends);
+    coh_free(plan->line_lanes);
     *plan = (coh_link_plan){ 0 };
 }
 
 coh_status coh_link_plan_begin(coh_link_plan *plan, uint32_t *out_line)
 {
     COH_TRY(COH_GROW(&plan->line_ends, &plan->line_capacity, plan->line_count + 1));
+    COH_TRY(COH_GROW(&plan->line_lanes, &plan->lane_capacity, plan->line_count + 1));
     *out_line = (uint32_t)plan->line_count;
+    plan->line_lanes[plan->line_count] = plan->lane;
     plan->line_ends[plan->line_count++] = plan->link_count;
     return COH_OK;
 }

@@ -32,7 +32,12 @@ typedef struct coh_link_plan {
     size_t link_count, link_capacity;
     size_t *line_ends; /* [line_count]: line i ends before this link, where line i + 1 begins */
     size_t line_count, line_capacity;
+    uint8_t *line_lanes; /* [line_count]: 0 or 1, for transports that execute lanes in order */
+    size_t lane_capacity;
+    uint8_t lane; /* of the lines that are begun from now on */
 } coh_link_plan;
+
+enum { COH_LINK_LANES = 2 };
 
 void coh_link_plan_fini(coh_link_plan *plan);
 

@@ -445,6 +445,12 @@ static coh_status mpi_stop(coh_transport *transport, coh_status status, const ch
     return coh_mpi_stop_all(&((endpoint *)transport)->stop, status, transport->rank, sentence);
 }
 
+static coh_status mpi_look(coh_transport *transport)
+{
+    const coh_mpi_stop *stop = &((endpoint *)transport)->stop;
+    return coh_mpi_is_stopped(stop) ? coh_mpi_stopped(stop) : COH_OK;
+}
+
 /* Ends receives, so that nothing is written to their memory any more: each one gets a message that
  * is already on its way, or none. Returns 0 if one does not end. */
 static int end_receives(const endpoint *self, int32_t count, unsigned char *requests)
@@ -523,6 +529,7 @@ static const coh_transport_ops mpi_ops = {
     .gather = mpi_gather,
     .share = mpi_share,
     .stop = mpi_stop,
+    .look = mpi_look,
     .unbind = mpi_unbind,
     .close = mpi_close,
 };

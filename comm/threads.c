@@ -119,6 +119,12 @@ static coh_status threads_stop(coh_transport *transport, coh_status status, cons
     return stopped(all);
 }
 
+static coh_status threads_look(coh_transport *transport)
+{
+    world *all = ((rank *)transport)->world;
+    return is_stopped(all) ? stopped(all) : COH_OK;
+}
+
 /* Sleeps until a counter has a value. One that has it counts as such, also in a stopped world. */
 static coh_status wait_for(world *all, coh_counter *counter, uint64_t value)
 {
@@ -452,6 +458,7 @@ const coh_transport_ops coh_transport_threads = {
     .gather = threads_gather,
     .share = threads_share,
     .stop = threads_stop,
+    .look = threads_look,
     .unbind = threads_unbind,
     .close = threads_close,
 };

@@ -65,6 +65,11 @@ coh_status coh_transport_stop(coh_transport *transport, coh_status status, const
     return transport->ops->stop(transport, status, sentence);
 }
 
+coh_status coh_transport_look(coh_transport *transport)
+{
+    return transport->ops->look(transport);
+}
+
 void coh_transport_unbind(coh_transport *transport)
 {
     if (transport->ops->unbind != NULL)

@@ -9,7 +9,9 @@
  *
  * A message moves once both sides have started its lines, whatever their threads do then: waiting
  * for one line never needs the progress of another. A send may be done before it is received. A
- * line that is done on a rank may be started again there; the n-th start meets the peer's n-th.
+ * line that is done on a rank may be started again there; the n-th start meets the peer's n-th. A
+ * transport may demand in addition that all ranks start the lines of a lane (link_plan.h) in one
+ * order, as programs do: nccl.h does.
  *
  * Failures stop the world: a call that fails on one rank stops all ranks, with that rank's number
  * and sentence. Each later call on each rank fails with the same status and sentence; only the end
@@ -21,8 +23,8 @@
  * thread; stop by any.
  *
  * A transport is a table of functions: threads.h has the one of ranks in one process,
- * mpi_transport.h that of ranks which are processes. The functions coh_transport_* below are what
- * the rest of the library calls. */
+ * mpi_transport.h that of ranks which are processes, nccl.h one whose messages lie on GPUs. The
+ * functions coh_transport_* below are what the rest of the library calls. */
 #ifndef COH_COMM_TRANSPORT_H
 #define COH_COMM_TRANSPORT_H
 
@@ -33,7 +35,7 @@ typedef struct coh_transport coh_transport; /* one rank's end */
 /* The functions of a transport; coh_transport_* describes each. They need not stop the world when
  * they fail. */
 typedef struct coh_transport_ops {
-    const char *name; /* "threads", "mpi" */
+    const char *name; /* "threads", "mpi", "nccl" */
     coh_status (*bind)(coh_transport *transport, const coh_link_plan *plan);
     coh_status (*start)(coh_transport *transport, uint32_t line);
     coh_status (*test)(coh_transport *transport, uint32_t line, int *out_is_done);
@@ -42,6 +44,7 @@ typedef struct coh_transport_ops {
                          void *out_records);
     coh_status (*share)(coh_transport *transport, void *bytes, size_t count);
     coh_status (*stop)(coh_transport *transport, coh_status status, const char *sentence);
+    coh_status (*look)(coh_transport *transport);
     void (*unbind)(coh_transport *transport); /* NULL: other ranks cannot touch its memory */
     void (*close)(coh_transport *transport);
 } coh_transport_ops;
@@ -109,6 +112,10 @@ coh_status coh_transport_share(coh_transport *transport, void *bytes, size_t cou
 /* Stops all ranks with a failure and "rank <this>: <sentence>"; the first stop wins. Returns the
  * status that the world has stopped with, and sets its sentence as this thread's error text. */
 coh_status coh_transport_stop(coh_transport *transport, coh_status status, const char *sentence);
+
+/* Returns COH_OK, or the failure with which the world has stopped, with its sentence as this
+ * thread's error text. Any thread. */
+coh_status coh_transport_look(coh_transport *transport);
 
 /* Ends work of this rank's own on which the others wait: stops all ranks if `status`, which a
  * function of this thread has returned, is a failure. Returns as coh_transport_stop, or COH_OK. */

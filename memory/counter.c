@@ -112,15 +112,25 @@ void coh_counter_set_awake(coh_counter *counter, coh_awake *awake)
 /* No wake-up is lost: the value is stored before `wanted` is read, and a waiter lowers `wanted`
  * before it reads the value. All four are in one total order, so at least one side sees the
  * other. */
-void coh_counter_raise(coh_counter *counter, uint64_t value)
+static void tell(coh_counter *counter, uint64_t value)
 {
-    assert(atomic_load_explicit(&counter->value, memory_order_relaxed) <= value);
-    atomic_store(&counter->value, value);
     _Atomic uint64_t *mirror = atomic_load_explicit(&counter->mirror, memory_order_relaxed);
     if (mirror != NULL)
         coh_word_lift(mirror, value);
     if (atomic_load(&counter->wanted) <= value)
         wake_all(counter);
+}
+
+void coh_counter_raise(coh_counter *counter, uint64_t value)
+{
+    assert(atomic_load_explicit(&counter->value, memory_order_relaxed) <= value);
+    atomic_store(&counter->value, value);
+    tell(counter, value);
+}
+
+void coh_counter_add(coh_counter *counter)
+{
+    tell(counter, atomic_fetch_add(&counter->value, 1) + 1);
 }
 
 void coh_counter_close(coh_counter *counter)

@@ -81,6 +81,10 @@ void coh_counter_set_awake(coh_counter *counter, coh_awake *awake);
 /* Raises the counter to `value`, which must be at least the present value. */
 void coh_counter_raise(coh_counter *counter, uint64_t value);
 
+/* Raises the counter by 1. All threads that change the counter must do so by this call; several may
+ * at once. */
+void coh_counter_add(coh_counter *counter);
+
 /* Waits for `value`. Returns 1 once the counter has reached it; returns 0 if the counter is closed,
  * whatever its value. */
 int coh_counter_wait(coh_counter *counter, uint64_t value);

@@ -53,6 +53,7 @@
     X(cuEventCreate)                                                                               \
     X(cuEventDestroy)                                                                              \
     X(cuEventRecord)                                                                               \
+    X(cuEventQuery)                                                                                \
     X(cuEventElapsedTime)                                                                          \
     X(cuModuleLoadData)                                                                            \
     X(cuModuleUnload)                                                                              \

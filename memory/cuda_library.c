@@ -27,7 +27,9 @@ const coh_cuda_library_name coh_cuda_library_cudnn = {
 const coh_cuda_library_name coh_cuda_library_nccl = { .file = "libnccl.so.2",
                                                       .product = "NCCL",
                                                       .package = "nvidia-nccl-cu13",
-                                                      .version = "ncclGetVersion" };
+                                                      .version = "ncclGetVersion",
+                                                      .least = 21800,
+                                                      .flaw = "its blocks cannot be limited" };
 
 /* Returns 1 to end the walk. */
 typedef int visit_file(void *context, const char *path);

@@ -20,7 +20,8 @@
  * A device of streams (memory/device_cuda.h) has one more thread, coh-retire. It follows each
  * stream's progress and does the host side of `notify` and `signal`, in the queue's order.
  *
- * Threads: only the step thread enqueues. Nothing is allocated after queue_create. */
+ * Threads: only the step thread enqueues, except on the queues of comm lanes: their lane's thread.
+ * Nothing is allocated after queue_create. */
 #ifndef COH_MEMORY_DEVICE_H
 #define COH_MEMORY_DEVICE_H
 
@@ -39,7 +40,7 @@ typedef struct coh_queue coh_queue;
 struct coh_cuda_driver;
 struct coh_kernel_table;
 
-/* The kernels of a device, for queues of the compute lane. */
+/* The kernels of a device, for queues of the compute lane and of comm lanes. */
 typedef struct coh_device_kernels {
     const struct coh_kernel_table *table; /* first member of such a queue (base/queue_head.h) */
     size_t workspace_bytes; /* in the device's arena, from config.workspace_offset on */
@@ -168,7 +169,9 @@ typedef struct coh_device_ops {
      * thread. */
     coh_status (*failure)(coh_device *device);
 
-    /* Creates a lane of this device: compute, h2d or d2h, each at most once.
+    /* Creates a lane of this device: compute, h2d or d2h, each at most once. Devices other than the
+     * host also have comm0 and comm1, for kernels without library workspace; nothing waits for
+     * their signals on the device.
      * Fails: COH_ERR_MEMORY, COH_ERR_DEVICE. */
     coh_status (*queue_create)(coh_device *device, coh_lane lane, coh_queue **out_queue);
     /* Drops enqueued commands: the running one ends, no other begins. Any thread. If enqueued work

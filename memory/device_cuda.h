@@ -29,13 +29,14 @@
  *
  * Why there is no deadlock. A driver holds about 1,000 commands; the next call that enqueues blocks
  * inside the driver until some have run, and blocks every other thread that calls the driver. So an
- * enqueuing thread waits on the host before that (at most 896 commands are in flight), and the
- * threads that streams wait for never call the driver: coh-retire reads words in memory, and disk
- * and host lanes raise counters whose mirrors are words. Now take the first unfinished instruction
- * in the program's order. Everything it waits for is finished. If it belongs to a host lane, its
- * thread proceeds. If it is enqueued completely, its stream proceeds and coh-retire reports it. If
- * not, coh-step is enqueuing it and waits only for room, behind commands of earlier instructions,
- * which are finished, or of this one, which run.
+ * enqueuing thread waits on the host before that (at most 896 commands are in flight, and on each
+ * comm lane those of an exchange), and the threads that streams wait for never call the driver:
+ * coh-retire reads words in memory, and disk and host lanes raise counters whose mirrors are words.
+ * Comm lanes do call the driver, whose calls block only when it is full. Now take the first
+ * unfinished instruction in the program's order. Everything it waits for is finished. If it belongs
+ * to a host lane, its thread proceeds. If it is enqueued completely, its stream proceeds and
+ * coh-retire reports it. If not, coh-step is enqueuing it and waits only for room, behind commands
+ * of earlier instructions, which are finished, or of this one, which run.
  *
  * coh-retire sleeps for up to 50 us at a time while commands are in flight, and until woken
  * otherwise. So a counter rises up to 50 us late, and so are the times of places in queues, unless

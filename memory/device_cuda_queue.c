@@ -97,8 +97,7 @@ static void push(coh_queue *queue, const coh_cuda_record *record)
     to->place = queue->written;
     to->commands = queue->recorded = queue->covered;
     atomic_store_explicit(&queue->pushed, count + 1, memory_order_release);
-    coh_counter *pushed = &queue->base.device->pushed;
-    coh_counter_raise(pushed, coh_counter_read(pushed) + 1);
+    coh_counter_add(&queue->base.device->pushed);
 }
 
 /* Records the event of the next record, after everything enqueued so far. Returns 0 on failure. */
@@ -454,6 +453,12 @@ static coh_status take_workspace(coh_queue *queue, size_t bytes)
     return COH_OK;
 }
 
+/* Returns 1 for lanes that run kernels. */
+static int computes(coh_lane lane)
+{
+    return lane == COH_LANE_COMPUTE || lane == COH_LANE_COMM0 || lane == COH_LANE_COMM1;
+}
+
 static coh_status fill_queue(coh_queue *queue)
 {
     const coh_device *device = queue->base.device;
@@ -468,9 +473,10 @@ static coh_status fill_queue(coh_queue *queue)
         COH_TRY(coh_cuda_check(driver,
                                driver->cuEventCreate(&queue->events[queue->event_count], flags),
                                "cuEventCreate for lane %s", coh_lane_name(queue->base.lane)));
-    if (kernels == NULL || queue->base.lane != COH_LANE_COMPUTE)
+    if (kernels == NULL || !computes(queue->base.lane))
         return COH_OK;
-    COH_TRY(take_workspace(queue, kernels->workspace_bytes));
+    if (queue->base.lane == COH_LANE_COMPUTE)
+        COH_TRY(take_workspace(queue, kernels->workspace_bytes));
     COH_TRY(kernels->open(queue));
     queue->kernels_are_open = 1;
     queue->base.head.kernels = kernels->table;

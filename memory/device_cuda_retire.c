@@ -181,6 +181,6 @@ void *coh_cuda_retire_main(void *argument)
 void coh_cuda_retire_pass(coh_device *device)
 {
     const uint64_t number = atomic_fetch_add(&device->pass_asked, 1) + 1;
-    coh_counter_raise(&device->pushed, coh_counter_read(&device->pushed) + 1);
+    coh_counter_add(&device->pushed);
     (void)coh_counter_wait(&device->pass_made, number);
 }

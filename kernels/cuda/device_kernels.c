@@ -132,6 +132,8 @@ static coh_status open_all(coh_cuda_queue *q)
 {
     opened_queue *opened;
     COH_TRY(coh_cuda_kernels_open(q));
+    if (q->workspace_bytes == 0) /* of a comm lane: its kernels have no indices and no products */
+        return COH_OK;
     COH_TRY(COH_ALLOC(1, &opened));
     q->libraries = &opened->seen;
     q->index_checks = &opened->checks;
@@ -150,6 +152,8 @@ static coh_status open_kernels(void *queue)
 static coh_status look(void *queue, uint32_t *out_index)
 {
     coh_cuda_index_checks *checks = ((coh_cuda_queue *)queue)->index_checks;
+    if (checks == NULL)
+        return COH_OK;
     const coh_status status = coh_cuda_index_checks_look(checks);
     if (status != COH_OK)
         *out_index = checks->note->instruction_index;

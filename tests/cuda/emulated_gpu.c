@@ -8,7 +8,8 @@
  * the libraries: planning, rehearsal, streams in orders chosen by COH_EMULATED_SEED, launches,
  * grids, kernels. It is slow: some microseconds per thread of each kernel. A context and each
  * module take some of its memory, other programs take COH_EMULATED_OTHERS bytes. It is nearest to
- * the memory node COH_EMULATED_NODE. */
+ * the memory node COH_EMULATED_NODE. COH_EMULATED_GPUS: as many GPUs, which share one memory. */
+#include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>
 
@@ -22,11 +23,16 @@
 
 static int mode;
 
+/* The emulation runs one kernel at a time; several streams may have one each. */
+static pthread_mutex_t kernel_mutex = PTHREAD_MUTEX_INITIALIZER;
+
 static void run(const coh_stub_launch *launch)
 {
+    pthread_mutex_lock(&kernel_mutex);
     coh_emulate_launch(coh_emulate_find(launch->symbol),
                        (coh_emulated_index){ launch->x, launch->y, launch->z }, launch->threads,
                        launch->shared_bytes, launch->arguments, mode);
+    pthread_mutex_unlock(&kernel_mutex);
 }
 
 static const coh_stub_kernels kernels = { .argument_bytes = coh_emulate_argument_bytes,
@@ -39,6 +45,7 @@ __attribute__((constructor)) static void begin(void)
     const char *others_text = getenv("COH_EMULATED_OTHERS");
     const char *cuda = getenv("COH_EMULATED_CUDA");
     const char *node = getenv("COH_EMULATED_NODE");
+    const char *gpus = getenv("COH_EMULATED_GPUS");
     const uint64_t seed = seed_text != NULL ? strtoull(seed_text, NULL, 10) : 1;
     const uint64_t others = others_text != NULL ? strtoull(others_text, NULL, 10) : 0;
     mode = (int)(seed % COH_EMULATE_MODES);
@@ -47,6 +54,7 @@ __attribute__((constructor)) static void begin(void)
     coh_stub_take_memory(CONTEXT_BYTES, MODULE_BYTES, (size_t)others);
     coh_stub_set_cuda_version(cuda != NULL ? atoi(cuda) : CUDA_VERSION);
     coh_stub_set_near_node(node != NULL ? atoi(node) : -1);
+    coh_stub_set_gpu_count(gpus != NULL ? atoi(gpus) : 1);
     coh_stub_set_kernels(&kernels);
     coh_stub_start(seed);
 }

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "coh_config.h"
 #include "kernels/cuda/device_kernels.h"
 #include "kernels/cuda/libraries.h"
 #include "memory/cuda_queue.h"
@@ -223,10 +224,24 @@ void gpu_check_unshare(void *memory)
  * libraries, and are skipped if one is missing. */
 typedef enum sight { ALL, NONE, ONLY_CUBLASLT, ONLY_CUDNN, BOTH } sight;
 
+#ifndef COH_HAVE_NCCL
+static const char *gpu_check_nccl_missing(void)
+{
+    return "this program was built without NCCL";
+}
+
+static int gpu_check_nccl(void)
+{
+    return 0;
+}
+#endif
+
 static const struct group {
     const char *name;
     int (*run)(void);
     sight sight;
+    /* Returns the sentence for which the group is skipped; NULL: it is not. */
+    const char *(*missing)(void);
 } groups[] = {
     { "attention", gpu_check_attention, NONE },
     { "attention-cudnn", gpu_check_attention_library, ONLY_CUDNN },
@@ -245,6 +260,7 @@ static const struct group {
     { "device", gpu_check_device, ALL },
     { "operators", gpu_check_operators, ALL },
     { "engine", gpu_check_engine, ALL },
+    { "nccl", gpu_check_nccl, ALL, gpu_check_nccl_missing },
 };
 enum { GROUP_COUNT = sizeof(groups) / sizeof(groups[0]) };
 
@@ -281,6 +297,11 @@ static int run_group(const struct group *group, const coh_cuda_libraries *opened
     const int is_empty = missing != NULL && seen->products == NULL && seen->attention == NULL;
     gpu.used_bytes = gpu.shared_used_bytes = 0;
     gpu.failure[0] = '\0';
+    const char *reason = group->missing != NULL ? group->missing() : NULL;
+    if (reason != NULL) {
+        printf("%-16s skipped: %s\n", group->name, reason);
+        return 1;
+    }
     const int failed = is_empty ? 0 : group->run();
     if (failed != 0)
         printf("%-16s WRONG, %d of its tests\n", group->name, failed);

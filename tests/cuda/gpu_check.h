@@ -78,6 +78,9 @@ int gpu_check_matmul_library(void); /* by cuBLASLt, except what it refuses */
 int gpu_check_indices(void);
 int gpu_check_device(void);    /* lanes, waits, graphs, pinning */
 int gpu_check_operators(void); /* coh_op_check of the library's kinds */
-int gpu_check_engine(void);    /* training with the cohobate library, as a program uses it */
+int gpu_check_nccl(void);      /* a world and a communicator of one rank */
+/* Returns why there is no NCCL; NULL: there is. */
+const char *gpu_check_nccl_missing(void);
+int gpu_check_engine(void); /* training with the cohobate library, as a program uses it */
 
 #endif

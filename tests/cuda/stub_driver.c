@@ -103,7 +103,7 @@ static CUresult stub_cuGetErrorString(CUresult error, const char **text)
 static CUresult stub_cuDeviceGetCount(int *count)
 {
     BEGIN_ANYWHERE(cuDeviceGetCount);
-    *count = 1;
+    *count = coh_stub.gpu_count > 0 ? coh_stub.gpu_count : 1;
     return coh_stub_end(CUDA_SUCCESS);
 }
 
@@ -111,7 +111,8 @@ static CUresult stub_cuDeviceGet(CUdevice *device, int index)
 {
     BEGIN_ANYWHERE(cuDeviceGet);
     *device = 100 + index;
-    return coh_stub_end(index == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE);
+    const int count = coh_stub.gpu_count > 0 ? coh_stub.gpu_count : 1;
+    return coh_stub_end(index >= 0 && index < count ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE);
 }
 
 static CUresult stub_cuDeviceGetName(char *name, int bytes, CUdevice device)
@@ -124,9 +125,9 @@ static CUresult stub_cuDeviceGetName(char *name, int bytes, CUdevice device)
 
 static CUresult stub_cuDeviceGetPCIBusId(char *address, int bytes, CUdevice device)
 {
-    (void)device;
     BEGIN_ANYWHERE(cuDeviceGetPCIBusId);
-    snprintf(address, (size_t)bytes, "0000:01:00.0");
+    snprintf(address, (size_t)bytes, "0000:%02x:00.0",
+             coh_stub.gpus_are_one ? 1u : (unsigned)device - 99);
     return coh_stub_end(CUDA_SUCCESS);
 }
 
@@ -389,6 +390,12 @@ static CUresult stub_cuEventRecord(CUevent event, CUstream stream)
     return coh_stub_end(CUDA_SUCCESS);
 }
 
+static CUresult stub_cuEventQuery(CUevent event)
+{
+    STUB_BEGIN(cuEventQuery);
+    return coh_stub_end(event->completed < event->recorded ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS);
+}
+
 static CUresult stub_cuEventElapsedTime(float *milliseconds, CUevent from, CUevent to)
 {
     STUB_BEGIN(cuEventElapsedTime);
@@ -510,6 +517,7 @@ void coh_stub_reset(size_t memory_bytes)
     coh_stub.twin_count = 0;
     coh_stub.stream_count = 0;
     coh_stub.near_node = -1;
+    coh_stub.gpu_count = 1;
     coh_stub.clock_rate = 1;
     coh_stub.clock_from_ns = 0;
     coh_stub.memory_bytes = memory_bytes;
@@ -520,6 +528,18 @@ void coh_stub_reset(size_t memory_bytes)
     coh_stub.fail_in = coh_stub.skip_in = 0;
     coh_stub.fault_was_hit = 0;
     pthread_mutex_unlock(&coh_stub.mutex);
+}
+
+void coh_stub_set_gpu_count(int count)
+{
+    pthread_mutex_lock(&coh_stub.mutex);
+    coh_stub.gpu_count = count;
+    pthread_mutex_unlock(&coh_stub.mutex);
+}
+
+void coh_stub_share_gpus(int do_share)
+{
+    coh_stub.gpus_are_one = do_share;
 }
 
 void coh_stub_set_near_node(int node)

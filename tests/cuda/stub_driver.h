@@ -39,6 +39,11 @@ typedef enum coh_stub_call {
         COH_STUB_CALL_COUNT
 } coh_stub_call;
 
+/* Sets the number of GPUs, 1 after a reset: they are one GPU by several numbers and addresses, with
+ * one context and one memory. */
+void coh_stub_set_gpu_count(int count);
+/* 1: all GPUs have one address. */
+void coh_stub_share_gpus(int do_share);
 /* Sets the GPU's name, before anything asks for it; borrowed. */
 void coh_stub_name_device(const char *name);
 /* Resets to the state of a new process: `memory_bytes` free on the GPU, no failure planned, counts

@@ -9,7 +9,7 @@
 
 #include "tests/cuda/stub_driver.h"
 
-enum { STUB_STREAMS_MOST = 32, STUB_RANGES_MOST = 256, STUB_TWINS_MOST = 64 };
+enum { STUB_STREAMS_MOST = 64, STUB_RANGES_MOST = 1024, STUB_TWINS_MOST = 64 };
 
 typedef enum stub_command_kind {
     STUB_COPY,
@@ -92,6 +92,8 @@ typedef struct stub_state {
     pthread_mutex_t mutex;
     const char *device_name; /* NULL: "stub" */
     int near_node;           /* -1: not known */
+    int gpu_count;           /* 0: 1 */
+    int gpus_are_one;
     size_t memory_bytes, used_bytes;
     uint64_t fetched_bytes;             /* taken from GPU memory by copies */
     size_t context_bytes, module_bytes; /* taken by the context and by each module */

@@ -95,6 +95,11 @@ static coh_status real_stop(coh_transport *transport, coh_status status, const c
     return real->stop(transport, status, sentence);
 }
 
+static coh_status real_look(coh_transport *transport)
+{
+    return real->look(transport);
+}
+
 static void real_unbind(coh_transport *transport)
 {
     real->unbind(transport);
@@ -116,6 +121,7 @@ void transport_faults_put(coh_transport *transport)
         .gather = faulty_gather,
         .share = faulty_share,
         .stop = real_stop,
+        .look = real_look,
         .unbind = real_unbind,
         .close = real_close,
     };

@@ -40,7 +40,7 @@ ALLOWED = {
 OURS = set().union(*ALLOWED.values()) | set(ALLOWED)
 
 CUDA_HEADER = re.compile(r"^(cuda|cublas|cudnn|nccl|curand)")
-CUDA_PLACES = re.compile(r"^memory/(device_cuda|cuda)_?\w*\.[ch]$|^engine/comm_nccl\.c$"
+CUDA_PLACES = re.compile(r"^memory/(device_cuda|cuda)_?\w*\.[ch]$|^comm/nccl\w*\.[ch]$"
                          r"|^(kernels|tests)/cuda/|^examples/\w+/\w+\.cu$")
 
 MPI_PLACES = ("comm/mpi.c", "benchmarks/reduce.c")  # the benchmark compares with MPI itself
@@ -54,7 +54,7 @@ def wrong(path, quote, target, is_beside):
     if first in ("..", "."):
         return "includes are written from the root"
     if CUDA_HEADER.match(target) and not CUDA_PLACES.search(path):
-        return ("CUDA headers stand in memory/cuda_*, memory/device_cuda*, engine/comm_nccl.c, "
+        return ("CUDA headers stand in memory/cuda_*, memory/device_cuda*, comm/nccl*, "
                 "kernels/cuda/ and tests/cuda/ only")
     if target == "mpi.h" and path not in MPI_PLACES:
         return f"MPI's header stands in {MPI_PLACES[0]} only: all else is linked without MPI"

@@ -1,0 +1,45 @@
+/* fake_nccl.h - NCCL on the streams of the stub driver.
+ *
+ * The one idea: a message is two words and a copy. A send posts its address and raises one word. The
+ * receive waits for it, copies, and raises the other word, for which the sender's stream waits:
+ *
+ *     sender's stream     post | write posted = k |              | wait taken >= k
+ *     receiver's stream          wait posted >= k | copy | write taken = k
+ *
+ * So messages of two ranks match in the order in which they are enqueued, a group's messages move
+ * together, and an order that NCCL forbids waits for ever. It imitates on purpose: communicators
+ * that do not block are in progress until all ranks have come, a group now and then is, too, and
+ * finalize until all ranks have called it; an abort ends what waits in the rank's streams; sizes
+ * that do not match, two groups at once and freed communicators abort the test. Threads: any. */
+#ifndef COH_TESTS_CUDA_FAKE_NCCL_H
+#define COH_TESTS_CUDA_FAKE_NCCL_H
+
+#include <stdint.h>
+
+#include "comm/nccl_calls.h"
+
+extern const coh_nccl_calls fake_nccl;
+
+typedef enum fake_nccl_call {
+    FAKE_NCCL_ID,
+    FAKE_NCCL_INIT,
+    FAKE_NCCL_ASYNC_ERROR,
+    FAKE_NCCL_FINALIZE,
+    FAKE_NCCL_GROUP_START,
+    FAKE_NCCL_GROUP_END,
+    FAKE_NCCL_SEND,
+    FAKE_NCCL_RECEIVE,
+    FAKE_NCCL_CALL_COUNT
+} fake_nccl_call;
+
+/* Makes the n-th call of a function from now (1: the next), of all ranks, fail; n 0: none. */
+void fake_nccl_fail_nth(fake_nccl_call call, uint64_t n);
+int fake_nccl_fault_was_hit(void);
+const char *fake_nccl_call_name(fake_nccl_call call);
+
+/* Forgets all worlds and failures. No communicator may be alive. */
+void fake_nccl_reset(void);
+/* Returns the number of communicators that are alive. */
+int fake_nccl_live_count(void);
+
+#endif

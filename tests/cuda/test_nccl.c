@@ -1,0 +1,229 @@
+/* The transport over NCCL, on the stub driver's GPUs: what bind refuses, both lanes at once, each
+ * call of NCCL and of the driver's events failing at its n-th use, and a world that stops while
+ * kernels wait. test_nccl_exchange has the bits of GATHER and REDUCE. */
+#include "tests/comm/ranks.h"
+
+#include <stdlib.h>
+
+#include "base/rng.h"
+#include "comm/nccl.h"
+#include "comm/threads.h"
+#include "tests/cuda/fake_nccl.h"
+#include "tests/cuda/stub_driver.h"
+#include "tests/length.h"
+
+enum { LINES = 6, BYTES = 4096, ROUNDS = 3 };
+
+/* Lines that alternate between the lanes; in each, all ranks send to all. */
+typedef struct traffic {
+    int32_t differing_rank;           /* whose last message is longer; -1: none */
+    int32_t silent_rank, silent_line; /* which does not start that line, and stops the world; -1 */
+    /* The driver's call that fails at its n-th use after all ranks have opened; n 0: none. */
+    coh_stub_call call;
+    uint64_t fails_at;
+    int is_wrong; /* some byte was */
+} traffic;
+
+typedef struct buffers {
+    unsigned char sent[LINES][RANKS_MOST][BYTES + 1], received[LINES][RANKS_MOST][BYTES + 1];
+} buffers;
+
+static unsigned char byte_of(int round, int32_t from, int32_t to, int line, int i)
+{
+    return (unsigned char)coh_rng_u64((uint64_t)(round * 100 + from * 10 + to), (uint64_t)line,
+                                      (uint64_t)i);
+}
+
+static size_t bytes_of(int line)
+{
+    return (size_t)(line % 2 == 0 ? BYTES : 1 + line);
+}
+
+static coh_status list_lines(const traffic *t, const coh_transport *transport, coh_link_plan *plan,
+                             buffers *room)
+{
+    for (uint32_t line = 0; line < LINES; line++) {
+        uint32_t number;
+        plan->lane = (uint8_t)(line % COH_LINK_LANES);
+        COH_TRY(coh_link_plan_begin(plan, &number));
+        for (int32_t peer = 0; peer < transport->rank_count; peer++) {
+            const int is_longer = t->differing_rank == transport->rank && line == LINES - 1;
+            if (peer == transport->rank)
+                continue;
+            COH_TRY(coh_link_plan_send(plan, peer, room->sent[line][peer],
+                                       bytes_of((int)line) + (size_t)is_longer));
+            COH_TRY(
+                coh_link_plan_receive(plan, peer, room->received[line][peer], bytes_of((int)line)));
+        }
+    }
+    return COH_OK;
+}
+
+static void fill(const coh_transport *transport, buffers *room, int round)
+{
+    for (int line = 0; line < LINES; line++)
+        for (int32_t peer = 0; peer < transport->rank_count; peer++)
+            for (int i = 0; i < (int)bytes_of(line); i++)
+                room->sent[line][peer][i] = byte_of(round, transport->rank, peer, line, i);
+}
+
+static int is_right(const coh_transport *transport, const buffers *room, int round)
+{
+    for (int line = 0; line < LINES; line++)
+        for (int32_t peer = 0; peer < transport->rank_count; peer++)
+            for (int i = 0; peer != transport->rank && i < (int)bytes_of(line); i++)
+                if (room->received[line][peer][i] != byte_of(round, peer, transport->rank, line, i))
+                    return 0;
+    return 1;
+}
+
+/* Starts two lines of each lane before it waits for the first. */
+static coh_status run_round(traffic *t, coh_transport *transport, buffers *room, int round)
+{
+    fill(transport, room, round);
+    for (uint32_t line = 0; line < LINES; line += 2) {
+        for (uint32_t i = line; i < line + 2; i++) {
+            if (t->silent_rank == transport->rank && t->silent_line == (int32_t)i)
+                return coh_transport_stop(transport, COH_ERR_IO, "made to give up");
+            COH_TRY(coh_transport_start(transport, i));
+        }
+        for (uint32_t i = line; i < line + 2; i++) {
+            int is_done = 0;
+            COH_TRY(coh_transport_test(transport, i, &is_done));
+            COH_TRY(coh_transport_wait(transport, i));
+            COH_TRY(coh_transport_test(transport, i, &is_done));
+            t->is_wrong |= !is_done;
+        }
+    }
+    t->is_wrong |= !is_right(transport, room, round);
+    return coh_transport_gather(transport, NULL, 0, NULL);
+}
+
+static coh_status exchange_all(coh_transport *transport, void *argument)
+{
+    traffic *t = argument;
+    buffers *room = calloc(1, sizeof(*room));
+    coh_link_plan plan = { 0 };
+    if (transport->rank == 0)
+        coh_stub_fail_nth(t->call, t->fails_at, CUDA_ERROR_LAUNCH_TIMEOUT);
+    coh_status status = list_lines(t, transport, &plan, room);
+    if (status == COH_OK)
+        status = coh_transport_bind(transport, &plan);
+    for (int round = 0; round < ROUNDS && status == COH_OK; round++)
+        status = run_round(t, transport, room, round);
+    coh_transport_close(transport);
+    coh_link_plan_fini(&plan);
+    free(room);
+    return status;
+}
+
+static const traffic plain = { .differing_rank = -1, .silent_rank = -1, .silent_line = -1 };
+
+static void lines_of_both_lanes_bring_every_byte(void **state)
+{
+    (void)state;
+    for (int32_t count = 1; count <= RANKS_MOST; count++) {
+        ranks_end ends[RANKS_MOST];
+        traffic t = plain;
+        fake_nccl_reset();
+        ranks_run(count, exchange_all, &t, ends);
+        ranks_expect(count, ends, COH_OK, "");
+        assert_int_equal(t.is_wrong, 0);
+        assert_int_equal(fake_nccl_live_count(), 0);
+    }
+}
+
+static void plans_that_differ_are_refused_before_any_message(void **state)
+{
+    (void)state;
+    ranks_end ends[RANKS_MOST];
+    traffic t = plain;
+    t.differing_rank = 2;
+    fake_nccl_reset();
+    ranks_run(3, exchange_all, &t, ends);
+    ranks_expect(3, ends, COH_ERR_ARGUMENT, "does not list the same messages");
+}
+
+static void a_rank_that_gives_up_ends_the_kernels_of_the_others(void **state)
+{
+    (void)state;
+    for (int32_t line = 0; line < LINES; line++) {
+        ranks_end ends[RANKS_MOST];
+        traffic t = plain;
+        t.silent_rank = 1;
+        t.silent_line = line;
+        fake_nccl_reset();
+        ranks_run(3, exchange_all, &t, ends);
+        ranks_expect(3, ends, COH_ERR_IO, "rank 1: made to give up");
+        assert_int_equal(fake_nccl_live_count(), 0);
+    }
+}
+
+/* A failed finalize is no failure of the world: the communicator is aborted. */
+static void each_call_of_nccl_that_fails_ends_all_ranks_with_one_sentence(void **state)
+{
+    (void)state;
+    for (int call = 0; call < FAKE_NCCL_CALL_COUNT; call++)
+        for (uint64_t n = 1;; n += n < 8 || !test_is_brief() ? 1 : 5) {
+            ranks_end ends[RANKS_MOST];
+            traffic t = plain;
+            fake_nccl_reset();
+            fake_nccl_fail_nth((fake_nccl_call)call, n);
+            ranks_run(3, exchange_all, &t, ends);
+            const int was_hit = fake_nccl_fault_was_hit();
+            fake_nccl_fail_nth((fake_nccl_call)call, 0);
+            assert_int_equal(fake_nccl_live_count(), 0);
+            const int ends_well = ends[0].status == COH_OK;
+            if (ends_well) /* not hit, or hit while communicators were ended */
+                ranks_expect(3, ends, COH_OK, "");
+            else
+                ranks_expect(3, ends, COH_ERR_DEVICE, "made to fail");
+            if (ends_well && (!was_hit || call == FAKE_NCCL_ASYNC_ERROR))
+                break;
+        }
+}
+
+static void each_call_of_the_driver_that_fails_ends_all_ranks(void **state)
+{
+    (void)state;
+    static const coh_stub_call calls[] = { COH_STUB_cuEventQuery, COH_STUB_cuEventRecord,
+                                           COH_STUB_cuDeviceGetPCIBusId };
+    for (size_t c = 0; c < sizeof(calls) / sizeof(calls[0]); c++)
+        for (uint64_t n = 1; n < 12; n++) {
+            ranks_end ends[RANKS_MOST];
+            traffic t = plain;
+            t.call = calls[c];
+            t.fails_at = n;
+            fake_nccl_reset();
+            ranks_run(3, exchange_all, &t, ends);
+            const int was_hit = coh_stub_fault_was_hit();
+            coh_stub_fail_nth(calls[c], 0, CUDA_SUCCESS);
+            ranks_expect(3, ends, was_hit ? COH_ERR_DEVICE : COH_OK,
+                         was_hit ? coh_stub_call_name(calls[c]) : "");
+        }
+}
+
+static void two_ranks_on_one_gpu_are_refused(void **state)
+{
+    (void)state;
+    ranks_end ends[RANKS_MOST];
+    traffic t = plain;
+    fake_nccl_reset();
+    coh_stub_share_gpus(1);
+    ranks_run(3, exchange_all, &t, ends);
+    coh_stub_share_gpus(0);
+    ranks_expect(3, ends, COH_ERR_ARGUMENT, "ranks 0 and 1 both compute on GPU 0000:01:00.0");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(lines_of_both_lanes_bring_every_byte),
+        cmocka_unit_test(plans_that_differ_are_refused_before_any_message),
+        cmocka_unit_test(a_rank_that_gives_up_ends_the_kernels_of_the_others),
+        cmocka_unit_test(each_call_of_nccl_that_fails_ends_all_ranks_with_one_sentence),
+        cmocka_unit_test(each_call_of_the_driver_that_fails_ends_all_ranks),
+        cmocka_unit_test(two_ranks_on_one_gpu_are_refused),
+    };
+    return cmocka_run_group_tests(tests, ranks_set_up, ranks_tear_down);
+}
