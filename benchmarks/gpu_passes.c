@@ -9,6 +9,7 @@
 #include "kernels/optimizer.h"
 #include "kernels/plain.h"
 #include "kernels/quantise.h"
+#include "kernels/table.h"
 
 /* ---- by functions of kernels.h and its like ---- */
 
@@ -503,6 +504,40 @@ static void dequantise(gpu_rows *t)
     coh_kernel_dequantise(t->turns->queue, &d);
 }
 
+/* As a REDUCE of four ranks. */
+static void fold(gpu_rows *t)
+{
+    const void *contributions[] = { t->of[0], t->of[1], t->of[2], t->of[3] };
+    const coh_fold_call f = { .shape = { { 4 } },
+                              .contributions = contributions,
+                              .to = t->of[0],
+                              .dtype = t->dtype,
+                              .to_dtype = t->dtype,
+                              .count = elements(t) };
+    coh_kernel_fold(t->turns->queue, &f);
+}
+
+static coh_wire_call wire_of(gpu_rows *t)
+{
+    return (coh_wire_call){ .wire = COH_WIRE_INT8,
+                            .dtype = t->dtype,
+                            .count = elements(t),
+                            .elements = t->of[0],
+                            .packed = t->of[1] };
+}
+
+static void wire_pack(gpu_rows *t)
+{
+    const coh_wire_call call = wire_of(t);
+    coh_kernel_wire_pack(t->turns->queue, &call);
+}
+
+static void wire_unpack(gpu_rows *t)
+{
+    const coh_wire_call call = wire_of(t);
+    coh_kernel_wire_unpack(t->turns->queue, &call);
+}
+
 /* ---- parts of calls that multiply as well ---- */
 
 /* Logits of N tokens, for a tile of the table's rows. */
@@ -614,6 +649,9 @@ const gpu_pass gpu_passes[] = {
     { "stochastic round", stochastic_round, "stochastic_round", .floats = 1, .halves = 1 },
     { "quantise", quantise, "quantise", .floats = 1, .bytes = 1 },
     { "dequantise", dequantise, "dequantise", .floats = 1, .bytes = 1 },
+    { "fold of four ranks", fold, "fold", .of_type = 5 },
+    { "wire pack, int8", wire_pack, "wire_pack", .of_type = 1, .bytes = 1 },
+    { "wire unpack, int8", wire_unpack, "wire_unpack", .of_type = 1, .bytes = 1 },
 };
 const int gpu_pass_count = sizeof(gpu_passes) / sizeof(gpu_passes[0]);
 

@@ -85,18 +85,24 @@ coh_status coh_comm_wire_gather(coh_comm_line *line, coh_link_plan *plan,
     return coh_exchange_gather(plan, &packed, wire, &line->line);
 }
 
-void coh_comm_wire_pack(const coh_comm_line *line)
+void coh_comm_wire_pack(const coh_comm_line *line, void *queue)
 {
     for (int32_t i = 0; i < line->packed_count; i++)
-        coh_wire_pack(line->wire, line->dtype, line->packed[i].count, line->packed[i].elements,
-                      line->packed[i].on_wire);
+        coh_kernel_wire_pack(queue, &(coh_wire_call){ .wire = line->wire,
+                                                      .dtype = line->dtype,
+                                                      .count = line->packed[i].count,
+                                                      .elements = line->packed[i].elements,
+                                                      .packed = line->packed[i].on_wire });
 }
 
-void coh_comm_wire_unpack(const coh_comm_line *line)
+void coh_comm_wire_unpack(const coh_comm_line *line, void *queue)
 {
     for (int32_t i = 0; i < line->unpacked_count; i++)
-        coh_wire_unpack(line->wire, line->dtype, line->unpacked[i].count, line->unpacked[i].on_wire,
-                        line->unpacked[i].elements);
+        coh_kernel_wire_unpack(queue, &(coh_wire_call){ .wire = line->wire,
+                                                        .dtype = line->dtype,
+                                                        .count = line->unpacked[i].count,
+                                                        .elements = line->unpacked[i].elements,
+                                                        .packed = line->unpacked[i].on_wire });
 }
 
 void coh_comm_line_fini(coh_comm_line *line)

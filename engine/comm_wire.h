@@ -26,9 +26,10 @@ coh_status coh_comm_wire_gather(coh_comm_line *line, coh_link_plan *plan,
                                 const coh_exchange *exchange, const coh_comm_call *comm,
                                 char *window, const char *own, char *wire);
 
-/* Before a line starts, and when it is done; of a line on the stored wire nothing. */
-void coh_comm_wire_pack(const coh_comm_line *line);
-void coh_comm_wire_unpack(const coh_comm_line *line);
+/* Before a line starts, and when it is done; of a line on the stored wire nothing. `queue`: of
+ * kernels (kernels/table.h). */
+void coh_comm_wire_pack(const coh_comm_line *line, void *queue);
+void coh_comm_wire_unpack(const coh_comm_line *line, void *queue);
 
 void coh_comm_line_fini(coh_comm_line *line); /* accepts a zeroed struct */
 

@@ -208,13 +208,13 @@ static coh_status exchange(coh_step *step, const coh_bound *bound,
 {
     const coh_comm_line *comm = &bound->comms[instruction->comm - 1];
     const uint32_t line = comm->line;
-    coh_comm_wire_pack(comm);
+    coh_comm_wire_pack(comm, NULL);
     COH_TRY(coh_transport_start(step->world->transport, line));
     coh_rank_watch_begin(&step->watch, (coh_lane)instruction->lane, bound->program, instruction);
     const coh_status status = coh_transport_wait(step->world->transport, line);
     coh_rank_watch_end(&step->watch, (coh_lane)instruction->lane);
     if (status == COH_OK)
-        coh_comm_wire_unpack(comm);
+        coh_comm_wire_unpack(comm, NULL);
     return status;
 }
 

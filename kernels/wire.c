@@ -132,33 +132,35 @@ static void unpack_piece(coh_wire wire, const packed_parts *parts, int64_t at, i
                       parts->codes + (at + i) / 2, *scales++);
 }
 
-void coh_wire_pack(coh_wire wire, coh_dtype dtype, int64_t count, const void *from, void *packed)
+void coh_cpu_wire_pack(void *queue, const coh_wire_call *call)
 {
     float room[PIECE];
-    const packed_parts parts = parts_of(packed, count);
-    assert(wire != COH_WIRE_STORED);
-    for (int64_t at = 0; at < count; at += PIECE) {
-        const int64_t piece = piece_at(at, count);
-        const float *x = widen(dtype, from, at, piece, room);
-        if (wire == COH_WIRE_BF16)
-            narrow(COH_DTYPE_BF16, packed, at, piece, x);
+    const packed_parts parts = parts_of(call->packed, call->count);
+    (void)queue;
+    assert(call->wire != COH_WIRE_STORED);
+    for (int64_t at = 0; at < call->count; at += PIECE) {
+        const int64_t piece = piece_at(at, call->count);
+        const float *x = widen(call->dtype, call->elements, at, piece, room);
+        if (call->wire == COH_WIRE_BF16)
+            narrow(COH_DTYPE_BF16, call->packed, at, piece, x);
         else
-            pack_piece(wire, &parts, at, piece, x);
+            pack_piece(call->wire, &parts, at, piece, x);
     }
 }
 
-void coh_wire_unpack(coh_wire wire, coh_dtype dtype, int64_t count, const void *packed, void *to)
+void coh_cpu_wire_unpack(void *queue, const coh_wire_call *call)
 {
     float room[PIECE];
-    const packed_parts parts = parts_of((void *)packed, count);
-    assert(wire != COH_WIRE_STORED);
-    for (int64_t at = 0; at < count; at += PIECE) {
-        const int64_t piece = piece_at(at, count);
-        float *y = place_for(dtype, to, at, room);
-        if (wire == COH_WIRE_BF16)
-            (void)widen(COH_DTYPE_BF16, packed, at, piece, y);
+    const packed_parts parts = parts_of(call->packed, call->count);
+    (void)queue;
+    assert(call->wire != COH_WIRE_STORED);
+    for (int64_t at = 0; at < call->count; at += PIECE) {
+        const int64_t piece = piece_at(at, call->count);
+        float *y = place_for(call->dtype, call->elements, at, room);
+        if (call->wire == COH_WIRE_BF16)
+            (void)widen(COH_DTYPE_BF16, call->packed, at, piece, y);
         else
-            unpack_piece(wire, &parts, at, piece, y);
-        narrow(dtype, to, at, piece, y);
+            unpack_piece(call->wire, &parts, at, piece, y);
+        narrow(call->dtype, call->elements, at, piece, y);
     }
 }

@@ -6,7 +6,8 @@
  *             element 64 + i in the upper half
  *
  * Packing what was unpacked gives the same bytes, of f32 and of bf16 elements: what is gathered
- * over one axis after the other is rounded once. Runs on the calling thread. Threads: any. */
+ * over one axis after the other is rounded once. The bytes are the same on the host and on CUDA,
+ * except those of a NaN. Queues: kernels/table.h; the host works on the calling thread. */
 #ifndef COH_KERNELS_WIRE_H
 #define COH_KERNELS_WIRE_H
 
@@ -15,9 +16,16 @@
 #include "cohobate/model.h"
 #include "cohobate/wire.h"
 
-/* `count` elements of dtype f32 or bf16, from and to the start of a block; `packed`:
- * coh_wire_bytes(wire, count) bytes, at a multiple of 4. `wire` is not COH_WIRE_STORED. */
-void coh_wire_pack(coh_wire wire, coh_dtype dtype, int64_t count, const void *from, void *packed);
-void coh_wire_unpack(coh_wire wire, coh_dtype dtype, int64_t count, const void *packed, void *to);
+/* Elements from and to the start of a block. */
+typedef struct coh_wire_call {
+    coh_wire wire;   /* not COH_WIRE_STORED */
+    coh_dtype dtype; /* of the elements: f32 or bf16 */
+    int64_t count;
+    void *elements; /* [count] */
+    void *packed;   /* coh_wire_bytes(wire, count) bytes, at a multiple of 4 */
+} coh_wire_call;
+
+void coh_kernel_wire_pack(void *queue, const coh_wire_call *call);
+void coh_kernel_wire_unpack(void *queue, const coh_wire_call *call);
 
 #endif

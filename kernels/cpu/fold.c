@@ -6,6 +6,7 @@
 #include "kernels/cpu/dispatch.h"
 #include "kernels/cpu/smaller.h"
 #include "kernels/kernels.h"
+#include "kernels/table.h"
 
 /* 2 KiB of sums stay in the first-level cache until they are rounded. */
 enum { PART = 512 };
@@ -27,7 +28,7 @@ static void fold_grain(void *argument, int64_t index)
             f->to_dtype, coh_element_const(f->to_dtype, f->to, begin), end - begin);
 }
 
-void coh_kernel_fold(void *pool, const coh_fold_call *fold)
+void coh_cpu_fold(void *pool, const coh_fold_call *fold)
 {
     const int64_t grain_count = (fold->count + COH_GRAIN_ELEMENTS - 1) / COH_GRAIN_ELEMENTS;
     coh_parallel(pool, grain_count, fold_grain, (void *)fold);

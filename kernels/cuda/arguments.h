@@ -105,6 +105,31 @@ typedef struct coh_cuda_dequantise_arguments {
     int32_t packed;
 } coh_cuda_dequantise_arguments;
 
+/* ---- wire.cu ---- */
+
+#define COH_CUDA_FOLD_MOST    192 /* COH_FOLD_CUDA_MOST */
+#define COH_CUDA_FOLD_FACTORS 3   /* COH_FOLD_FACTORS */
+#define COH_CUDA_WIRE_BLOCK   128 /* COH_WIRE_BLOCK */
+
+/* y = the sum of from[0], from[1], ... in the order of the factors, all at least 1. */
+typedef struct coh_cuda_fold_arguments {
+    int64_t count;
+    void *y;
+    int32_t factors[COH_CUDA_FOLD_FACTORS];
+    int32_t bf16_y, packed; /* y is bf16, else f32 */
+    const void *from[COH_CUDA_FOLD_MOST];
+} coh_cuda_fold_arguments;
+
+/* Blocks of elements, and where they lie on the wire. */
+typedef struct coh_cuda_wire_arguments {
+    int64_t count;
+    void *elements;
+    uint8_t *codes; /* of the bf16 wire: elements */
+    float *scales;
+    int32_t levels; /* of the codes: 127, 7; 0: the bf16 wire */
+    int32_t packed; /* elements are aligned to a pack of four */
+} coh_cuda_wire_arguments;
+
 /* ---- sums.cu ---- */
 
 #define COH_CUDA_SUM_THREADS      512

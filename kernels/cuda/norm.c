@@ -100,13 +100,13 @@ void coh_cuda_norm_backward(void *queue, const coh_norm *norm)
         return;
     coh_cuda_launch(queue, coh_cuda_of(cut.f32, norm->dtype), &grid, &arguments);
     if (has_sums)
-        coh_cuda_fold(queue, sums,
-                      &(coh_cuda_partials){ .partials = norm->partials,
-                                            .rows = blocks,
-                                            .columns = C,
-                                            .stride = 2 * C,
-                                            .first = norm->dweight,
-                                            .second = norm->dbias,
-                                            .first_adds = norm->dweight_adds,
-                                            .second_adds = norm->dbias_adds });
+        coh_cuda_fold_rows(queue, sums,
+                           &(coh_cuda_partials){ .partials = norm->partials,
+                                                 .rows = blocks,
+                                                 .columns = C,
+                                                 .stride = 2 * C,
+                                                 .first = norm->dweight,
+                                                 .second = norm->dbias,
+                                                 .first_adds = norm->dweight_adds,
+                                                 .second_adds = norm->dbias_adds });
 }

@@ -38,7 +38,7 @@ void coh_cuda_column_sum(void *queue, coh_dtype dtype, void *sums, coh_dtype sum
     launch_sum(queue, coh_cuda_of(COH_CUDA_COLUMN_SUM_F32, dtype), dtype, &sum, 1);
 }
 
-void coh_cuda_fold(void *queue, coh_dtype dtype, const coh_cuda_partials *of)
+void coh_cuda_fold_rows(void *queue, coh_dtype dtype, const coh_cuda_partials *of)
 {
     const int has_first = of->first != NULL;
     const float *partials = of->partials + (has_first ? 0 : of->columns);
@@ -109,11 +109,11 @@ void coh_cuda_activation_gradient(void *queue, const coh_activation_gradient *gr
                                 gradient->dtype),
                     &grid, &arguments);
     if (gradient->sums != NULL)
-        coh_cuda_fold(queue, coh_grad_dtype(gradient->dtype, gradient->f32_grads),
-                      &(coh_cuda_partials){ .partials = gradient->partials,
-                                            .rows = blocks,
-                                            .columns = gradient->O,
-                                            .stride = gradient->O,
-                                            .first = gradient->sums,
-                                            .first_adds = gradient->sums_adds });
+        coh_cuda_fold_rows(queue, coh_grad_dtype(gradient->dtype, gradient->f32_grads),
+                           &(coh_cuda_partials){ .partials = gradient->partials,
+                                                 .rows = blocks,
+                                                 .columns = gradient->O,
+                                                 .stride = gradient->O,
+                                                 .first = gradient->sums,
+                                                 .first_adds = gradient->sums_adds });
 }

@@ -26,7 +26,7 @@ typedef struct coh_cuda_partials {
 } coh_cuda_partials;
 
 /* first, second [columns] (= or +=) the column sums of partials, rounded once to `dtype`. */
-void coh_cuda_fold(void *queue, coh_dtype dtype, const coh_cuda_partials *of);
+void coh_cuda_fold_rows(void *queue, coh_dtype dtype, const coh_cuda_partials *of);
 
 /* to = from; from NULL: zeros. */
 void coh_cuda_copy(void *queue, void *to, const void *from, int64_t bytes);

@@ -1,6 +1,6 @@
 /* fake_nccl.h - NCCL on the streams of the stub driver.
  *
- * The one idea: a message is two words and a copy. A send posts its address and raises one word. The
+ * The one idea: a message is two words and a copy. A send posts its address and raises one word. A
  * receive waits for it, copies, and raises the other word, for which the sender's stream waits:
  *
  *     sender's stream     post | write posted = k |              | wait taken >= k

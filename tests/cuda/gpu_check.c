@@ -254,6 +254,7 @@ static const struct group {
     { "optimizer", coh_twins_optimizer, ALL },
     { "optimizers", coh_twins_optimizers, ALL },
     { "quantise", coh_twins_quantise, ALL },
+    { "wires", coh_twins_wires, ALL },
     { "kinds", coh_twins_kinds, NONE },
     { "kinds-libraries", coh_twins_kinds, BOTH },
     { "indices", gpu_check_indices, ALL },

@@ -73,6 +73,8 @@ JOB(clip, coh_clip)
 JOB(stochastic_round, coh_stochastic_round)
 JOB(quantise, coh_quantise)
 JOB(dequantise, coh_dequantise)
+JOB(wire_pack, coh_wire_call)
+JOB(wire_unpack, coh_wire_call)
 
 static void run_norm_backward(const void *arguments)
 {
@@ -228,6 +230,26 @@ static void twin_rope(void *queue, const coh_rope *rope)
     rope_call call = { .rope = *rope };
     memcpy(call.frequencies, rope->frequencies, (size_t)rope->D / 2 * sizeof(float));
     enqueue(queue, run_rope, &call, sizeof(call));
+}
+
+typedef struct fold_call {
+    coh_fold_call fold;
+    const void *contributions[COH_FOLD_CUDA_MOST];
+} fold_call;
+
+static void run_fold(const void *arguments)
+{
+    fold_call call = *(const fold_call *)arguments;
+    call.fold.contributions = call.contributions;
+    coh_cpu_fold(NULL, &call.fold);
+}
+
+static void twin_fold(void *queue, const coh_fold_call *fold)
+{
+    fold_call call = { .fold = *fold };
+    memcpy(call.contributions, fold->contributions,
+           (size_t)coh_fold_shape_replicas(&fold->shape) * sizeof(*call.contributions));
+    enqueue(queue, run_fold, &call, sizeof(call));
 }
 
 enum { INPUTS_MOST = 4 };

@@ -72,6 +72,7 @@ int main(int argc, char **argv)
         { "optimizer", coh_twins_optimizer },
         { "optimizers", coh_twins_optimizers },
         { "quantise", coh_twins_quantise },
+        { "wires", coh_twins_wires },
         { "kinds", coh_twins_kinds },
         { "indices", indices },
     };

@@ -138,6 +138,9 @@ static const coh_kernel_table table = {
     .stochastic_round = coh_cuda_stochastic_round,
     .quantise = coh_cuda_quantise,
     .dequantise = coh_cuda_dequantise,
+    .fold = coh_cuda_fold,
+    .wire_pack = coh_cuda_wire_pack,
+    .wire_unpack = coh_cuda_wire_unpack,
     .check_indices = coh_cuda_check_indices,
 };
 

@@ -89,13 +89,13 @@ static coh_status run_exchange(exchange_run *run)
     }
     if (status == COH_OK)
         status = coh_transport_bind(run->world->transport, &plan);
-    coh_comm_wire_pack(&line);
+    coh_comm_wire_pack(&line, NULL);
     if (status == COH_OK)
         status = coh_transport_start(run->world->transport, line.line);
     if (status == COH_OK)
         status = coh_transport_wait(run->world->transport, line.line);
     if (status == COH_OK)
-        coh_comm_wire_unpack(&line);
+        coh_comm_wire_unpack(&line, NULL);
     if (status == COH_OK)
         status = coh_world_barrier(run->world);
     for (size_t i = (size_t)room.bytes; i < (size_t)room.bytes + 64; i++)
@@ -120,8 +120,9 @@ static void round_by_hand(const exchange_case *of, int32_t rank, int64_t begin, 
     static char room[ROOM];
     for (int64_t i = 0; i < count; i++)
         store(of->dtype, out, i, drawn(rank, begin + i));
-    coh_wire_pack(of->wire, of->dtype, count, out, room);
-    coh_wire_unpack(of->wire, of->dtype, count, room, out);
+    const coh_wire_call call = { of->wire, of->dtype, count, out, room };
+    coh_kernel_wire_pack(NULL, &call);
+    coh_kernel_wire_unpack(NULL, &call);
 }
 
 static void check_exchange(const exchange_case *of, const exchange_run *run, int32_t rank)

@@ -63,7 +63,14 @@ static double bound_of(coh_wire wire, coh_dtype dtype, int64_t i, int64_t count)
 
 static void pack(coh_wire wire, coh_dtype dtype, int64_t count, void *to)
 {
-    coh_wire_pack(wire, dtype, count, dtype == COH_DTYPE_F32 ? (const void *)x : half_x, to);
+    const coh_wire_call call = { wire, dtype, count, dtype == COH_DTYPE_F32 ? (void *)x : half_x,
+                                 to };
+    coh_kernel_wire_pack(NULL, &call);
+}
+
+static void unpack(coh_wire wire, coh_dtype dtype, int64_t count, void *from, void *to)
+{
+    coh_kernel_wire_unpack(NULL, &(coh_wire_call){ wire, dtype, count, to, from });
 }
 
 static void check_way(coh_wire wire, coh_dtype dtype, int64_t count)
@@ -76,7 +83,7 @@ static void check_way(coh_wire wire, coh_dtype dtype, int64_t count)
         assert_int_equal(packed[i], 0xa5);
     memset(y, 0x5a, sizeof(y));
     memset(half_y, 0x5a, sizeof(half_y));
-    coh_wire_unpack(wire, dtype, count, packed, to);
+    unpack(wire, dtype, count, packed, to);
     for (int64_t i = 0; i < count; i++) {
         const double error = fabs(value_of(dtype, y, half_y, i) - value_of(dtype, x, half_x, i));
         if (!(error <= bound_of(wire, dtype, i, count)))
@@ -85,7 +92,7 @@ static void check_way(coh_wire wire, coh_dtype dtype, int64_t count)
                      value_of(dtype, x, half_x, i), value_of(dtype, y, half_y, i));
     }
     memset(again, 0xa5, sizeof(again));
-    coh_wire_pack(wire, dtype, count, to, again);
+    coh_kernel_wire_pack(NULL, &(coh_wire_call){ wire, dtype, count, to, again });
     assert_memory_equal(packed, again, bytes);
 }
 
@@ -109,12 +116,12 @@ static void codes_arrive_exactly(void **state)
     for (int i = 0; i < 2 * COH_WIRE_BLOCK; i++)
         x[i] = (float)(i % 15 - 7) / 7.0f * 3.0f;
     pack(COH_WIRE_INT4, COH_DTYPE_F32, 2 * COH_WIRE_BLOCK, packed);
-    coh_wire_unpack(COH_WIRE_INT4, COH_DTYPE_F32, 2 * COH_WIRE_BLOCK, packed, y);
+    unpack(COH_WIRE_INT4, COH_DTYPE_F32, 2 * COH_WIRE_BLOCK, packed, y);
     assert_memory_equal(x, y, 2 * COH_WIRE_BLOCK * sizeof(*x));
     for (int i = 0; i < 2 * COH_WIRE_BLOCK; i++)
         x[i] = (float)(i % 255 - 127) / 127.0f * 5.0f;
     pack(COH_WIRE_INT8, COH_DTYPE_F32, 2 * COH_WIRE_BLOCK, packed);
-    coh_wire_unpack(COH_WIRE_INT8, COH_DTYPE_F32, 2 * COH_WIRE_BLOCK, packed, y);
+    unpack(COH_WIRE_INT8, COH_DTYPE_F32, 2 * COH_WIRE_BLOCK, packed, y);
     for (int i = 0; i < 2 * COH_WIRE_BLOCK; i++)
         assert_true(fabsf(x[i] - y[i]) <= 5e-6f);
 }
@@ -129,14 +136,14 @@ static void numbers_that_are_not_finite_arrive_as_nan(void **state)
             draw(9, 3 * COH_WIRE_BLOCK);
             x[COH_WIRE_BLOCK + 5] = broken[b];
             pack((coh_wire)wire, COH_DTYPE_F32, 3 * COH_WIRE_BLOCK, packed);
-            coh_wire_unpack((coh_wire)wire, COH_DTYPE_F32, 3 * COH_WIRE_BLOCK, packed, y);
+            unpack((coh_wire)wire, COH_DTYPE_F32, 3 * COH_WIRE_BLOCK, packed, y);
             for (int i = 0; i < 3 * COH_WIRE_BLOCK; i++)
                 assert_int_equal(isnan(y[i]) != 0, i / COH_WIRE_BLOCK == 1);
         }
     x[0] = NAN;
     x[1] = -INFINITY;
     pack(COH_WIRE_BF16, COH_DTYPE_F32, 2, packed);
-    coh_wire_unpack(COH_WIRE_BF16, COH_DTYPE_F32, 2, packed, y);
+    unpack(COH_WIRE_BF16, COH_DTYPE_F32, 2, packed, y);
     assert_true(isnan(y[0]) && y[1] == -INFINITY);
 }
 
