@@ -3,13 +3,14 @@
 #include "comm/nccl.h"
 
 #include <inttypes.h>
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "comm/nccl_calls.h"
 #include "memory/device_cuda_state.h"
 
 /* A wait naps for a part of the time that it has waited. */
@@ -17,6 +18,9 @@ enum { NAP_PART = 16, NAP_LEAST_NS = 20000, NAP_MOST_NS = 1000000 };
 
 /* Commands of a group, beyond the queue's own: the kernel, and events between NCCL's streams. */
 enum { GROUP_COMMANDS = 16 };
+
+/* Of the streams of an engine, and NCCL's. */
+enum { CHANNELS_LEAST = 16 };
 
 /* What a first message carries. */
 enum { FIRST_BYTES = 16 };
@@ -30,6 +34,7 @@ typedef struct nccl_line {
 typedef struct endpoint {
     coh_transport base;
     coh_nccl_options options;
+    coh_nccl_calls calls;
     coh_nccl_communicator *communicators[COH_LINK_LANES];
     coh_link_plan plan; /* a copy */
     nccl_line *lines;
@@ -58,7 +63,7 @@ static void nap(uint64_t begin_ns)
 
 static coh_status failed(const endpoint *self, int lane, const char *what, int result)
 {
-    const coh_nccl_calls *calls = &self->options.calls;
+    const coh_nccl_calls *calls = &self->calls;
     const char *meaning = calls->ncclGetErrorString(result);
     const char *details = calls->ncclGetLastError(self->communicators[lane]);
     return coh_fail(COH_ERR_DEVICE, "%s between GPUs: %s%s%s (NCCL_DEBUG=WARN prints more)", what,
@@ -78,7 +83,7 @@ static coh_status closed(const endpoint *self, const coh_cuda_queue *queue)
 /* Waits until what a call has begun is made, or the world stops. `result`: the call's. */
 static coh_status complete(const endpoint *self, int lane, const char *what, int result)
 {
-    const coh_nccl_calls *calls = &self->options.calls;
+    const coh_nccl_calls *calls = &self->calls;
     const uint64_t begin_ns = coh_clock_ns();
     while (result == COH_NCCL_IN_PROGRESS) {
         COH_TRY(coh_transport_look(self->options.host));
@@ -192,7 +197,7 @@ static coh_status compare_places(const endpoint *self)
 /* All ranks make the communicator of a lane together. */
 static coh_status connect_lane(endpoint *self, int lane)
 {
-    const coh_nccl_calls *calls = &self->options.calls;
+    const coh_nccl_calls *calls = &self->calls;
     coh_nccl_config config = { .struct_bytes = sizeof(config),
                                .magic = COH_NCCL_CONFIG_MAGIC,
                                .version = COH_NCCL_CONFIG_VERSION,
@@ -219,7 +224,7 @@ static coh_status connect_lane(endpoint *self, int lane)
 /* Enqueues a message; `bytes_most`: of its beginning. */
 static int enqueue(const endpoint *self, int lane, const coh_link *link, size_t bytes_most)
 {
-    const coh_nccl_calls *calls = &self->options.calls;
+    const coh_nccl_calls *calls = &self->calls;
     const size_t bytes = link->bytes < bytes_most ? link->bytes : bytes_most;
     const CUstream stream = queue_of(self, lane)->stream;
     coh_nccl_communicator *communicator = self->communicators[lane];
@@ -232,7 +237,7 @@ static int enqueue(const endpoint *self, int lane, const coh_link *link, size_t 
 static coh_status enqueue_group(const endpoint *self, int lane, const coh_link *links, size_t count,
                                 const uint8_t *wants, size_t bytes_most)
 {
-    const coh_nccl_calls *calls = &self->options.calls;
+    const coh_nccl_calls *calls = &self->calls;
     int result = calls->ncclGroupStart();
     if (result != COH_NCCL_SUCCESS)
         return failed(self, lane, "ncclGroupStart", result);
@@ -303,8 +308,7 @@ static coh_status look_inside(const endpoint *self, const nccl_line *line, int *
     if (*out_is_done)
         return COH_OK;
     COH_TRY(coh_transport_look(self->options.host));
-    const int asked =
-        self->options.calls.ncclCommGetAsyncError(self->communicators[line->lane], &now);
+    const int asked = self->calls.ncclCommGetAsyncError(self->communicators[line->lane], &now);
     if (asked != COH_NCCL_SUCCESS || (now != COH_NCCL_SUCCESS && now != COH_NCCL_IN_PROGRESS))
         return failed(self, line->lane, "an exchange", asked != COH_NCCL_SUCCESS ? asked : now);
     return COH_OK;
@@ -494,11 +498,11 @@ static coh_status nccl_look(coh_transport *transport)
  * since the others wait. Returns 0 then. */
 static int finish_lane(endpoint *self, int lane)
 {
-    const coh_nccl_calls *calls = &self->options.calls;
+    const coh_nccl_calls *calls = &self->calls;
     coh_nccl_communicator *communicator = self->communicators[lane];
     const int result = calls->ncclCommFinalize(communicator);
-    if (coh_transport_end(self->options.host,
-                          complete(self, lane, "ncclCommFinalize", result)) != COH_OK)
+    if (coh_transport_end(self->options.host, complete(self, lane, "ncclCommFinalize", result)) !=
+        COH_OK)
         return 0;
     (void)calls->ncclCommDestroy(communicator);
     self->communicators[lane] = NULL;
@@ -520,7 +524,7 @@ static void disconnect_inside(endpoint *self)
             continue;
         if (is_any_active(self) || coh_transport_look(self->options.host) != COH_OK ||
             !finish_lane(self, lane))
-            (void)self->options.calls.ncclCommAbort(self->communicators[lane]);
+            (void)self->calls.ncclCommAbort(self->communicators[lane]);
         self->communicators[lane] = NULL;
     }
     for (size_t i = 0; i < self->event_count; i++)
@@ -566,15 +570,37 @@ static const coh_transport_ops nccl_ops = {
     .close = nccl_close,
 };
 
+/* Refuses too few channels. NCCL has streams of its own; one that shares a channel with a stream
+ * that waits for a word waits, too, and the word may need what is behind it. The driver's default
+ * is 8. */
+static coh_status check_channels(void)
+{
+    const char *channels = getenv("CUDA_DEVICE_MAX_CONNECTIONS");
+    if (channels != NULL && atoi(channels) >= CHANNELS_LEAST)
+        return COH_OK;
+    return coh_fail(COH_ERR_ARGUMENT,
+                    "CUDA_DEVICE_MAX_CONNECTIONS is %s, and streams that exchange between GPUs "
+                    "need channels of their own: set it to 32 before CUDA starts in this process",
+                    channels != NULL ? channels : "not set");
+}
+
 coh_status coh_nccl_open(const coh_nccl_options *options, coh_transport **out_transport)
 {
     endpoint *self;
+    coh_nccl_calls calls;
     *out_transport = NULL;
+    if (options->calls != NULL) {
+        calls = *options->calls;
+    } else {
+        COH_TRY(check_channels());
+        COH_TRY(coh_nccl_calls_open(&calls));
+    }
     COH_TRY(COH_ALLOC(1, &self));
     self->base = (coh_transport){ .ops = &nccl_ops,
                                   .rank = options->host->rank,
                                   .rank_count = options->host->rank_count };
     self->options = *options;
+    self->calls = calls;
     *out_transport = &self->base;
     return COH_OK;
 }

@@ -26,29 +26,31 @@
  *
  * Failures: communicators do not block, so that a thread that waits for NCCL notices that the world
  * has stopped. unbind then aborts them, which ends their kernels; else it waits until all ranks
- * have come as far.
+ * unbind, since a peer may still be receiving from this GPU.
  *
  * The transport is closed by itself, before that of the world. Threads: as transport.h says; start
  * and wait by the thread that enqueues on the lane's queue. */
 #ifndef COH_COMM_NCCL_H
 #define COH_COMM_NCCL_H
 
-#include "comm/nccl_calls.h"
 #include "comm/transport.h"
-#include "memory/cuda_queue.h"
+#include "memory/device.h"
+
+struct coh_nccl_calls;
 
 /* Blocks of a communicator's kernels: half of what the smallest GPUs with NVLink have. */
 enum { COH_NCCL_BLOCKS_MOST = 16 };
 
 typedef struct coh_nccl_options {
-    coh_transport *host; /* of the world; outlives this */
-    coh_nccl_calls calls;
+    coh_transport *host;                /* of the world; outlives this */
+    const struct coh_nccl_calls *calls; /* copied; NULL: open the machine's */
     /* By lane of the link plan: where its lines are enqueued; NULL: the lane has no lines. They
      * outlive the binding. */
     coh_queue *queues[COH_LINK_LANES];
 } coh_nccl_options;
 
-/* Opens this rank's end. Calls neither NCCL nor other ranks: bind does. Fails: COH_ERR_MEMORY. */
+/* Opens this rank's end. Calls no other rank: bind does. Fails: COH_ERR_MEMORY; as
+ * coh_nccl_calls_open; COH_ERR_ARGUMENT if the environment leaves streams too few channels. */
 coh_status coh_nccl_open(const coh_nccl_options *options, coh_transport **out_transport);
 
 #endif

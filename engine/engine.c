@@ -123,8 +123,7 @@ static coh_status check_device(const coh_plan *plan, const coh_engine_device *de
 }
 
 /* Checks that a plan of several ranks has their world. */
-static coh_status check_world(const coh_plan *plan, const coh_world *world,
-                              const coh_engine_device *device)
+static coh_status check_world(const coh_plan *plan, const coh_world *world)
 {
     const coh_mesh *mesh = &plan->layout.mesh;
     const int32_t ranks = coh_mesh_rank_count(mesh),
@@ -142,10 +141,6 @@ static coh_status check_world(const coh_plan *plan, const coh_world *world,
                             coh_link_level_name((coh_link_level)level),
                             mesh->levels.rank_count[level],
                             coh_world_level_ranks(world, (coh_link_level)level));
-    if (ranks > 1 && device->kernels != NULL)
-        return coh_fail(COH_ERR_ARGUMENT,
-                        "%" PRId32 " ranks on GPUs are not supported yet: use the host device",
-                        ranks);
     return COH_OK;
 }
 
@@ -178,7 +173,7 @@ static coh_status create_all(coh_engine *engine, const coh_engine_device *device
 {
     const coh_store_ops *store_ops = device->store_ops;
     COH_TRY(check_options(engine->plan, &engine->options));
-    COH_TRY(check_world(engine->plan, engine->options.world, device));
+    COH_TRY(check_world(engine->plan, engine->options.world));
     COH_TRY(compare_plans(engine->plan, engine->options.world));
     COH_TRY(coh_parameter_groups_check(engine->plan->graph, &engine->options));
     COH_TRY(check_device(engine->plan, device));
@@ -193,6 +188,7 @@ static coh_status create_all(coh_engine *engine, const coh_engine_device *device
                                      .device_index = device->index,
                                      .device_kernels = device->kernels,
                                      .driver = device->driver,
+                                     .nccl = device->nccl,
                                      .store_ops = store_ops,
                                      .pool = engine->pool,
                                      .ledger = engine->ledger };

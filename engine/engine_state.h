@@ -53,6 +53,7 @@ typedef struct coh_engine_device {
     const coh_device_kernels *kernels;    /* NULL: the host's kernels */
     const struct coh_cuda_driver *driver; /* NULL: the machine's driver */
     const coh_store_ops *store_ops;       /* NULL: the one that the options name */
+    const struct coh_nccl_calls *nccl;    /* between GPUs; NULL: the machine's */
 } coh_engine_device;
 
 /* coh_engine_create on that device. Fails: also COH_ERR_ARGUMENT if the plan is for another kind of

@@ -246,7 +246,7 @@ static piece operand_piece(const coh_step *step, const coh_program *program,
     piece p = { .object = &step->layout->objects[operand->object],
                 .tier = (coh_tier)operand->tier };
     p.chunk = &step->layout->chunks[program->touches[operand->touch_begin + index].chunk];
-    p.stage = p.object->stream == COH_STREAM_STATE ? COH_STAGE_STATES : COH_STAGE_VALUES;
+    p.stage = coh_stage_of((coh_stream)p.object->stream);
     p.data =
         (char *)coh_operand_data(step, operand) + (p.chunk->object_offset - operand->object_offset);
     return p;

@@ -9,13 +9,18 @@
  * Norm partials are not in one piece, nor are states received where they lie: a rank copies its own
  * to its slot among those of all ranks, and the line works there.
  *
+ * On a GPU the windows lie there, and so do messages (comm/nccl.h), folding and packing: the lane's
+ * thread enqueues them on the lane's queue, and waits. Only losses pass through the host.
+ *
  * The transport ends a line in which another rank fails, with that rank's sentence. Read
  * comm/transport.h and planner/comm_parts.h first. */
 #include <inttypes.h>
 #include <string.h>
 
 #include "base/alloc.h"
+#include "coh_config.h"
 #include "comm/exchange.h"
+#include "comm/nccl.h"
 #include "engine/comm_wire.h"
 #include "engine/segments.h"
 #include "engine/step_state.h"
@@ -54,6 +59,11 @@ static coh_status bind_reduce(const coh_step *step, const coh_bound *bound,
     char *received = coh_operand_data(step, wire);
     const coh_operand *part = coh_bound_operand(bound, instruction, COH_SLOT_COMM_PART);
     out->members = coh_mesh_group_size(exchange.mesh, exchange.axes);
+    if (!step->host_addressable && out->members > COH_FOLD_CUDA_MOST)
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "a GPU adds the gradients of at most %d ranks at once, not %" PRId32
+                        ": give the replicas more factors",
+                        (int)COH_FOLD_CUDA_MOST, out->members);
     out->sum = part != NULL ? coh_operand_data(step, part)
                             : (void *)(contribution + (size_t)index * exchange.part_bytes);
     out->count = (int64_t)(coh_exchange_part_bytes(&exchange, index) / sizeof(float));
@@ -153,9 +163,12 @@ static coh_status bind_program(coh_step *step, coh_bound *bound, coh_link_plan *
 {
     const coh_program *program = bound->program;
     COH_TRY(COH_ALLOC(program->comm_count, &bound->comms));
-    for (uint32_t i = 0; i < program->instruction_count; i++)
-        if (program->instructions[i].comm > 0)
-            COH_TRY(bind_instruction(step, bound, &program->instructions[i], plan));
+    for (uint32_t i = 0; i < program->instruction_count; i++) {
+        const coh_instruction *instruction = &program->instructions[i];
+        plan->lane = instruction->lane == COH_LANE_COMM1;
+        if (instruction->comm > 0)
+            COH_TRY(bind_instruction(step, bound, instruction, plan));
+    }
     return COH_OK;
 }
 
@@ -185,52 +198,184 @@ static coh_status list_divided(coh_step *step)
     return COH_OK;
 }
 
-coh_status coh_comm_bind(coh_step *step)
+/* ---- on GPUs ---- */
+
+static const coh_lane comm_lanes[COH_LINK_LANES] = { COH_LANE_COMM0, COH_LANE_COMM1 };
+
+static int is_lane_used(const coh_step *step, coh_lane lane)
+{
+    for (int kind = 0; kind < COH_PROGRAM_KIND_COUNT; kind++)
+        if (step->bounds[kind].program != NULL && step->bounds[kind].program->lane_length[lane] > 0)
+            return 1;
+    return 0;
+}
+
+static uint64_t loss_slots_bytes(const coh_step *step)
+{
+    return (uint64_t)coh_mesh_rank_count(&step->layout->mesh) * step->layout->microbatch_count *
+           COH_LOSS_STRIDE_BYTES;
+}
+
+#ifdef COH_HAVE_NCCL
+static coh_status connect_gpus(coh_step *step, const struct coh_nccl_calls *nccl)
+{
+    coh_nccl_options options = { .host = step->world->transport, .calls = nccl };
+    for (int i = 0; i < COH_LINK_LANES; i++) {
+        const coh_lane lane = comm_lanes[i];
+        if (is_lane_used(step, lane))
+            COH_TRY(step->device_ops->queue_create(step->device, lane, &step->queues[lane]));
+        options.queues[i] = step->queues[lane];
+    }
+    COH_TRY(
+        step->device_ops->share(step->device, (size_t)loss_slots_bytes(step), &step->loss_slots));
+    return coh_nccl_open(&options, &step->transport);
+}
+#else
+static coh_status connect_gpus(coh_step *step, const struct coh_nccl_calls *nccl)
+{
+    (void)step;
+    (void)nccl;
+    (void)comm_lanes;
+    (void)is_lane_used;
+    (void)loss_slots_bytes;
+    return coh_fail(COH_ERR_DEVICE, "this program was built without NCCL, which connects GPUs: "
+                                    "build it where CUDA is (docs/building.md), or compute on the "
+                                    "host");
+}
+#endif
+
+void coh_comm_unbind(coh_step *step)
+{
+    if (step->transport != NULL)
+        coh_transport_unbind(step->transport);
+}
+
+void coh_comm_close(coh_step *step)
+{
+    if (step->transport != NULL && step->transport != step->world->transport)
+        coh_transport_close(step->transport);
+    step->transport = NULL;
+    if (step->device != NULL)
+        step->device_ops->unshare(step->device, step->loss_slots);
+    step->loss_slots = NULL;
+}
+
+coh_status coh_comm_bind(coh_step *step, const struct coh_nccl_calls *nccl)
 {
     coh_link_plan plan = { 0 };
     coh_status status = COH_OK;
     if (step->world == NULL)
         return COH_OK;
     COH_TRY(list_divided(step));
+    if (step->host_addressable)
+        step->transport = step->world->transport;
+    else
+        COH_TRY(coh_transport_end(step->world->transport, connect_gpus(step, nccl)));
     for (int kind = 0; kind < COH_PROGRAM_KIND_COUNT && status == COH_OK; kind++)
         if (step->bounds[kind].program != NULL)
             status = bind_program(step, &step->bounds[kind], &plan);
     if (status == COH_OK)
-        status = coh_transport_bind(step->world->transport, &plan);
+        status = coh_transport_bind(step->transport, &plan);
     coh_link_plan_fini(&plan);
     return status;
 }
 
 /* ---- run ---- */
 
-static coh_status exchange(coh_step *step, const coh_bound *bound,
-                           const coh_instruction *instruction)
+/* An instruction on its lane. On a GPU the lane has a queue, and what the messages of the line
+ * depend on, or what depends on them, is enqueued there. On the host it is done at once. */
+typedef struct comm_run {
+    coh_step *step;
+    coh_ticket *ticket;
+    const coh_instruction *instruction;
+    const coh_comm_line *line;
+    coh_queue *queue; /* NULL: on the host */
+} comm_run;
+
+static comm_run run_of(coh_step *step, coh_ticket *ticket, const coh_instruction *instruction)
 {
-    const coh_comm_line *comm = &bound->comms[instruction->comm - 1];
-    const uint32_t line = comm->line;
-    coh_comm_wire_pack(comm, NULL);
-    COH_TRY(coh_transport_start(step->world->transport, line));
-    coh_rank_watch_begin(&step->watch, (coh_lane)instruction->lane, bound->program, instruction);
-    const coh_status status = coh_transport_wait(step->world->transport, line);
-    coh_rank_watch_end(&step->watch, (coh_lane)instruction->lane);
-    if (status == COH_OK)
-        coh_comm_wire_unpack(comm, NULL);
-    return status;
+    return (comm_run){ .step = step,
+                       .ticket = ticket,
+                       .instruction = instruction,
+                       .line = &ticket->bound->comms[instruction->comm - 1],
+                       .queue = step->queues[instruction->lane] };
 }
 
-coh_status coh_run_reduce(coh_step *step, coh_ticket *ticket, const coh_instruction *instruction)
+static void copy(const comm_run *run, void *to, const void *from, size_t bytes)
 {
-    const coh_comm_line *line = &ticket->bound->comms[instruction->comm - 1];
+    if (run->queue != NULL)
+        run->step->device_ops->copy(run->queue, to, from, bytes);
+    else
+        memcpy(to, from, bytes);
+}
+
+/* Calls kernels of a line, as work of its lane. */
+static void launch(comm_run *run, coh_device_work work)
+{
+    const uint32_t index = (uint32_t)(run->instruction - run->ticket->bound->program->instructions);
+    if (run->queue != NULL)
+        run->step->device_ops->launch(run->queue, work, run, run->ticket->number, index, NULL);
+    else
+        work(run, run->ticket->number, index);
+}
+
+static void pack(void *context, uint64_t number, uint32_t index)
+{
+    const comm_run *run = context;
+    (void)number;
+    (void)index;
+    coh_comm_wire_pack(run->line, run->queue);
+}
+
+static void unpack(void *context, uint64_t number, uint32_t index)
+{
+    const comm_run *run = context;
+    (void)number;
+    (void)index;
+    coh_comm_wire_unpack(run->line, run->queue);
+}
+
+static void unpack_and_fold(void *context, uint64_t number, uint32_t index)
+{
+    const comm_run *run = context;
+    const coh_comm_line *line = run->line;
     const coh_fold_call fold = { .shape = { { line->members } },
                                  .contributions = line->slices,
                                  .to = line->sum,
                                  .dtype = COH_DTYPE_F32,
                                  .to_dtype = COH_DTYPE_F32,
                                  .count = line->count };
-    COH_TRY(exchange(step, ticket->bound, instruction));
+    unpack(context, number, index);
     if (line->count > 0)
-        coh_kernel_fold(NULL, &fold);
-    return COH_OK;
+        coh_kernel_fold(run->queue, &fold);
+}
+
+static coh_status await(const comm_run *run)
+{
+    coh_step *step = run->step;
+    const coh_lane lane = (coh_lane)run->instruction->lane;
+    coh_rank_watch_begin(&step->watch, lane, run->ticket->bound->program, run->instruction);
+    const coh_status status = coh_transport_wait(step->transport, run->line->line);
+    coh_rank_watch_end(&step->watch, lane);
+    return status;
+}
+
+/* Exchanges, then does `after`. On a GPU both are waited for at once. */
+static coh_status exchange(comm_run *run, coh_device_work after)
+{
+    if (run->line->packed_count > 0)
+        launch(run, pack);
+    COH_TRY(coh_transport_start(run->step->transport, run->line->line));
+    if (run->queue == NULL)
+        COH_TRY(await(run));
+    launch(run, after);
+    return run->queue == NULL ? COH_OK : await(run);
+}
+
+coh_status coh_run_reduce(coh_step *step, coh_ticket *ticket, const coh_instruction *instruction)
+{
+    comm_run run = run_of(step, ticket, instruction);
+    return exchange(&run, unpack_and_fold);
 }
 
 /* Compares what a rank was given for its step with what rank 0 was given. */
@@ -261,36 +406,58 @@ static coh_status compare_steps(const loss_slot *first, const loss_slot *other, 
     return COH_OK;
 }
 
+static void show_losses(void *context, uint64_t number, uint32_t index)
+{
+    const comm_run *run = context;
+    (void)number;
+    (void)index;
+    if (run->queue != NULL)
+        copy(run, run->step->loss_slots, run->line->slots, loss_slots_bytes(run->step));
+}
+
 /* Puts this rank's losses at their place among those of all ranks. With them go the numbers of its
  * step, so that a rank with others than rank 0 is found here, and whether it is to stop. */
-static coh_status gather_losses(coh_step *step, coh_ticket *ticket,
-                                const coh_instruction *instruction, loss_slot *slots)
+static void put_losses(const comm_run *run, loss_slot *slots)
 {
+    coh_step *step = run->step;
+    const size_t count = step->layout->microbatch_count, bytes = count * sizeof(*slots);
+    loss_slot *own = slots + (size_t)step->rank * count;
+    if (run->queue != NULL || own != slots)
+        copy(run, own, run->line->slots, bytes);
+    if (run->queue != NULL)
+        step->device_ops->finish(run->queue);
+    own->step = run->ticket->input.step;
+    own->seed = run->ticket->input.seed;
+    own->learning_rate = run->ticket->input.learning_rate;
+    own->clip = run->ticket->input.clip;
+    own->loss_factor = run->ticket->input.loss_factor;
+    own->asks_stop = atomic_load_explicit(&step->asks_stop, memory_order_relaxed);
+    if (run->queue != NULL)
+        copy(run, run->line->own, own, bytes);
+}
+
+static coh_status gather_losses(comm_run *run)
+{
+    coh_step *step = run->step;
     const size_t count = step->layout->microbatch_count;
     const int32_t ranks = coh_mesh_rank_count(&step->layout->mesh);
-    loss_slot *own = slots + (size_t)step->rank * count;
-    if (own != slots)
-        memcpy(own, slots, count * sizeof(*slots));
-    own->step = ticket->input.step;
-    own->seed = ticket->input.seed;
-    own->learning_rate = ticket->input.learning_rate;
-    own->clip = ticket->input.clip;
-    own->loss_factor = ticket->input.loss_factor;
-    own->asks_stop = atomic_load_explicit(&step->asks_stop, memory_order_relaxed);
-    COH_TRY(exchange(step, ticket->bound, instruction));
-    ticket->is_stop_asked = slots->asks_stop;
+    loss_slot *slots = run->queue != NULL ? step->loss_slots : (void *)run->line->slots;
+    put_losses(run, slots);
+    COH_TRY(exchange(run, show_losses));
+    run->ticket->is_stop_asked = slots->asks_stop;
     for (int32_t rank = 1; rank < ranks; rank++) {
         const loss_slot *other = &slots[(size_t)rank * count];
-        ticket->is_stop_asked |= other->asks_stop;
+        run->ticket->is_stop_asked |= other->asks_stop;
         COH_TRY(compare_steps(slots, other, rank));
     }
     return COH_OK;
 }
 
 /* Copies the norm partials of a rank's parts between their places and its slot. */
-static void copy_partials(const coh_step *step, int32_t rank, double *partials, double *slot,
+static void copy_partials(const comm_run *run, int32_t rank, double *partials, double *slot,
                           int to_slot)
 {
+    const coh_step *step = run->step;
     for (uint32_t i = 0; i < step->divided_count; i++) {
         const coh_divided_chunk *divided = &step->divided[i];
         const uint64_t unit = coh_chunk_part_unit(step->layout, divided->chunk);
@@ -298,40 +465,48 @@ static void copy_partials(const coh_step *step, int32_t rank, double *partials, 
         const size_t bytes = (size_t)((part.bytes + unit - 1) / unit) * sizeof(double);
         double *own = partials + divided->first_partial + part.begin / unit;
         if (to_slot)
-            memcpy(slot, own, bytes);
+            copy(run, slot, own, bytes);
         else
-            memcpy(own, slot, bytes);
+            copy(run, own, slot, bytes);
         slot += coh_updated_part_grains(step->layout, divided->chunk);
     }
 }
 
-static coh_status gather_partials(coh_step *step, const coh_bound *bound,
-                                  const coh_instruction *instruction, double *partials)
+static double *partials_of(const comm_run *run)
 {
-    const coh_comm_line *line = &bound->comms[instruction->comm - 1];
-    const coh_mesh *mesh = &step->layout->mesh;
-    copy_partials(step, step->rank, partials, (double *)(void *)line->own, 1);
-    COH_TRY(exchange(step, bound, instruction));
+    return coh_operand_data(
+        run->step, coh_bound_operand(run->ticket->bound, run->instruction, COH_SLOT_COMM_PARTIALS));
+}
+
+static void take_partials(void *context, uint64_t number, uint32_t index)
+{
+    const comm_run *run = context;
+    const coh_mesh *mesh = &run->step->layout->mesh;
+    (void)number;
+    (void)index;
     for (int32_t rank = 0; rank < coh_mesh_rank_count(mesh); rank++) {
-        const int32_t index = coh_mesh_group_index(mesh, coh_mesh_all_axes(mesh), rank);
-        char *slot = line->slots + (size_t)index * line->slot_bytes;
-        if (rank != step->rank)
-            copy_partials(step, rank, partials, (double *)(void *)slot, 0);
+        const int32_t at = coh_mesh_group_index(mesh, coh_mesh_all_axes(mesh), rank);
+        char *slot = run->line->slots + (size_t)at * run->line->slot_bytes;
+        if (rank != run->step->rank)
+            copy_partials(run, rank, partials_of(run), (double *)(void *)slot, 0);
     }
-    return COH_OK;
+}
+
+static coh_status gather_partials(comm_run *run)
+{
+    copy_partials(run, run->step->rank, partials_of(run), (double *)(void *)run->line->own, 1);
+    return exchange(run, take_partials);
 }
 
 coh_status coh_run_gather(coh_step *step, coh_ticket *ticket, const coh_instruction *instruction)
 {
+    comm_run run = run_of(step, ticket, instruction);
     const coh_bound *bound = ticket->bound;
-    const coh_comm_line *line = &bound->comms[instruction->comm - 1];
-    const coh_operand *losses = coh_bound_operand(bound, instruction, COH_SLOT_COMM_LOSS);
-    const coh_operand *partials = coh_bound_operand(bound, instruction, COH_SLOT_COMM_PARTIALS);
-    if (losses != NULL)
-        return gather_losses(step, ticket, instruction, coh_operand_data(step, losses));
-    if (partials != NULL)
-        return gather_partials(step, bound, instruction, coh_operand_data(step, partials));
-    if (line->own_bytes > 0)
-        memcpy(line->own, line->from, line->own_bytes);
-    return exchange(step, bound, instruction);
+    if (coh_bound_operand(bound, instruction, COH_SLOT_COMM_LOSS) != NULL)
+        return gather_losses(&run);
+    if (coh_bound_operand(bound, instruction, COH_SLOT_COMM_PARTIALS) != NULL)
+        return gather_partials(&run);
+    if (run.line->own_bytes > 0)
+        copy(&run, run.line->own, run.line->from, run.line->own_bytes);
+    return exchange(&run, unpack);
 }

@@ -72,9 +72,10 @@ typedef struct coh_step_config {
     int device_index;
     const coh_device_kernels *device_kernels;
     const struct coh_cuda_driver *driver;
-    const coh_store_ops *store_ops; /* NULL: the best available kind */
-    struct coh_phantom *phantom;    /* of a rehearsal, with the host device; else NULL */
-    coh_pool *pool;                 /* for kernels of the compute lane; NULL: none */
+    const struct coh_nccl_calls *nccl; /* between GPUs; NULL: the machine's */
+    const coh_store_ops *store_ops;    /* NULL: the best available kind */
+    struct coh_phantom *phantom;       /* of a rehearsal, with the host device; else NULL */
+    coh_pool *pool;                    /* for kernels of the compute lane; NULL: none */
     coh_ledger *ledger;
 } coh_step_config;
 

@@ -358,7 +358,7 @@ static coh_status create_all(coh_step *step, const coh_step_config *config)
     COH_TRY(coh_step_records_init(&step->records, record_steps(step),
                                   step->plan->programs[COH_PROGRAM_BODY].instruction_count));
     COH_TRY(open_store(step, config->store_ops));
-    COH_TRY(coh_comm_bind(step));
+    COH_TRY(coh_comm_bind(step, config->nccl));
     COH_TRY(
         coh_rank_watch_start(&step->watch, step->world, step->plan, step->options.rank_timeout_s));
     return start_threads(step);
@@ -440,6 +440,7 @@ void coh_step_halt(coh_step *step)
         *thread = (coh_lane_thread){ 0 };
     }
     coh_rank_watch_stop(&step->watch);
+    coh_comm_unbind(step);
     for (int lane = 0; lane < COH_LANE_COUNT; lane++)
         if (step->queues[lane] != NULL) {
             step->device_ops->queue_destroy(step->queues[lane]);
@@ -466,8 +467,7 @@ void coh_step_destroy(coh_step *step)
     int is_orderly = step->issuer_is_started && is_at_rest(step);
     if (step->mutex_is_made)
         coh_step_halt(step);
-    if (step->world != NULL)
-        coh_transport_unbind(step->world->transport);
+    coh_comm_close(step);
     if (step->store != NULL)
         step->store_ops->close(step->store);
     if (step->store_is_counted)

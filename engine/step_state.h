@@ -182,7 +182,12 @@ enum {
 };
 
 /* Host buffers for data of a device that the host cannot address. */
-typedef enum coh_stage { COH_STAGE_VALUES, COH_STAGE_STATES, COH_STAGE_COUNT } coh_stage;
+typedef enum coh_stage {
+    COH_STAGE_VALUES,
+    COH_STAGE_STATES,
+    COH_STAGE_GATHERED, /* states of all ranks */
+    COH_STAGE_COUNT
+} coh_stage;
 #define COH_STAGE_BYTES ((uint64_t)1 << 20)
 
 /* A request of a disk lane that is not retired. */
@@ -216,14 +221,19 @@ struct coh_step {
     coh_phantom *phantom; /* of a rehearsal: no byte may be touched; else NULL */
     coh_world *world;     /* of several ranks, the caller's; else NULL */
     int32_t rank;         /* in the world; 0 without one */
+    /* Executes comm lanes, with a world: the world's, or on GPUs one that wraps it. */
+    coh_transport *transport;
+    void *loss_slots; /* on GPUs, shared with the device: the losses of all ranks */
     coh_rank_watch watch;
     coh_divided_chunk *divided; /* in the order of their chunks; with a world */
     uint32_t divided_count;
-    coh_fold_shape fold;               /* of the replicas of all ranks */
-    coh_queue *queues[COH_LANE_COUNT]; /* of device lanes in use */
+    coh_fold_shape fold; /* of the replicas of all ranks */
+    /* Of device lanes in use; on GPUs also of comm lanes, whose threads enqueue. */
+    coh_queue *queues[COH_LANE_COUNT];
     /* 1: the host reads and writes the device tier directly, and a launch is complete when it
-     * returns. 0: the host accesses it through `stages`: a buffer for data of the parameters' size
-     * and one for states, each of the largest chunk and at least COH_STAGE_BYTES. */
+     * returns. 0: the host accesses it through `stages`: a buffer for data of the parameters' size,
+     * one for states and one for gathered states, each of the largest chunk, the first two of at
+     * least COH_STAGE_BYTES. */
     int host_addressable;
     void *stages[COH_STAGE_COUNT];
     void *look;         /* of coh_step_look; NULL: not needed */
@@ -387,6 +397,9 @@ static inline coh_cells *coh_step_cells(coh_step *step)
     return coh_step_pinned(step, step->layout->cells);
 }
 
+/* Returns the buffer for data of a stream. */
+coh_stage coh_stage_of(coh_stream stream);
+
 /* Fills bytes of an arena: at a quiet point, or when a notify releases them. */
 coh_status coh_step_fill(coh_step *step, coh_tier tier, uint64_t offset, int byte, uint64_t bytes);
 
@@ -456,8 +469,13 @@ coh_status coh_run_visit(coh_step *step, coh_ticket *ticket, const coh_instructi
 coh_status coh_run_reduce(coh_step *step, coh_ticket *ticket, const coh_instruction *instruction);
 coh_status coh_run_gather(coh_step *step, coh_ticket *ticket, const coh_instruction *instruction);
 /* Binds the instructions that ranks execute together to the world's transport, on all ranks
- * together. Fails: COH_ERR_MEMORY, and as coh_transport_bind. */
-coh_status coh_comm_bind(coh_step *step);
+ * together. On GPUs makes the queues of comm lanes first. Fails: COH_ERR_MEMORY, and as
+ * coh_nccl_open and coh_transport_bind. */
+coh_status coh_comm_bind(coh_step *step, const struct coh_nccl_calls *nccl);
+/* Ends the lines, before the queues are destroyed; and frees what bind made. Both accept a step
+ * that was not bound. */
+void coh_comm_unbind(coh_step *step);
+void coh_comm_close(coh_step *step);
 
 /* ---- lane_threads.c ---- */
 

@@ -125,13 +125,20 @@ coh_status coh_step_all_finite(coh_step *step, const coh_view *view, int *out_fi
 
 /* ---- buffers ---- */
 
-/* Returns the bytes of the largest chunk that an instruction copies through `stage`. */
-static uint64_t stage_bytes(const coh_layout *layout, int stage)
+coh_stage coh_stage_of(coh_stream stream)
 {
-    uint64_t bytes = COH_STAGE_BYTES;
+    return stream == COH_STREAM_STATE      ? COH_STAGE_STATES
+           : stream == COH_STREAM_GATHERED ? COH_STAGE_GATHERED
+                                           : COH_STAGE_VALUES;
+}
+
+/* Returns the bytes of the largest chunk that an instruction copies through `stage`. */
+static uint64_t stage_bytes(const coh_layout *layout, coh_stage stage)
+{
+    uint64_t bytes = stage == COH_STAGE_GATHERED ? 0 : COH_STAGE_BYTES;
     for (uint32_t i = 0; i < layout->chunk_count; i++) {
-        const int is_state = layout->objects[layout->chunks[i].object].stream == COH_STREAM_STATE;
-        if (is_state == (stage == COH_STAGE_STATES) && layout->chunks[i].bytes > bytes)
+        const coh_stream stream = (coh_stream)layout->objects[layout->chunks[i].object].stream;
+        if (coh_stage_of(stream) == stage && layout->chunks[i].bytes > bytes)
             bytes = layout->chunks[i].bytes;
     }
     return bytes;
@@ -154,9 +161,11 @@ coh_status coh_step_create_views(coh_step *step)
     step->host_addressable = facts.host_addressable;
     if (step->host_addressable)
         return COH_OK;
-    for (int stage = 0; stage < COH_STAGE_COUNT; stage++)
-        COH_TRY(step->device_ops->share(step->device, (size_t)stage_bytes(step->layout, stage),
-                                        &step->stages[stage]));
+    for (int stage = 0; stage < COH_STAGE_COUNT; stage++) {
+        const uint64_t bytes = stage_bytes(step->layout, (coh_stage)stage);
+        if (bytes > 0)
+            COH_TRY(step->device_ops->share(step->device, (size_t)bytes, &step->stages[stage]));
+    }
     return coh_alloc(1, (size_t)look_bytes(step->layout), &step->look);
 }
 

@@ -9,7 +9,6 @@
  * grids, kernels. It is slow: some microseconds per thread of each kernel. A context and each
  * module take some of its memory, other programs take COH_EMULATED_OTHERS bytes. It is nearest to
  * the memory node COH_EMULATED_NODE. COH_EMULATED_GPUS: as many GPUs, which share one memory. */
-#include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>
 
@@ -23,16 +22,11 @@
 
 static int mode;
 
-/* The emulation runs one kernel at a time; several streams may have one each. */
-static pthread_mutex_t kernel_mutex = PTHREAD_MUTEX_INITIALIZER;
-
 static void run(const coh_stub_launch *launch)
 {
-    pthread_mutex_lock(&kernel_mutex);
     coh_emulate_launch(coh_emulate_find(launch->symbol),
                        (coh_emulated_index){ launch->x, launch->y, launch->z }, launch->threads,
                        launch->shared_bytes, launch->arguments, mode);
-    pthread_mutex_unlock(&kernel_mutex);
 }
 
 static const coh_stub_kernels kernels = { .argument_bytes = coh_emulate_argument_bytes,

@@ -13,6 +13,7 @@
 #include <time.h>
 
 #include "comm/nccl.h"
+#include "comm/nccl_calls.h"
 #include "comm/threads.h"
 #include "kernels/kernels.h"
 #include "memory/cuda_queue.h"
@@ -65,7 +66,7 @@ static void a_world_of_one_rank_is_bound_and_ends(void **state)
     coh_link_plan plan = { 0 };
     assert_int_equal(coh_threads_open(1, &host), COH_OK);
     const coh_nccl_options options = { .host = host,
-                                       .calls = calls,
+                                       .calls = &calls,
                                        .queues = { queues[0], queues[1] } };
     must(coh_nccl_open(&options, &own));
     for (int lane = 0; lane < LANES; lane++) {

@@ -78,7 +78,7 @@ static void open_one(rank_thread *one, int32_t rank)
                              one->device, (coh_lane)(COH_LANE_COMM0 + lane), &one->queues[lane]),
                          COH_OK);
     const coh_nccl_options options = { .host = one->host,
-                                       .calls = fake_nccl,
+                                       .calls = &fake_nccl,
                                        .queues = { one->queues[0], one->queues[1] } };
     assert_int_equal(coh_nccl_open(&options, &one->transport), COH_OK);
     transport_faults_put(one->transport);

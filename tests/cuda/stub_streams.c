@@ -174,6 +174,9 @@ void coh_stub_set_clock(double rate, int64_t from_ns)
     unlock();
 }
 
+/* Twins share scratch, and the emulation its threads: of all streams one works at a time. */
+static pthread_mutex_t work_mutex = PTHREAD_MUTEX_INITIALIZER;
+
 /* Releases the mutex while work runs: a twin may take long, or break the GPU. */
 void coh_stub_execute_head(CUstream stream)
 {
@@ -188,7 +191,9 @@ void coh_stub_execute_head(CUstream stream)
     case STUB_WORK:
         stream->is_busy = 1;
         unlock();
+        pthread_mutex_lock(&work_mutex);
         c.work(c.arguments);
+        pthread_mutex_unlock(&work_mutex);
         lock();
         stream->is_busy = 0;
         break;

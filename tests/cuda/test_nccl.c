@@ -30,8 +30,8 @@ typedef struct buffers {
 
 static unsigned char byte_of(int round, int32_t from, int32_t to, int line, int i)
 {
-    return (unsigned char)coh_rng_u64((uint64_t)(round * 100 + from * 10 + to), (uint64_t)line,
-                                      (uint64_t)i);
+    return (unsigned char)coh_rng_u64((uint64_t)round * 100 + (uint64_t)from * 10 + (uint64_t)to,
+                                      (uint64_t)line, (uint64_t)i);
 }
 
 static size_t bytes_of(int line)

@@ -22,6 +22,7 @@
 #include "comm/world.h"
 #include "engine/engine_state.h"
 #include "engine/step_state.h"
+#include "memory/library_workspace.h"
 #include "planner/plan_make.h"
 #include "tests/engine/drawn_tokens.h"
 #include "tests/engine/must.h"
@@ -82,6 +83,10 @@ typedef struct setting {
     coh_wires wires; /* of several ranks */
     uint64_t chunk_bytes;
     int keeps; /* 1: no step, only the hash of what is loaded */
+    /* Ranks, and the twin, that compute on GPUs of this profile, by this device with the index of
+     * the rank; NULL: on the host. */
+    const coh_profile *gpu;
+    const coh_engine_device *device;
 } setting;
 
 static inline coh_graph *make_graph(const setting *s)
@@ -151,12 +156,18 @@ static inline coh_plan *plan_of(const coh_graph *graph, const setting *s)
     coh_plan_options options = options_of(s, &pin);
     uint64_t whole = 0;
     coh_plan *plan = NULL;
+    options.profile = s->gpu;
+    if (s->gpu != NULL && s->where == IN_MEMORY)
+        options.device_memory_bytes = (uint64_t)1 << 30;
     if (s->where != IN_MEMORY) {
         must(coh_plan_in_memory_bytes(graph, &options, &whole), "in memory");
-        options.device_memory_bytes = whole / 4;
+        const uint64_t fixed = s->gpu != NULL ? COH_CUDA_LIBRARY_BYTES : 0;
+        options.device_memory_bytes = fixed + (whole - fixed) / 4;
         options.disk_bytes = s->where == DISK ? UINT64_MAX : 0;
-        options.emulate_host = 1;
-        options.host_memory_bytes = s->where == DISK ? 0 : 4 * whole;
+        options.emulate_host = s->gpu == NULL;
+        options.host_memory_bytes = s->where == HOST ? 4 * whole
+                                    : s->gpu != NULL ? (whole - fixed) / 2
+                                                     : 0;
     }
     must(coh_plan_create(graph, &options, &plan), "plan");
     assert_int_equal(plan->decisions.in_memory, s->where == IN_MEMORY);
@@ -267,6 +278,16 @@ static inline coh_status run_steps(rank_run *run, coh_engine *engine)
     return coh_engine_hash(engine, &run->end.hash);
 }
 
+static inline coh_status create_engine(const rank_run *run, const coh_engine_options *options,
+                                       coh_engine **out_engine)
+{
+    if (run->s->device == NULL)
+        return coh_engine_create(run->plan, options, out_engine);
+    coh_engine_device device = *run->s->device;
+    device.index = run->world != NULL ? coh_world_rank(run->world) : 0;
+    return coh_engine_create_on(run->plan, options, &device, out_engine);
+}
+
 static inline coh_status run_rank(rank_run *run)
 {
     coh_engine_options options;
@@ -279,7 +300,7 @@ static inline coh_status run_rank(rank_run *run)
     options.delay_most_us = 300;
     options.world = run->world;
     options.rank_timeout_s = run->s->hangs ? 1.0 / TIMEOUTS_A_SECOND : 0;
-    coh_status status = coh_engine_create(run->plan, &options, &engine);
+    coh_status status = create_engine(run, &options, &engine);
     if (status == COH_OK)
         status = run_steps(run, engine);
     if (status != COH_OK)
