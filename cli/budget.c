@@ -322,7 +322,7 @@ static uint64_t host_room(const cli_options *options)
 {
     const uint64_t chunk_bytes = options->chunk_bytes ? options->chunk_bytes : COH_CHUNK_BYTES_MOST;
     const uint64_t kept = BESIDE_GPU_BYTES + cli_budget_stage_bytes(chunk_bytes);
-    const uint64_t most = coh_machine_most_bytes();
+    const uint64_t most = coh_machine_most_bytes() / (uint64_t)cli_budget_local_ranks(options);
     return most > kept ? most - kept : 0;
 }
 

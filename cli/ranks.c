@@ -139,13 +139,26 @@ coh_engine *cli_ranks_engine(const cli_ranks *ranks)
 
 /* ---- open and close ---- */
 
+/* Returns how many ranks this machine has. */
+static int32_t local_count(const cli_ranks *ranks)
+{
+    return ranks->launched != NULL ? coh_world_level_ranks(ranks->launched, COH_LEVEL_NODE)
+                                   : ranks->count;
+}
+
+/* Of the GPUs of its machine a rank takes that with its number among the machine's ranks. */
 static coh_status create_engine(void *context, coh_engine *engine, int32_t number)
 {
     cli_ranks *ranks = context;
     rank *self = &ranks->of[number - ranks->of[0].number];
     coh_engine_options options = *ranks->options;
+    char device[32];
     (void)engine;
     options.world = self->world;
+    if (ranks->all_count > 1 && strcmp(options.device, "cuda") == 0) {
+        snprintf(device, sizeof(device), "cuda:%d", (int)(number % local_count(ranks)));
+        options.device = device;
+    }
     if (number > 0) { /* what it has to say, rank 0 says, too */
         options.log = NULL;
         options.progress = NULL;
@@ -220,10 +233,10 @@ void cli_ranks_close(cli_ranks *ranks)
     ranks->ends = 1;
     pthread_cond_broadcast(&ranks->changed);
     pthread_mutex_unlock(&ranks->lock);
+    coh_engine_destroy(ranks->of[0].engine); /* while the others do: on GPUs they wait for it */
     for (int32_t i = 1; i < ranks->count; i++)
         if (ranks->of[i].is_started)
             pthread_join(ranks->of[i].thread, NULL);
-    coh_engine_destroy(ranks->of[0].engine);
     for (int32_t i = 0; i < ranks->count && ranks->launched == NULL; i++)
         coh_world_close(ranks->of[i].world);
     pthread_cond_destroy(&ranks->changed);

@@ -5,6 +5,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "cli/budget.h"
 #include "cli/topology.h"
@@ -105,6 +106,41 @@ static coh_status needs_ranks(const cli_job *job, const char *flag)
                     flag, ranks, flags.text);
 }
 
+/* Checks that each rank of this machine has a GPU, and that they are alike. */
+static coh_status check_gpus(const cli_job *job, int32_t ranks)
+{
+    const int32_t local = cli_budget_local_ranks(job->options);
+    coh_device_summary first = { .struct_bytes = sizeof(first) };
+    if (job->options->command != CLI_TRAIN)
+        return cli_fail(COH_ERR_ARGUMENT,
+                        "%d ranks on GPUs train (cohobate train) and are planned (cohobate plan): "
+                        "use one rank, or the host device",
+                        (int)ranks);
+    if (strcmp(job->options->device, "cuda") != 0)
+        return cli_fail(COH_ERR_ARGUMENT,
+                        "--device %s is one GPU, and each of %d ranks needs its own: give --device "
+                        "cuda, by which the ranks of a machine take its GPUs in their order",
+                        job->options->device, (int)ranks);
+    for (int32_t i = 0; i < local; i++) {
+        char name[16];
+        coh_device_summary gpu = { .struct_bytes = sizeof(gpu) };
+        snprintf(name, sizeof(name), "cuda:%d", (int)i);
+        if (coh_device_summarize(name, &gpu) != COH_OK)
+            return cli_fail(COH_ERR_ARGUMENT,
+                            "%d ranks on this machine need %d GPUs, one each: %s; start as many "
+                            "ranks as it has GPUs",
+                            (int)local, (int)local, coh_last_error());
+        if (i == 0)
+            first = gpu;
+        if (strcmp(first.kernel_path, gpu.kernel_path) != 0)
+            return cli_fail(COH_ERR_ARGUMENT,
+                            "GPU 0 computes by '%s' and GPU %d by '%s': ranks need GPUs of one "
+                            "kind (CUDA_VISIBLE_DEVICES selects them)",
+                            first.kernel_path, (int)i, gpu.kernel_path);
+    }
+    return COH_OK;
+}
+
 coh_status cli_job_share(cli_job *job)
 {
     static const cli_flag of_ranks[] = { CLI_FLAG_PATTERN, CLI_FLAG_WIRE, CLI_FLAG_NODE_RANKS,
@@ -112,10 +148,7 @@ coh_status cli_job_share(cli_job *job)
     const int is_profile = job->options->command == CLI_PROFILE; /* it measures one rank's share */
     const int32_t ranks = is_profile ? 1 : cli_budget_rank_count(job->options);
     if (ranks > 1 && job->on_gpu && job->options->command != CLI_PLAN)
-        return cli_fail(COH_ERR_ARGUMENT,
-                        "--ranks %d trains on the host device only: leave --device and profiles of "
-                        "GPUs out",
-                        (int)ranks);
+        CLI_TRY(check_gpus(job, ranks));
     if (ranks > COH_WORLD_RANKS_MOST && job->options->command != CLI_PLAN)
         return cli_fail(COH_ERR_ARGUMENT,
                         "--ranks %d: at most %d can train; more can be planned (cohobate plan)",

@@ -106,18 +106,23 @@ static int visit_home(const walk *w)
     return length > 0 && (size_t)length < sizeof(local) && visit_folder(w, local, of_a_prefix);
 }
 
-/* COH_CUDA_LIBRARIES=none: act as if this machine had none of them. */
-static int are_left_out(void)
+/* COH_CUDA_LIBRARIES=none: act as if this machine had none of those that our kernels replace. */
+static int is_none_named(void)
 {
     const char *folders = getenv("COH_CUDA_LIBRARIES");
     return folders != NULL && strcmp(folders, "none") == 0;
 }
 
+static int is_left_out(const char *file)
+{
+    return is_none_named() && strcmp(file, coh_cuda_library_nccl.file) != 0;
+}
+
 static int visit_all(const walk *w)
 {
-    if (are_left_out())
+    if (is_left_out(w->file))
         return 0;
-    return visit_variable(w, "COH_CUDA_LIBRARIES", "", as_it_is) ||
+    return (!is_none_named() && visit_variable(w, "COH_CUDA_LIBRARIES", "", as_it_is)) ||
            visit_variable(w, "CUDA_HOME", "", of_a_tree) ||
            visit_variable(w, "CUDA_PATH", "", of_a_tree) ||
            visit_folder(w, "/usr/local/cuda", of_a_tree) ||
@@ -178,7 +183,7 @@ coh_status coh_cuda_library_open(const char *root, const coh_cuda_library_name *
     const walk w = { root, name->file, open_path, &o };
     *out_library = NULL;
     out_path[0] = '\0';
-    if (!visit_all(&w) && root[0] == '\0' && !are_left_out())
+    if (!visit_all(&w) && root[0] == '\0' && !is_left_out(name->file))
         open_by_loader(&o, name);
     *out_library = o.library;
     if (o.library != NULL)
@@ -188,7 +193,7 @@ coh_status coh_cuda_library_open(const char *root, const coh_cuda_library_name *
                         "%s was found and cannot be opened (%s): install it again, or name another "
                         "folder in COH_CUDA_LIBRARIES",
                         name->product, o.reason);
-    if (are_left_out())
+    if (is_left_out(name->file))
         return coh_fail(COH_ERR_DEVICE, "%s (%s) is left out by COH_CUDA_LIBRARIES=none",
                         name->product, name->file);
     return coh_fail(COH_ERR_DEVICE,

@@ -11,6 +11,9 @@
  *                                                   and /usr, and below the folders of $PYTHONPATH
  *   4. the loader's own path                        $LD_LIBRARY_PATH, ld.so.conf
  *
+ * With COH_CUDA_LIBRARIES=none, cuBLASLt and cuDNN are not searched at all, and own kernels take
+ * their place; NCCL, which nothing replaces, is searched from place 2 on.
+ *
  * Allocates and opens files: set-up only. Any thread that does not race with setenv. */
 #ifndef COH_MEMORY_CUDA_LIBRARY_H
 #define COH_MEMORY_CUDA_LIBRARY_H

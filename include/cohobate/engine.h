@@ -172,7 +172,8 @@ COH_API coh_status coh_engine_create_within(const coh_graph *graph, uint64_t mem
                                             const char *disk_folder, coh_plan **out_plan,
                                             coh_engine **out_engine);
 /* Stops running work, joins the threads, frees the arenas and the store. Accepts NULL. While
- * another call on the engine is under way (see above) it does nothing but set coh_last_error. */
+ * another call on the engine is under way (see above) it does nothing but set coh_last_error. Of
+ * several ranks on GPUs it waits until all ranks destroy theirs, unless their world has stopped. */
 COH_API void coh_engine_destroy(coh_engine *engine);
 
 /* Initialises parameters by their kinds' rules from `seed`, and zeroes the optimizer states. No

@@ -14,6 +14,7 @@ import program
 from program import QUICK, SANITIZED, ProgramTest, environment, pairs
 
 GPU = os.environ["COH_EMULATED_GPU"]
+NCCL = os.environ["COH_EMULATED_NCCL"]  # as CUDA_HOME: NCCL's double; empty: a build without NCCL
 METERED = os.environ["COH_METERED"]  # the folder of a played NVML
 LIBRARIES = 32 * 2**20 + 4096  # kept for libraries by a plan for a GPU
 STEPS = 3
@@ -66,6 +67,29 @@ class DeviceCuda(ProgramTest):
             self.assertEqual(page.count(">1.98 GHz</td>"), rows)
             self.assertEqual(len(re.findall(r">3\d\d W</td>", page)), rows)
             shutil.rmtree(self.path("run"))
+
+    def test_several_gpus_have_the_bits_of_one(self):
+        """Each rank on a GPU of its own, with NCCL's double; the twin makes the replicas on one GPU. The fewest tokens: the
+        emulation runs one kernel at a time, of all GPUs."""
+        if not NCCL:
+            self.skipTest("this build has no NCCL")
+        given = ("train", self.model("gpt2"), "--sequence", 8, "--batch", 2, "--micro-batch", 1, "--data", self.text, "--steps", 2,
+                 "--lr", "1e-3", "--validation", "none", "--save", "none", "--threads", 1, "--json", "--profile", "h200",
+                 "--dtype", "f32", "--replicas", 2)
+        twin = self.succeeds(*given, "--device", "cuda", **self.gpu(1)).json
+        # the played GPUs share one memory
+        found = self.succeeds(*given, "--device", "cuda", "--device-memory", "128MiB", "--ranks", 2, "--pattern", "zero3",
+                              **self.gpu(2, CUDA_HOME=NCCL, COH_EMULATED_GPUS="2")).json
+        self.assertEqual((found["hash"], found["loss"]), (twin["hash"], twin["loss"]))
+
+    def test_ranks_need_a_gpu_each(self):
+        model = self.model("gpt2")
+        given = ("train", model, "--sequence", 16, "--batch", 4, "--data", self.text, "--save", "none", "--gradients", "f32",
+                 "--profile", "h200", "--replicas", 2, "--ranks", 2)
+        self.fails(2, *given, "--device", "cuda", **self.gpu(),
+                   says="2 ranks on this machine need 2 GPUs, one each: there is no GPU 1, the driver sees 1")
+        self.fails(2, *given, "--device", "cuda:0", **self.gpu(),
+                   says="--device cuda:0 is one GPU, and each of 2 ranks needs its own: give --device cuda")
 
     def test_where_things_stand_changes_no_bit(self):
         model = self.model("gpt2")
