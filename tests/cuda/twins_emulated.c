@@ -144,12 +144,12 @@ static const coh_kernel_table table = {
     .check_indices = coh_cuda_check_indices,
 };
 
-/* These kernels make no asynchronous copies: two modes are all. */
+/* The second turn has both: threads backward, and asynchronous copies as late as allowed. */
 void coh_twins_enqueue(void (*run)(void *queue, const void *call), const void *call, int turn,
                        const coh_twins_line *line)
 {
     twin_queue queue = { .base = { .head = { &table } },
-                         .mode = turn > 0 ? COH_EMULATE_BACKWARD : 0 };
+                         .mode = turn > 0 ? COH_EMULATE_BACKWARD | COH_EMULATE_LATE : 0 };
     if (line != NULL) {
         queue.base.predicate = line->predicate;
         queue.checks = line->checks;
