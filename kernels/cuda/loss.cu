@@ -15,7 +15,8 @@
 
 /* ---- softmax ---- */
 
-/* In packed rows a pack is whole or is behind the end. */
+/* PACKED: a pack is whole or is behind the end. It is 0 for rows that are not held: the arguments
+ * say how these are loaded. */
 template <typename T, int HELDS, int PACKED>
 COH_DEVICE float part_largest(const coh_row<T, HELDS> &row)
 {
@@ -65,9 +66,10 @@ COH_DEVICE void softmax_row(const coh_cuda_softmax_arguments &a)
 {
     constexpr int W = coh_pack<T>;
     __shared__ float slots[2][COH_WARPS_MOST];
+    const int packed = HELDS > 0 ? PACKED : a.packed;
     const int64_t n = row_number(a.width);
     const coh_row<T, HELDS> row = coh_row_of<T, HELDS>(
-        (const T *)a.x + n * a.columns, n < a.rows ? (int)a.columns : 0, a.width, PACKED);
+        (const T *)a.x + n * a.columns, n < a.rows ? (int)a.columns : 0, a.width, packed);
     T *y = (T *)a.y + n * a.columns;
     const float max = coh_row_largest(part_largest<T, HELDS, PACKED>(row), slots[0], a.width);
     const float sum = coh_row_sum(part_exponentials<T, HELDS, PACKED>(row, max), slots[1], a.width);
@@ -80,7 +82,7 @@ COH_DEVICE void softmax_row(const coh_cuda_softmax_arguments &a)
 #pragma unroll
         for (int i = 0; i < W; i++)
             x.x[i] = factor * coh_exp(x.x[i] - max);
-        coh_give_part<T, W>(y + at, x, row.C - at, PACKED, 0);
+        coh_give_part<T, W>(y + at, x, row.C - at, packed, 0);
     }
 }
 
@@ -152,8 +154,9 @@ COH_DEVICE void entropy_row(const coh_cuda_entropy_arguments &a)
 {
     __shared__ float slots[2][COH_WARPS_MOST];
     const int64_t n = row_number(a.width);
-    const coh_row<T, HELDS> row = coh_row_of<T, HELDS>(
-        (const T *)a.x + n * a.columns, n < a.rows ? (int)a.columns : 0, a.width, PACKED);
+    const coh_row<T, HELDS> row = coh_row_of<T, HELDS>((const T *)a.x + n * a.columns,
+                                                       n < a.rows ? (int)a.columns : 0, a.width,
+                                                       HELDS > 0 ? PACKED : a.packed);
     const int32_t target = row.C > 0 ? a.targets[n] : -1; /* loaded while the row is */
     const bool counts = target >= 0 && target < row.C;    /* else the index check reports it */
     const float logit = counts ? coh_take<T, 1>(row.x + target).x[0] : 0.0f;

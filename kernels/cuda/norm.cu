@@ -84,17 +84,17 @@ COH_DEVICE void put_row(const coh_cuda_norm_arguments &a, const coh_row<T, HELDS
 {
     constexpr int W = coh_pack<T>;
     const T *weight = (const T *)a.weight, *bias = (const T *)a.bias;
-    const int parts = coh_row_parts<T, HELDS>(row);
+    const int parts = coh_row_parts<T, HELDS>(row), packed = HELDS > 0 ? PACKED : row.packed;
 #pragma unroll
     for (int k = 0; k < (HELDS > 0 ? HELDS : parts); k++) {
         const int at = coh_part_begin<W>(k, row.width), rest = row.C - at;
         coh_floats<W> x = coh_row_part<T, HELDS>(row, k, at);
         if (rest <= 0)
             continue;
-        coh_floats<W> w = coh_open<T, W>(coh_fetch_part_again<T, W>(weight + at, rest, PACKED));
+        coh_floats<W> w = coh_open<T, W>(coh_fetch_part_again<T, W>(weight + at, rest, packed));
         coh_floats<W> b = {};
         if (bias != nullptr)
-            b = coh_open<T, W>(coh_fetch_part_again<T, W>(bias + at, rest, PACKED));
+            b = coh_open<T, W>(coh_fetch_part_again<T, W>(bias + at, rest, packed));
         if (a.mean == nullptr)
 #pragma unroll
             for (int i = 0; i < W; i++)
@@ -102,7 +102,7 @@ COH_DEVICE void put_row(const coh_cuda_norm_arguments &a, const coh_row<T, HELDS
 #pragma unroll
         for (int i = 0; i < W; i++)
             x.x[i] = (x.x[i] - mean) * rstd * w.x[i] + b.x[i];
-        coh_give_part<T, W>(y + at, x, rest, PACKED, 0);
+        coh_give_part<T, W>(y + at, x, rest, packed, 0);
     }
 }
 
@@ -113,7 +113,8 @@ COH_DEVICE void norm_row(const coh_cuda_norm_arguments &a)
     const int64_t n = blockIdx.x * rows + threadIdx.x / a.width;
     const int is_row = n < a.N; /* other threads only take part in barriers */
     const coh_row<T, HELDS> row =
-        coh_row_of<T, HELDS>((const T *)a.x + n * a.C, is_row ? (int)a.C : 0, a.width, PACKED);
+        coh_row_of<T, HELDS>((const T *)a.x + n * a.C, is_row ? (int)a.C : 0, a.width,
+                             HELDS > 0 ? PACKED : a.packed);
     const row_sums sums = sums_of_row<T, HELDS, PACKED>(a, row);
     const float mean = sums.sum * a.share;
     const float rstd = 1.0f / sqrtf(sums.squares * a.share + a.epsilon);

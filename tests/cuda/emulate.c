@@ -96,6 +96,7 @@ typedef struct warp {
 } warp;
 
 coh_emulated_thread coh_emulated;
+int64_t coh_emulated_packs;
 
 static struct {
     place scheduler;

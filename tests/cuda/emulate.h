@@ -33,6 +33,8 @@ typedef struct coh_emulated_thread {
 } coh_emulated_thread;
 extern coh_emulated_thread coh_emulated;
 
+extern int64_t coh_emulated_packs; /* loads of 8 or 16 bytes so far (emulate_load.cuh) */
+
 enum {
     COH_EMULATE_BACKWARD = 1, /* threads run from the last to the first */
     COH_EMULATE_LATE = 2,     /* asynchronous copies happen as late as allowed */

@@ -24,6 +24,7 @@ static inline void coh_emulated_load(uint32_t *to, const void *from, size_t byte
         abort();
     }
     memcpy(to, from, bytes);
+    coh_emulated_packs++;
 }
 
 static inline void coh_load_8(uint32_t to[2], const void *from)
