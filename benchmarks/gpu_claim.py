@@ -169,12 +169,13 @@ def large(name, build=BUILD, out=claim.RESULTS, minutes=8):
     return found
 
 
-def share(found, name):
-    """Words, misses and what is not measured of a row of phase large."""
+def share(found, name, or_with_host=False):
+    """Words, misses and what is not measured of a row of phase large. `or_with_host`: compared with the memory of the GPU and the
+    host if that of the GPU is too small."""
     row = (found or {"phases": {}})["phases"].get("large", {}).get("rows", {}).get(name)
     if row is None:
         return [], [], [name]
-    where = "in_memory" if "in_memory" in row else "with_host"
+    where = "with_host" if or_with_host and "in_memory" not in row else "in_memory"
     whole, steps = row.get(where), len(row["seconds"])
     words = [*(origin(found, "large") or [found["gpu"].get("name", found["found"])]),
              f"{row['tokens_per_second']:.0f} tokens/s, {row['step_seconds']:.2f} s a step, predicted "

@@ -114,6 +114,17 @@ for found, missed in ((speeds(50001, 14500), []), (speeds(49999, 14400), ["gpt2-
     check(f"{words}, {found_missed}", found_missed == missed and unmeasured == ["gpt2"])
     check(f"{words}: by default", any(word.startswith("51000 as train") for word in words))
 
+# ---- a large model is compared with the memory that its claim names ----
+STEP = {"tokens_per_second": 10.0, "hash": "a", "losses": [1.0]}
+TWO_LINKS = {"links": {lane: {"bytes_per_s": 100.0} for lane in ("h2d", "d2h")}, "contention": {}}
+for member, named, is_judged in (("in_memory", False, True), ("in_memory", True, True), ("with_host", True, True),
+                                 ("with_host", False, False)):
+    of = {**STEP, "seconds": [1.0], "step_seconds": 1.0, "predicted_step_seconds": 1.0, "peak_bytes": 1, "predicted_peak_bytes": 1,
+          "exposed_seconds": {}, "link_bytes": {"h2d": 10}, "share_of_memory_speed": 1.0, member: STEP}
+    found = {"found": "G", "tiny": False, "gpu": {"name": "G"}, "phases": {"large": {"profile": TWO_LINKS, "rows": {"m": of}}}}
+    words, missed, unmeasured = gpu_claim.share(found, "m", or_with_host=named)
+    check(f"{member}, {named}: {words}, {missed}, {unmeasured}", not missed and (unmeasured == []) == is_judged)
+
 # ---- calibrating runs are not scored ----
 
 
