@@ -154,9 +154,9 @@ COH_DEVICE void entropy_row(const coh_cuda_entropy_arguments &a)
 {
     __shared__ float slots[2][COH_WARPS_MOST];
     const int64_t n = row_number(a.width);
-    const coh_row<T, HELDS> row = coh_row_of<T, HELDS>((const T *)a.x + n * a.columns,
-                                                       n < a.rows ? (int)a.columns : 0, a.width,
-                                                       HELDS > 0 ? PACKED : a.packed);
+    const coh_row<T, HELDS> row =
+        coh_row_of<T, HELDS>((const T *)a.x + n * a.columns, n < a.rows ? (int)a.columns : 0,
+                             a.width, HELDS > 0 ? PACKED : a.packed);
     const int32_t target = row.C > 0 ? a.targets[n] : -1; /* loaded while the row is */
     const bool counts = target >= 0 && target < row.C;    /* else the index check reports it */
     const float logit = counts ? coh_take<T, 1>(row.x + target).x[0] : 0.0f;

@@ -112,9 +112,8 @@ COH_DEVICE void norm_row(const coh_cuda_norm_arguments &a)
     const int64_t rows = blockDim.x / a.width;
     const int64_t n = blockIdx.x * rows + threadIdx.x / a.width;
     const int is_row = n < a.N; /* other threads only take part in barriers */
-    const coh_row<T, HELDS> row =
-        coh_row_of<T, HELDS>((const T *)a.x + n * a.C, is_row ? (int)a.C : 0, a.width,
-                             HELDS > 0 ? PACKED : a.packed);
+    const coh_row<T, HELDS> row = coh_row_of<T, HELDS>(
+        (const T *)a.x + n * a.C, is_row ? (int)a.C : 0, a.width, HELDS > 0 ? PACKED : a.packed);
     const row_sums sums = sums_of_row<T, HELDS, PACKED>(a, row);
     const float mean = sums.sum * a.share;
     const float rstd = 1.0f / sqrtf(sums.squares * a.share + a.epsilon);

@@ -26,7 +26,7 @@ OF_TYPE = {"norm": 2, "norm backward": 3, "norm backward 1024": 3, "rms norm": 2
            "embedding backward of common tokens": 2, "classifier loss": 1, "classifier gradient": 2,
            "attention decode": 2, "column sum": 1, "square sums": 1, "half of rows": 1, "row mean": 1, "row mean backward": 1,
            "column mean": 1, "softmax": 2, "softmax backward": 3, "cross-entropy": 1, "squared error": 2,
-           "squared error backward": 3}
+           "squared error backward": 3, "fold of four ranks": 5}
 PASSES = {**{f"{name} {dtype}": count * bytes_ for name, count in OF_TYPE.items() for dtype, bytes_ in (("f32", 4), ("bf16", 2))},
           "round f32": 4 + 4, "round bf16": 4 + 2,
           "update f32": 4 * (2 + 1 + 2 + 2),  # work and both moments are read and written, the gradient is read
@@ -35,7 +35,8 @@ PASSES = {**{f"{name} {dtype}": count * bytes_ for name, count in OF_TYPE.items(
           "update of adamw8sr f32": 4 * (2 + 1) + 2 + 2, "update of adamw8sr bf16": 2 * (2 + 1) + 2 + 2,
           **{f"update of {name} f32": 4 * (2 + 1 + 2) for name in ("lion", "sgd")},
           **{f"update of {name} bf16": 2 * (2 + 1) + 2 * 2 + 4 * 2 for name in ("lion", "sgd")},
-          "stochastic round bf16": 4 + 2, "quantise bf16": 4 + 1, "dequantise bf16": 1 + 4, "soft cap bf16": 4 + 4}
+          "stochastic round bf16": 4 + 2, "quantise bf16": 4 + 1, "dequantise bf16": 1 + 4, "soft cap bf16": 4 + 4,
+          **{f"wire {way}, int8 {dtype}": bytes_ + 1 for way in ("pack", "unpack") for dtype, bytes_ in (("f32", 4), ("bf16", 2))}}
 
 
 def run(name, *arguments, libraries=LIBRARIES, gpu=GPU):
