@@ -138,12 +138,16 @@ COH_DEVICE void softmax_backward_row(const coh_cuda_softmax_arguments &a)
     }
 }
 
+/* From sm_100 on the compiler spills registers where two rows are held; there both are read twice. */
 template <typename T> COH_DEVICE void softmax_backward(const coh_cuda_softmax_arguments &a)
 {
-    if (is_held<T>(a.columns, a.width))
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ < 1000
+    if (is_held<T>(a.columns, a.width)) {
         softmax_backward_row<T, COH_HELD>(a);
-    else
-        softmax_backward_row<T, 0>(a);
+        return;
+    }
+#endif
+    softmax_backward_row<T, 0>(a);
 }
 COH_KERNELS(softmax_backward, coh_cuda_softmax_arguments, COH_CUDA_LOSS_THREADS, 1)
 

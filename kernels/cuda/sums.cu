@@ -127,7 +127,13 @@ template <typename T> COH_DEVICE void column_mean(const coh_cuda_mean_arguments 
         __syncthreads(); /* before the sums of the next block */
     }
 }
-COH_KERNELS(column_mean, coh_cuda_mean_arguments, COH_CUDA_SUM_THREADS, 2)
+/* On sm_120 the compiler spills registers for the sake of a second block. */
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ == 1200
+#define MEAN_BLOCKS 1
+#else
+#define MEAN_BLOCKS 2
+#endif
+COH_KERNELS(column_mean, coh_cuda_mean_arguments, COH_CUDA_SUM_THREADS, MEAN_BLOCKS)
 
 /* ---- the gradient before an activation ----
  *

@@ -57,7 +57,7 @@ template <typename T> COH_DEVICE void fold(const coh_cuda_fold_arguments &a)
     fold_part<T, 1>(a, whole, a.count);
 }
 
-COH_KERNELS(fold, coh_cuda_fold_arguments, 256, 4)
+COH_KERNELS(fold, coh_cuda_fold_arguments, 256, 2)
 
 /* ---- pack ----
  *
