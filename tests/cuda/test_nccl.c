@@ -92,10 +92,12 @@ static coh_status run_round(traffic *t, coh_transport *transport, buffers *room,
             COH_TRY(coh_transport_test(transport, i, &is_done));
             COH_TRY(coh_transport_wait(transport, i));
             COH_TRY(coh_transport_test(transport, i, &is_done));
-            t->is_wrong |= !is_done;
+            if (!is_done)
+                t->is_wrong = 1;
         }
     }
-    t->is_wrong |= !is_right(transport, room, round);
+    if (!is_right(transport, room, round))
+        t->is_wrong = 1;
     return coh_transport_gather(transport, NULL, 0, NULL);
 }
 
