@@ -138,7 +138,7 @@ COH_DEVICE void softmax_backward_row(const coh_cuda_softmax_arguments &a)
     }
 }
 
-/* From sm_100 on the compiler spills registers where two rows are held; there both are read twice. */
+/* From sm_100 on the compiler spills registers where two rows are held: both are read twice. */
 template <typename T> COH_DEVICE void softmax_backward(const coh_cuda_softmax_arguments &a)
 {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ < 1000
