@@ -440,8 +440,15 @@ static const cli_flag_row *flag_elsewhere(cli_command command, const char *word)
 
 static coh_status not_of(cli_command command, const cli_flag_row *row)
 {
-    return cli_fail(COH_ERR_ARGUMENT, "--%s is not a flag of cohobate %s: see cohobate %s --help",
-                    row->name, cli_command_name(command), cli_command_name(command));
+    char owners[256] = "";
+    size_t used = 0;
+    for (int c = 0; c < CLI_COMMAND_COUNT && used < sizeof(owners); c++)
+        if (row->commands >> c & 1)
+            used += (size_t)snprintf(owners + used, sizeof(owners) - used, "%s%s", used ? ", " : "",
+                                     commands[c].name);
+    return cli_fail(COH_ERR_ARGUMENT,
+                    "--%s is not a flag of cohobate %s, but of %s: see cohobate %s --help",
+                    row->name, cli_command_name(command), owners, cli_command_name(command));
 }
 
 /* Is the word "--NAME[=VALUE]" the begin of flags of the command? */
