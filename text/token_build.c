@@ -440,6 +440,11 @@ static coh_status build_all(coh_token_builder *b, int is_folder)
     if (!is_folder)
         return build_file(b, options->in_path, add_single);
     COH_TRY(coh_token_build_folder(b, build_member));
+    if (b->list.count == 0)
+        return coh_fail(COH_ERR_CORRUPT,
+                        "folder %s holds no file (hidden ones do not count): give a"
+                        " folder that has text files",
+                        options->in_path);
     if (b->documents.count == 0)
         return coh_fail(
             COH_ERR_CORRUPT,

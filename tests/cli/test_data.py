@@ -237,6 +237,7 @@ class Data(ProgramTest):
     def test_data_without_text_or_too_short_for_a_sequence_says_what_is_needed(self):
         os.mkdir(self.path("folder"))
         self.write("folder/.hidden", "text")
+        self.fails(4, "tokenize", self.path("folder"), "-o", self.path("o"), says="holds no file (hidden ones do not count)")
         self.write("folder/a.bin", b"\0\1\2")
         train = ["train", *TINY, "--steps", 1, "--save", "none", "--data"]
         none = f"folder {self.path('folder')} holds no text file"
