@@ -438,6 +438,8 @@ static void print_what(const plan_view *of)
            of->file.f32_gradients ? " (gradients f32)" : "", of->file.atomics ? " (atomics)" : "",
            (double)coh_model_trained_count(&of->model) * 1e-6, size.layers, size.heads,
            size.channels, size.vocabulary);
+    if (coh_fold_shape_replicas(&of->file.ranks) > 1)
+        printf("  ranks    %s; the figures are of one\n", cli_shape_text(&of->file.ranks).at);
     printf("  batch    %" PRId64 " x %" PRId64 " tokens, %" PRId64 " at once, by %s, replicas %s"
            "; %" PRId64 " step%s, %s\n",
            note->batch, note->sequence, note->micro_batch,
@@ -533,16 +535,17 @@ static void print_plan_json(const plan_view *of)
     cli_line_add_json_tiers(&line, "peak_bytes", peaks);
     cli_line_add_json(&line,
                       "'profile': %s, 'profile_hash': '%016" PRIx64 "', 'step_seconds': %.9f"
-                      ", 'chunk_bytes': %" PRIu64 ", 'sweep_order': %s, 'replicas': %s"
+                      ", 'chunk_bytes': %" PRIu64 ", 'sweep_order': %s, 'replicas': %s, 'ranks': %s"
                       ", 'in_memory': %i"
                       ", 'recomputes': %d, 'host_updates': %d, 'pins': %d, 'operators': %d"
                       ", 'instruction_count': %" PRIu32 ", 'numeric_fingerprint': '%016" PRIx64
                       "', 'program_hash': '%016" PRIx64 "'}",
                       file->profile_name, file->profile_hash, (double)file->step_ns * 1e-9,
                       file->chunk_bytes, coh_sweep_order_name(file->sweep_order),
-                      cli_shape_text(&file->replicas).at, file->is_in_memory, file->recomputes,
-                      file->host_updates, file->pin_count, file->operator_count,
-                      file->instruction_count, file->numeric_fingerprint, file->program_hash);
+                      cli_shape_text(&file->replicas).at, cli_shape_text(&file->ranks).at,
+                      file->is_in_memory, file->recomputes, file->host_updates, file->pin_count,
+                      file->operator_count, file->instruction_count, file->numeric_fingerprint,
+                      file->program_hash);
     cli_print("%s", line.text);
 }
 

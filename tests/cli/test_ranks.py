@@ -104,6 +104,9 @@ class Ranks(TrainTest):
         self.assertGreater(two["link_bytes"]["comm1"], 0)
         single = self.succeeds(*shape, "--topology", "frontier", "--node-ranks", 1, "--pattern", "zero3").json
         self.assertNotIn("comm0", single["link_bytes"])
+        without = self.succeeds(*shape, "--profile", "h100")
+        self.assertIn("note: profile h100 says nothing of links between ranks", without.err)
+        self.assertNotIn("links between ranks", self.succeeds(*shape, "--profile", "h100", "--topology", "frontier").err)
         other = self.succeeds(*shape, "--profile", "h100", "--topology", "frontier").json
         self.assertEqual(other["profile"]["name"], "h100,topology=frontier")
         self.assertEqual(other["busy_seconds"]["comm0"], frontier["busy_seconds"]["comm0"])
@@ -126,6 +129,8 @@ class Ranks(TrainTest):
         made = self.succeeds(*shape, "--topology", "a100x8-800gbit", "--node-ranks", 4).json
         self.assertEqual(self.succeeds("simulate", plan, "--calibration", "none", "--profile", "a100-80g,node-link=300GB/s,network=12.5GB/s", "--json").json["program_hash"],
                          made["program_hash"])
+        self.assertEqual(self.succeeds("inspect", plan, "--json").json["ranks"], "2x2x2")
+        self.assertIn("ranks    2x2x2; the figures are of one", self.succeeds("inspect", plan).out)
         self.fails(2, "simulate", plan, "--topology", "a100x8-80gbit", says="nodes of 4 ranks, and the profile a100x8-80gbit has pairs of 1 and nodes of 8")
         made = self.succeeds(*shape, "--topology", "a100x8-800gbit").json
         slow = self.succeeds("simulate", plan, "--calibration", "none", "--topology", "a100x8-80gbit", "--json").json
