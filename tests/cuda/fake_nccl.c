@@ -1,18 +1,26 @@
-/* NCCL on the streams of the stub driver. Read fake_nccl.h first. */
+/* NCCL on the stub driver's streams, in memory that processes share. Read fake_nccl.h first. */
 #include "tests/cuda/fake_nccl.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "tests/cuda/stub_driver.h"
 
-enum { RANKS_MOST = 16, WORLDS_MOST = 64, RING = 64, GROUP_MOST = 1024 };
+enum { RANKS_MOST = 16, LIVE_MOST = 256, RING = 8, GROUP_MOST = 1024 };
+/* A shorter message is sent before it is received. */
+enum { EAGER_BYTES = 2048 };
+/* A longer one leaves no memory behind. */
+enum { KEPT_BYTES = 65536 };
 
-#define RELEASED ((uint64_t)INT64_MAX)
+#define SLOT_BYTES ((size_t)32 << 20)
+#define RELEASED   ((uint64_t)INT64_MAX)
 
 static void require(int is_so, const char *what)
 {
@@ -24,37 +32,50 @@ static void require(int is_so, const char *what)
 
 /* ---- worlds ---- */
 
-typedef struct parcel {
-    const void *from;
-    size_t bytes;
-} parcel;
-
-/* The messages of one rank to another. */
+/* The messages of one rank to another: message n is in slot n % RING. */
 typedef struct channel {
-    _Atomic uint64_t *posted, *taken; /* words that streams reach */
-    uint64_t sent, received;          /* enqueued; each of one rank's thread */
-    parcel ring[RING];
+    _Atomic uint64_t posted, taken; /* words that streams reach */
+    _Atomic uint64_t bytes[RING];
     _Atomic int sender_is_gone, receiver_is_gone; /* aborted */
 } channel;
 
+/* A file in memory that each communicator maps; behind it, all slots. */
 typedef struct fake_world {
-    int is_used, rank_count, joined_count, finished_count, left_count;
-    uint64_t *words;
+    char id[sizeof(coh_nccl_id)];
+    _Atomic int rank_count, joined_count;
     channel channels[RANKS_MOST][RANKS_MOST]; /* by sender, receiver */
 } fake_world;
+
+#define HEAD_BYTES  ((sizeof(fake_world) + 4095) / 4096 * 4096)
+#define WORLD_BYTES (HEAD_BYTES + SLOT_BYTES * RING * RANKS_MOST * RANKS_MOST)
+
+typedef struct operation {
+    coh_nccl_communicator *communicator;
+    const void *from; /* NULL: a receive */
+    void *to;
+    size_t bytes;
+    int peer;
+    CUstream stream;
+    uint64_t number;
+} operation;
 
 struct coh_nccl_communicator {
     fake_world *world;
     int rank;
-    CUstream stream; /* of its last group */
-    int is_late;     /* looks until a group that is in progress is not */
-    int has_finalized, has_joined;
+    CUstream stream;                                 /* of all its groups */
+    uint64_t sent[RANKS_MOST], received[RANKS_MOST]; /* messages to and from each rank */
+    operation *pending;                              /* of a group in progress */
+    size_t pending_count;
+    int looks; /* until what is in progress is done */
+    int is_in_progress, has_finalized;
     uint64_t group_count;
+    _Atomic int is_in_use; /* by a thread */
 };
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* of all below */
-static fake_world worlds[WORLDS_MOST];
-static int live_count;
+static coh_nccl_communicator *live[LIVE_MOST];
+static int files[LIVE_MOST]; /* of worlds that were made here, plus 1; 0: none */
+static uint64_t made_count;
 static uint64_t fail_in;
 static fake_nccl_call fail_call;
 static int was_hit;
@@ -76,22 +97,28 @@ int fake_nccl_fault_was_hit(void)
     return hit;
 }
 
+int fake_nccl_live_count(void)
+{
+    int count = 0;
+    pthread_mutex_lock(&mutex);
+    for (int i = 0; i < LIVE_MOST; i++)
+        count += live[i] != NULL;
+    pthread_mutex_unlock(&mutex);
+    return count;
+}
+
 void fake_nccl_reset(void)
 {
+    require(fake_nccl_live_count() == 0, "communicators are alive");
     pthread_mutex_lock(&mutex);
-    require(live_count == 0, "communicators are alive");
-    memset(worlds, 0, sizeof(worlds));
+    for (int i = 0; i < LIVE_MOST; i++) {
+        if (files[i] > 0)
+            close(files[i] - 1);
+        files[i] = 0;
+    }
     fail_in = 0;
     was_hit = 0;
     pthread_mutex_unlock(&mutex);
-}
-
-int fake_nccl_live_count(void)
-{
-    pthread_mutex_lock(&mutex);
-    const int count = live_count;
-    pthread_mutex_unlock(&mutex);
-    return count;
 }
 
 const char *fake_nccl_call_name(fake_nccl_call call)
@@ -128,81 +155,130 @@ enum { SYSTEM_ERROR = 2 };
 
 /* ---- communicators ---- */
 
+/* Puts a file into the table. */
+static void keep(int file)
+{
+    int at = 0;
+    while (at < LIVE_MOST && files[at] > 0)
+        at++;
+    require(at < LIVE_MOST, "too many worlds");
+    files[at] = file + 1;
+}
+
 static int get_id(coh_nccl_id *out_id)
 {
-    int found = 0;
     pthread_mutex_lock(&mutex);
     if (fails(FAKE_NCCL_ID)) {
         pthread_mutex_unlock(&mutex);
         return SYSTEM_ERROR;
     }
-    while (found < WORLDS_MOST && worlds[found].is_used)
-        found++;
-    require(found < WORLDS_MOST, "too many worlds");
-    memset(&worlds[found], 0, sizeof(worlds[found]));
-    worlds[found].is_used = 1;
-    pthread_mutex_unlock(&mutex);
+    const int file = memfd_create("fake NCCL", 0);
+    require(file >= 0 && ftruncate(file, (off_t)WORLD_BYTES) == 0, "no memory for a world");
+    keep(file);
     memset(out_id, 0, sizeof(*out_id));
-    snprintf(out_id->bytes, sizeof(out_id->bytes), "fake %d", found);
+    snprintf(out_id->bytes, sizeof(out_id->bytes), "/proc/%d/fd/%d of world %llu", (int)getpid(),
+             file, (unsigned long long)++made_count);
+    pthread_mutex_unlock(&mutex);
+    require(pwrite(file, out_id, sizeof(*out_id), offsetof(fake_world, id)) == sizeof(*out_id),
+            "a world without an id");
     return COH_NCCL_SUCCESS;
 }
 
-static void make_words(fake_world *world)
+/* Maps the world of an id; NULL: it is gone. */
+static fake_world *open_world(const coh_nccl_id *id)
 {
-    const size_t bytes = 2 * RANKS_MOST * RANKS_MOST * sizeof(*world->words);
-    void *words = NULL;
-    require(coh_stub_driver.cuMemAllocHost(&words, bytes) == CUDA_SUCCESS, "no words");
-    memset(words, 0, bytes);
-    world->words = words;
-    for (int a = 0; a < RANKS_MOST; a++)
-        for (int b = 0; b < RANKS_MOST; b++) {
-            world->channels[a][b].posted =
-                (_Atomic uint64_t *)&world->words[2 * (a * RANKS_MOST + b)];
-            world->channels[a][b].taken =
-                (_Atomic uint64_t *)&world->words[2 * (a * RANKS_MOST + b) + 1];
-        }
+    char path[64];
+    require(sscanf(id->bytes, "%63s", path) == 1, "no such id");
+    const int file = open(path, O_RDWR | O_CLOEXEC);
+    if (file < 0)
+        return NULL;
+    fake_world *world =
+        mmap(NULL, WORLD_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file, 0);
+    close(file);
+    require(world != MAP_FAILED, "a world cannot be mapped");
+    if (memcmp(world->id, id, sizeof(*id)) == 0 &&
+        coh_stub_driver.cuMemHostRegister(world, HEAD_BYTES, CU_MEMHOSTREGISTER_DEVICEMAP) ==
+            CUDA_SUCCESS)
+        return world;
+    munmap(world, WORLD_BYTES);
+    return NULL;
 }
 
 static int init(coh_nccl_communicator **out, int rank_count, coh_nccl_id id, int rank,
                 coh_nccl_config *config)
 {
-    int number = -1;
+    int at = 0;
     *out = NULL;
-    require(sscanf(id.bytes, "fake %d", &number) == 1 && number >= 0 && number < WORLDS_MOST &&
-                rank >= 0 && rank < rank_count && rank_count <= RANKS_MOST,
-            "no such world");
+    require(rank >= 0 && rank < rank_count && rank_count <= RANKS_MOST, "no such rank");
     require(config->struct_bytes == sizeof(*config) && config->magic == COH_NCCL_CONFIG_MAGIC &&
                 config->blocking == 0,
             "another configuration");
+    require(coh_stub_current() != NULL, "no GPU is current");
     if (fails_now(FAKE_NCCL_INIT))
+        return SYSTEM_ERROR;
+    fake_world *world = open_world(&id);
+    if (world == NULL)
         return SYSTEM_ERROR;
     coh_nccl_communicator *made = calloc(1, sizeof(*made));
     require(made != NULL, "no memory");
+    *made = (coh_nccl_communicator){ .world = world, .rank = rank, .is_in_progress = 1 };
+    atomic_store(&world->rank_count, rank_count);
+    atomic_fetch_add(&world->joined_count, 1);
     pthread_mutex_lock(&mutex);
-    fake_world *world = &worlds[number];
-    require(world->is_used, "the world is gone");
-    world->rank_count = rank_count;
-    if (world->joined_count++ == 0)
-        make_words(world);
-    live_count++;
+    while (at < LIVE_MOST && live[at] != NULL)
+        at++;
+    require(at < LIVE_MOST, "too many communicators");
+    live[at] = made;
     pthread_mutex_unlock(&mutex);
-    *made = (coh_nccl_communicator){ .world = world, .rank = rank };
     *out = made;
     return COH_NCCL_IN_PROGRESS;
 }
 
+/* Begins a call: the communicator is alive, and no other thread uses it. */
+static void enter(coh_nccl_communicator *c)
+{
+    int at = 0;
+    pthread_mutex_lock(&mutex);
+    while (at < LIVE_MOST && live[at] != c)
+        at++;
+    pthread_mutex_unlock(&mutex);
+    require(c != NULL && at < LIVE_MOST, "a communicator is used after its end");
+    require(atomic_exchange(&c->is_in_use, 1) == 0, "two threads use a communicator at once");
+}
+
+static void leave(coh_nccl_communicator *c)
+{
+    atomic_store(&c->is_in_use, 0);
+}
+
+/* Begins a call that must not come before the last one is done. */
+static void enter_ready(coh_nccl_communicator *c)
+{
+    enter(c);
+    require(!c->is_in_progress, "a communicator is used while it is in progress");
+}
+
+static void launch(coh_nccl_communicator *c);
+
+/* Completes what is in progress after some looks. Only then are a group's commands enqueued. */
+static void proceed(coh_nccl_communicator *c)
+{
+    if (atomic_load(&c->world->joined_count) < atomic_load(&c->world->rank_count) || c->looks-- > 0)
+        return;
+    launch(c);
+    c->is_in_progress = 0;
+}
+
 static int get_async_error(coh_nccl_communicator *c, int *out_result)
 {
-    pthread_mutex_lock(&mutex);
-    const int is_bad = fails(FAKE_NCCL_ASYNC_ERROR);
-    const fake_world *world = c->world;
-    const int has_all = world->joined_count == world->rank_count;
-    const int is_early =
-        !has_all || (c->has_finalized && world->finished_count < world->rank_count);
-    pthread_mutex_unlock(&mutex);
-    *out_result = is_bad                                             ? SYSTEM_ERROR
-                  : is_early || (c->is_late > 0 && c->is_late-- > 0) ? COH_NCCL_IN_PROGRESS
-                                                                     : COH_NCCL_SUCCESS;
+    enter(c);
+    const int is_bad = fails_now(FAKE_NCCL_ASYNC_ERROR);
+    if (c->is_in_progress)
+        proceed(c);
+    *out_result = is_bad              ? SYSTEM_ERROR
+                  : c->is_in_progress ? COH_NCCL_IN_PROGRESS
+                                      : COH_NCCL_SUCCESS;
+    leave(c);
     return COH_NCCL_SUCCESS;
 }
 
@@ -210,71 +286,79 @@ static int finalize(coh_nccl_communicator *c)
 {
     if (fails_now(FAKE_NCCL_FINALIZE))
         return SYSTEM_ERROR;
-    pthread_mutex_lock(&mutex);
+    enter_ready(c);
     require(!c->has_finalized, "finalized twice");
-    c->has_finalized = 1;
-    c->world->finished_count++;
-    pthread_mutex_unlock(&mutex);
+    c->has_finalized = c->is_in_progress = 1;
+    c->looks = 1;
+    leave(c);
     return COH_NCCL_IN_PROGRESS;
 }
 
-static void leave(coh_nccl_communicator *c)
+/* Frees a communicator; with the last of the process that made the world, its file. */
+static void end(coh_nccl_communicator *c)
 {
-    fake_world *world = c->world;
+    int process = 0, file = -1;
+    require(sscanf(c->world->id, "/proc/%d/fd/%d", &process, &file) == 2, "no such id");
     pthread_mutex_lock(&mutex);
-    live_count--;
-    /* A world that not all have joined is kept until those that have are gone. */
-    if (++world->left_count == world->joined_count) {
-        require(coh_stub_driver.cuMemFreeHost(world->words) == CUDA_SUCCESS ||
-                    coh_stub_fault_was_hit(),
-                "the words cannot be freed");
-        world->words = NULL;
-        world->is_used = world->joined_count < world->rank_count;
-        world->joined_count = world->left_count = 0;
+    for (int i = 0; i < LIVE_MOST; i++) {
+        live[i] = live[i] == c ? NULL : live[i];
+        if (c->rank == 0 && process == (int)getpid() && files[i] == file + 1) {
+            close(file);
+            files[i] = 0;
+        }
     }
     pthread_mutex_unlock(&mutex);
+    require(coh_stub_driver.cuMemHostUnregister(c->world) == CUDA_SUCCESS ||
+                coh_stub_fault_was_hit(),
+            "the words cannot be freed");
+    munmap(c->world, WORLD_BYTES);
+    free(c->pending);
     free(c);
+}
+
+/* What a rank has sent may lie in its own memory until the peer has received it. */
+static int is_all_received(const coh_nccl_communicator *c)
+{
+    for (int peer = 0; peer < RANKS_MOST; peer++) {
+        const channel *out = &c->world->channels[c->rank][peer];
+        if (!atomic_load(&out->receiver_is_gone) && atomic_load(&out->taken) < c->sent[peer])
+            return 0;
+    }
+    return 1;
 }
 
 static int destroy(coh_nccl_communicator *c)
 {
+    enter_ready(c);
     require(c->has_finalized, "destroyed before it was finalized");
-    leave(c);
+    require(is_all_received(c), "destroyed before a peer has received its messages");
+    end(c);
     return COH_NCCL_SUCCESS;
 }
 
 /* Lets everything that the rank's stream waits for come. Peers may still write their words. */
-static int release(coh_nccl_communicator *c)
+static int release(const coh_nccl_communicator *c)
 {
     for (int peer = 0; peer < RANKS_MOST; peer++) {
         channel *out = &c->world->channels[c->rank][peer], *in = &c->world->channels[peer][c->rank];
         atomic_store(&out->sender_is_gone, 1);
         atomic_store(&in->receiver_is_gone, 1);
-        atomic_store(out->taken, RELEASED);
-        atomic_store(in->posted, RELEASED);
+        atomic_store(&out->taken, RELEASED);
+        atomic_store(&in->posted, RELEASED);
     }
     return c->stream != NULL && coh_stub_driver.cuStreamQuery(c->stream) == CUDA_ERROR_NOT_READY;
 }
 
 static int abort_communicator(coh_nccl_communicator *c)
 {
+    enter(c);
     while (release(c))
         sched_yield();
-    leave(c);
+    end(c);
     return COH_NCCL_SUCCESS;
 }
 
 /* ---- groups ---- */
-
-typedef struct operation {
-    coh_nccl_communicator *communicator;
-    const void *from; /* NULL: a receive */
-    void *to;
-    size_t bytes;
-    int peer;
-    CUstream stream;
-    uint64_t number;
-} operation;
 
 static _Thread_local struct {
     int is_open;
@@ -294,10 +378,19 @@ static int group_start(void)
 
 static int add(operation made)
 {
+    coh_nccl_communicator *c = made.communicator;
+    enter_ready(c);
     require(group.is_open && group.count < GROUP_MOST, "no group");
-    require(made.bytes > 0 && made.peer >= 0 && made.peer < made.communicator->world->rank_count,
+    require(made.bytes > 0 && made.peer >= 0 && made.peer < atomic_load(&c->world->rank_count),
             "a message to nobody");
+    require(made.bytes <= SLOT_BYTES, "a message is too long for this double");
+    require(c->stream == NULL || c->stream == made.stream, "a communicator has two streams");
+    require(group.count == 0 || group.operations[0].communicator == c,
+            "two communicators in a group");
+    require(!c->has_finalized, "a message after finalize");
+    c->stream = made.stream;
     group.operations[group.count++] = made;
+    leave(c);
     return COH_NCCL_SUCCESS;
 }
 
@@ -321,12 +414,33 @@ static int receive_bytes(void *to, size_t count, int type, int peer, coh_nccl_co
         (operation){ .communicator = c, .to = to, .bytes = count, .peer = peer, .stream = stream });
 }
 
+static int group_end(void)
+{
+    require(group.is_open, "no group ends");
+    group.is_open = 0;
+    if (fails_now(FAKE_NCCL_GROUP_END))
+        return SYSTEM_ERROR;
+    if (group.count == 0)
+        return COH_NCCL_SUCCESS;
+    coh_nccl_communicator *c = group.operations[0].communicator;
+    enter_ready(c);
+    c->pending = realloc(c->pending, group.count * sizeof(*c->pending));
+    require(c->pending != NULL, "no memory");
+    memcpy(c->pending, group.operations, group.count * sizeof(*c->pending));
+    c->pending_count = group.count;
+    c->looks = (int)(c->group_count++ % 3);
+    c->is_in_progress = 1;
+    leave(c);
+    return COH_NCCL_IN_PROGRESS;
+}
+
 /* ---- commands ---- */
 
 typedef struct move {
     channel *through;
     const void *from;
     void *to;
+    char *slot;
     size_t bytes;
     uint64_t number;
 } move;
@@ -334,7 +448,8 @@ typedef struct move {
 static void post(const void *arguments)
 {
     const move *m = arguments;
-    m->through->ring[m->number % RING] = (parcel){ m->from, m->bytes };
+    atomic_store(&m->through->bytes[m->number % RING], m->bytes);
+    memcpy(m->slot, m->from, m->bytes);
 }
 
 static void take(const void *arguments)
@@ -342,9 +457,11 @@ static void take(const void *arguments)
     const move *m = arguments;
     if (atomic_load(&m->through->receiver_is_gone) || atomic_load(&m->through->sender_is_gone))
         return;
-    const parcel *sent = &m->through->ring[m->number % RING];
-    require(sent->bytes == m->bytes, "a message of another size is received");
-    memcpy(m->to, sent->from, m->bytes);
+    require(atomic_load(&m->through->bytes[m->number % RING]) == m->bytes,
+            "a message of another size is received");
+    memcpy(m->to, m->slot, m->bytes);
+    if (m->bytes > KEPT_BYTES)
+        (void)madvise(m->slot, m->bytes, MADV_REMOVE);
 }
 
 static CUdeviceptr address(const _Atomic uint64_t *word)
@@ -358,62 +475,68 @@ static void write_word(const operation *o, const _Atomic uint64_t *word)
                                                CU_STREAM_WRITE_VALUE_DEFAULT);
 }
 
-static void wait_word(const operation *o, const _Atomic uint64_t *word)
+static void wait_word(const operation *o, const _Atomic uint64_t *word, uint64_t number)
 {
-    (void)coh_stub_driver.cuStreamWaitValue64(o->stream, address(word), o->number,
+    (void)coh_stub_driver.cuStreamWaitValue64(o->stream, address(word), number,
                                               CU_STREAM_WAIT_VALUE_GEQ);
 }
 
-static channel *channel_of(const operation *o)
+static move move_of(const operation *o)
 {
-    const int own = o->communicator->rank;
-    return o->from != NULL ? &o->communicator->world->channels[own][o->peer]
-                           : &o->communicator->world->channels[o->peer][own];
+    fake_world *world = o->communicator->world;
+    const int own = o->communicator->rank, from = o->from != NULL ? own : o->peer,
+              to = o->from != NULL ? o->peer : own;
+    const size_t slot = (size_t)(from * RANKS_MOST + to) * RING + o->number % RING;
+    return (move){ .through = &world->channels[from][to],
+                   .from = o->from,
+                   .to = o->to,
+                   .slot = (char *)world + HEAD_BYTES + slot * SLOT_BYTES,
+                   .bytes = o->bytes,
+                   .number = o->number };
 }
 
 static void start_send(operation *o)
 {
-    channel *through = channel_of(o);
-    o->number = ++through->sent;
-    const move m = { .through = through, .from = o->from, .bytes = o->bytes, .number = o->number };
+    o->number = ++o->communicator->sent[o->peer];
+    const move m = move_of(o);
+    if (o->number > RING)
+        wait_word(o, &m.through->taken, o->number - RING);
     coh_stub_enqueue(o->stream, post, &m, sizeof(m));
-    write_word(o, through->posted);
+    write_word(o, &m.through->posted);
 }
 
 static void receive(operation *o)
 {
-    channel *through = channel_of(o);
-    o->number = ++through->received;
-    const move m = { .through = through, .to = o->to, .bytes = o->bytes, .number = o->number };
-    wait_word(o, through->posted);
+    o->number = ++o->communicator->received[o->peer];
+    const move m = move_of(o);
+    wait_word(o, &m.through->posted, o->number);
     coh_stub_enqueue(o->stream, take, &m, sizeof(m));
-    write_word(o, through->taken);
+    write_word(o, &m.through->taken);
 }
 
-static int group_end(void)
+static void finish_send(const operation *o)
 {
-    require(group.is_open, "no group ends");
-    group.is_open = 0;
-    if (fails_now(FAKE_NCCL_GROUP_END))
-        return SYSTEM_ERROR;
-    if (group.count == 0)
-        return COH_NCCL_SUCCESS;
-    coh_nccl_communicator *c = group.operations[0].communicator;
-    for (size_t i = 0; i < group.count; i++)
-        require(group.operations[i].communicator == c, "two communicators in a group");
-    c->stream = group.operations[0].stream;
-    for (size_t i = 0; i < group.count; i++)
-        if (group.operations[i].from != NULL)
-            start_send(&group.operations[i]);
-    for (size_t i = 0; i < group.count; i++)
-        if (group.operations[i].from == NULL)
-            receive(&group.operations[i]);
-    for (size_t i = 0; i < group.count; i++)
-        if (group.operations[i].from != NULL)
-            wait_word(&group.operations[i], channel_of(&group.operations[i])->taken);
-    c->is_late = c->group_count++ % 3 == 1;
-    return c->is_late ? COH_NCCL_IN_PROGRESS : COH_NCCL_SUCCESS;
+    if (o->bytes > EAGER_BYTES)
+        wait_word(o, &move_of(o).through->taken, o->number);
 }
+
+/* Enqueues a group's commands. */
+static void launch(coh_nccl_communicator *c)
+{
+    operation *const all = c->pending, *const last = all + c->pending_count;
+    for (operation *o = all; o < last; o++)
+        if (o->from != NULL)
+            start_send(o);
+    for (operation *o = all; o < last; o++)
+        if (o->from == NULL)
+            receive(o);
+    for (const operation *o = all; o < last; o++)
+        if (o->from != NULL)
+            finish_send(o);
+    c->pending_count = 0;
+}
+
+/* ---- results ---- */
 
 static const char *error_string(int result)
 {

@@ -1,16 +1,22 @@
 /* fake_nccl.h - NCCL on the streams of the stub driver.
  *
- * The one idea: a message is two words and a copy. A send posts its address and raises one word. A
- * receive waits for it, copies, and raises the other word, for which the sender's stream waits:
+ * The one idea: a message is two words and two copies. A send copies its bytes to a slot that all
+ * ranks map, and raises one word. A receive waits for it, copies, and raises the other word, for
+ * which the stream of a long send waits:
  *
- *     sender's stream     post | write posted = k |              | wait taken >= k
+ *     sender's stream     copy | write posted = k |              | wait taken >= k
  *     receiver's stream          wait posted >= k | copy | write taken = k
  *
- * So messages of two ranks match in the order in which they are enqueued, a group's messages move
- * together, and an order that NCCL forbids waits for ever. It imitates on purpose: communicators
- * that do not block are in progress until all ranks have come, a group now and then is, too, and
- * finalize until all ranks have called it; an abort ends what waits in the rank's streams; sizes
- * that do not match, two groups at once and freed communicators abort the test. Threads: any. */
+ * So messages of two ranks match in the order in which they are enqueued, and an order that NCCL
+ * forbids waits for ever. A world is a file in memory, so its ranks may be processes.
+ *
+ * It imitates on purpose: communicators that do not block are in progress until all ranks have
+ * come; a group is in progress for some looks, and only then enqueues; a short message is sent
+ * before it is received; finalize waits for no rank; an abort ends what waits in the streams.
+ *
+ * It aborts the test at: messages of different sizes; two groups at once; a communicator that is
+ * used while it is in progress, after its end, by two threads at once or on two streams; and one
+ * that is destroyed before its peers have received. Threads: any. */
 #ifndef COH_TESTS_CUDA_FAKE_NCCL_H
 #define COH_TESTS_CUDA_FAKE_NCCL_H
 
