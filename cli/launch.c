@@ -126,6 +126,13 @@ coh_status cli_launch_open(coh_status parsed, cli_options *options)
     return parsed == COH_OK ? status : cli_fail(parsed, "%s", sentence);
 }
 
+int32_t cli_launch_gpu(const coh_world *launched, int32_t local_rank)
+{
+    coh_device_summary second = { .struct_bytes = sizeof(second) };
+    const int sees_one = launched != NULL && coh_device_summarize("cuda:1", &second) != COH_OK;
+    return sees_one ? 0 : local_rank;
+}
+
 /* ---- meetings ---- */
 
 coh_status cli_launch_share_plan(cli_launch *launch, const coh_plan *plan, const char *note,

@@ -28,6 +28,11 @@ typedef struct cli_launch {
  * Fails: as coh_world_open; COH_ERR_ARGUMENT: --ranks is another number. */
 coh_status cli_launch_open(coh_status parsed, cli_options *options);
 
+/* Returns which of the GPUs that this process sees its rank takes: the one with its number among
+ * the machine's ranks, or the only one, since a launcher may show each process its own alone.
+ * `launched`: NULL for ranks of one process. */
+int32_t cli_launch_gpu(const coh_world *launched, int32_t local_rank);
+
 /* Says nothing from here on if the environment names this process a rank above 0. */
 void cli_launch_quiet(void);
 

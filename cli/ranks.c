@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/launch.h"
 #include "cli/say.h"
 
 typedef struct rank {
@@ -146,7 +147,6 @@ static int32_t local_count(const cli_ranks *ranks)
                                    : ranks->count;
 }
 
-/* Of the GPUs of its machine a rank takes that with its number among the machine's ranks. */
 static coh_status create_engine(void *context, coh_engine *engine, int32_t number)
 {
     cli_ranks *ranks = context;
@@ -156,7 +156,8 @@ static coh_status create_engine(void *context, coh_engine *engine, int32_t numbe
     (void)engine;
     options.world = self->world;
     if (ranks->all_count > 1 && strcmp(options.device, "cuda") == 0) {
-        snprintf(device, sizeof(device), "cuda:%d", (int)(number % local_count(ranks)));
+        const int32_t gpu = cli_launch_gpu(ranks->launched, number % local_count(ranks));
+        snprintf(device, sizeof(device), "cuda:%d", (int)gpu);
         options.device = device;
     }
     if (number > 0) { /* what it has to say, rank 0 says, too */

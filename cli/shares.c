@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "cli/budget.h"
+#include "cli/launch.h"
 #include "cli/topology.h"
 
 /* Adds " --replicas 2x4x2": the shape of the links where they are known, since sums over a pair and
@@ -106,7 +107,8 @@ static coh_status needs_ranks(const cli_job *job, const char *flag)
                     flag, ranks, flags.text);
 }
 
-/* Checks that each rank of this machine has a GPU, and that they are alike. */
+/* Checks that each rank of this machine has a GPU, and that they are alike. Of processes that see
+ * one GPU each, the engines check it. */
 static coh_status check_gpus(const cli_job *job, int32_t ranks)
 {
     const int32_t local = cli_budget_local_ranks(job->options);
@@ -124,7 +126,8 @@ static coh_status check_gpus(const cli_job *job, int32_t ranks)
     for (int32_t i = 0; i < local; i++) {
         char name[16];
         coh_device_summary gpu = { .struct_bytes = sizeof(gpu) };
-        snprintf(name, sizeof(name), "cuda:%d", (int)i);
+        const coh_world *launched = job->options->launch ? job->options->launch->world : NULL;
+        snprintf(name, sizeof(name), "cuda:%d", (int)cli_launch_gpu(launched, i));
         if (coh_device_summarize(name, &gpu) != COH_OK)
             return cli_fail(COH_ERR_ARGUMENT,
                             "%d ranks on this machine need %d GPUs, one each: %s; start as many "

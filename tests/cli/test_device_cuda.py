@@ -11,10 +11,12 @@ import unittest
 
 import model_folder
 import program
-from program import QUICK, SANITIZED, ProgramTest, environment, pairs
+from program import COHOBATE, QUICK, SANITIZED, ProgramTest, environment, pairs, run
 
 GPU = os.environ["COH_EMULATED_GPU"]
 NCCL = os.environ["COH_EMULATED_NCCL"]  # as CUDA_HOME: NCCL's double; empty: a build without NCCL
+MPI = os.environ.get("COH_MPI_FOLDER", "")  # of the module of MPI; empty: a build without MPI
+MPIRUN = os.environ.get("COH_MPIRUN", "under_mpirun.sh")
 METERED = os.environ["COH_METERED"]  # the folder of a played NVML
 LIBRARIES = 32 * 2**20 + 4096  # kept for libraries by a plan for a GPU
 STEPS = 3
@@ -81,6 +83,27 @@ class DeviceCuda(ProgramTest):
         found = self.succeeds(*given, "--device", "cuda", "--device-memory", "128MiB", "--ranks", 2, "--pattern", "zero3",
                               **self.gpu(2, CUDA_HOME=NCCL, COH_EMULATED_GPUS="2")).json
         self.assertEqual((found["hash"], found["loss"]), (twin["hash"], twin["loss"]))
+
+    def test_processes_of_a_launcher_have_the_bits_of_one_gpu(self):
+        """Each sees both GPUs, or only its own, as with Slurm's --gpus-per-task; only the same one is refused."""
+        if not NCCL or not MPI or run(1, "true", program=MPIRUN, as_given=True).code == 77:
+            self.skipTest("this build has no NCCL, or there is no mpirun")
+        given = ("train", self.model("gpt2"), "--sequence", 8, "--batch", 2, "--micro-batch", 1, "--data", self.text, "--steps", 2,
+                 "--lr", "1e-3", "--validation", "none", "--save", "none", "--threads", 1, "--json", "--profile", "h200",
+                 "--dtype", "f32", "--replicas", 2, "--device", "cuda")
+        twin = self.succeeds(*given, **self.gpu(1)).json
+        where = {"LD_LIBRARY_PATH": f"{GPU}:{MPI}", "CUDA_HOME": NCCL, "ASAN_OPTIONS": "detect_leaks=0"}
+        many = (COHOBATE, *given, "--device-memory", "128MiB", "--pattern", "zero3")
+        own = ("sh", "-c", 'COH_EMULATED_FIRST=$OMPI_COMM_WORLD_LOCAL_RANK exec "$@"', "sh")
+        for gpus, start in pairs(("2", ()), ("1", own)):
+            with self.subTest(gpus=gpus):
+                done = run(2, *start, *many, program=MPIRUN, as_given=True, **self.gpu(2, COH_EMULATED_GPUS=gpus, **where))
+                self.assertEqual(done.code, 0, done.out + done.err)
+                found = json.loads(done.out.splitlines()[-1])
+                self.assertEqual((found["hash"], found["loss"]), (twin["hash"], twin["loss"]))
+        done = run(2, *many, program=MPIRUN, as_given=True, **self.gpu(2, **where))
+        self.assertNotEqual(done.code, 0)
+        self.assertIn("ranks 0 and 1 both compute on GPU 0000:01:00.0", done.err)
 
     def test_ranks_need_a_gpu_each(self):
         model = self.model("gpt2")

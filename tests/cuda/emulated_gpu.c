@@ -8,7 +8,8 @@
  * the libraries: planning, rehearsal, streams in orders chosen by COH_EMULATED_SEED, launches,
  * grids, kernels. It is slow: some microseconds per thread of each kernel. A context and each
  * module take some of its memory, other programs take COH_EMULATED_OTHERS bytes. It is nearest to
- * the memory node COH_EMULATED_NODE. COH_EMULATED_GPUS: as many GPUs, which share one memory. */
+ * the memory node COH_EMULATED_NODE. COH_EMULATED_GPUS: as many GPUs, which share one memory;
+ * COH_EMULATED_FIRST: the number in the machine of the first. */
 #include <stdint.h>
 #include <stdlib.h>
 
@@ -40,6 +41,7 @@ __attribute__((constructor)) static void begin(void)
     const char *cuda = getenv("COH_EMULATED_CUDA");
     const char *node = getenv("COH_EMULATED_NODE");
     const char *gpus = getenv("COH_EMULATED_GPUS");
+    const char *first = getenv("COH_EMULATED_FIRST");
     const uint64_t seed = seed_text != NULL ? strtoull(seed_text, NULL, 10) : 1;
     const uint64_t others = others_text != NULL ? strtoull(others_text, NULL, 10) : 0;
     mode = (int)(seed % COH_EMULATE_MODES);
@@ -49,6 +51,7 @@ __attribute__((constructor)) static void begin(void)
     coh_stub_set_cuda_version(cuda != NULL ? atoi(cuda) : CUDA_VERSION);
     coh_stub_set_near_node(node != NULL ? atoi(node) : -1);
     coh_stub_set_gpu_count(gpus != NULL ? atoi(gpus) : 1);
+    coh_stub_set_first_gpu(first != NULL ? atoi(first) : 0);
     coh_stub_set_kernels(&kernels);
     coh_stub_start(seed);
 }

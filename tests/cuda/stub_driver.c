@@ -127,7 +127,7 @@ static CUresult stub_cuDeviceGetPCIBusId(char *address, int bytes, CUdevice devi
 {
     BEGIN_ANYWHERE(cuDeviceGetPCIBusId);
     snprintf(address, (size_t)bytes, "0000:%02x:00.0",
-             coh_stub.gpus_are_one ? 1u : (unsigned)device - 99);
+             coh_stub.gpus_are_one ? 1u : (unsigned)(device - 99 + coh_stub.first_gpu));
     return coh_stub_end(CUDA_SUCCESS);
 }
 
@@ -535,6 +535,11 @@ void coh_stub_set_gpu_count(int count)
     pthread_mutex_lock(&coh_stub.mutex);
     coh_stub.gpu_count = count;
     pthread_mutex_unlock(&coh_stub.mutex);
+}
+
+void coh_stub_set_first_gpu(int number)
+{
+    coh_stub.first_gpu = number;
 }
 
 void coh_stub_share_gpus(int do_share)

@@ -42,6 +42,8 @@ typedef enum coh_stub_call {
 /* Sets the number of GPUs, 1 after a reset: they are one GPU by several numbers and addresses, with
  * one context and one memory. */
 void coh_stub_set_gpu_count(int count);
+/* Sets which of the machine's GPUs this process sees as its first; 0 after a reset. */
+void coh_stub_set_first_gpu(int number);
 /* 1: all GPUs have one address. */
 void coh_stub_share_gpus(int do_share);
 /* Sets the GPU's name, before anything asks for it; borrowed. */

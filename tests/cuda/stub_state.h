@@ -94,6 +94,7 @@ typedef struct stub_state {
     int near_node;           /* -1: not known */
     int gpu_count;           /* 0: 1 */
     int gpus_are_one;
+    int first_gpu; /* of the machine, that this process sees */
     size_t memory_bytes, used_bytes;
     uint64_t fetched_bytes;             /* taken from GPU memory by copies */
     size_t context_bytes, module_bytes; /* taken by the context and by each module */
