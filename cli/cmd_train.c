@@ -738,6 +738,8 @@ coh_status cli_train(const cli_options *options)
     coh_status status = run_all(run);
     snprintf(folder, sizeof(folder), "%s", run->folder.path);
     record_end(run, status);
+    if (run->ranks != NULL)
+        cli_launch_stop(options->launch, status);
     close_run(run);
     return options->report ? report_run_of(folder, options->report, status) : status;
 }

@@ -197,13 +197,20 @@ static coh_status take_sentence(const cli_launch *launch)
     return cli_fail(status, "%s", sentence + (is_own ? strlen(own) : 0));
 }
 
-static coh_status stop_all(cli_launch *launch, coh_status status)
+static int is_failure(const cli_launch *launch, coh_status status)
+{
+    return status != COH_OK && !(status == COH_ERR_STOPPED && launch->has_begun);
+}
+
+void cli_launch_stop(cli_launch *launch, coh_status status)
 {
     char sentence[1024];
+    if (launch == NULL || launch->is_stopped || !is_failure(launch, status))
+        return;
     snprintf(sentence, sizeof(sentence), "%s", coh_last_error());
+    launch->is_stopped = 1;
     if (come_to_next_meeting(launch) == COH_OK)
         (void)coh_world_stop(launch->world, status, sentence);
-    return take_sentence(launch);
 }
 
 coh_status cli_launch_end(cli_launch *launch, coh_status status)
@@ -212,8 +219,9 @@ coh_status cli_launch_end(cli_launch *launch, coh_status status)
     int32_t codes[COH_WORLD_RANKS_MOST];
     if (launch == NULL)
         return status;
-    if (status != COH_OK && !(status == COH_ERR_STOPPED && launch->has_begun))
-        return stop_all(launch, status);
+    cli_launch_stop(launch, status);
+    if (launch->is_stopped)
+        return take_sentence(launch);
     snprintf(sentence, sizeof(sentence), "%s", coh_last_error());
     const int32_t code = status == COH_OK ? 0 : cli_stop_exit_code();
     if (coh_world_gather(launch->world, &code, sizeof(code), codes) != COH_OK)

@@ -18,6 +18,7 @@ typedef struct cli_launch {
     int32_t thread_count; /* of each rank by default: cores that it shares with no other */
     int meeting_count;    /* of share and ready */
     int has_begun;        /* the first step: from here on all ranks stop together on request */
+    int is_stopped;       /* by cli_launch_stop */
     int exit_code;        /* rank 0's */
 } cli_launch;
 
@@ -50,6 +51,10 @@ enum { CLI_LAUNCH_FACTS_MOST = 16 };
 /* Waits until all ranks are ready to create their engines, and compares their facts with rank 0's.
  * Fails: COH_ERR_ARGUMENT, on rank 0, with the rank and the fact's name. */
 coh_status cli_launch_ready(cli_launch *launch, const cli_launch_fact *facts, int fact_count);
+
+/* Stops all ranks if `status`, with this thread's error text, is a failure (as cli_launch_end).
+ * Before a rank's engine ends: on a GPU its end waits for the others. Accepts NULL. */
+void cli_launch_stop(cli_launch *launch, coh_status status);
 
 /* Ends the command with `status` and this thread's error text: waits for all ranks if it is COH_OK,
  * or a stop after the first step; else stops all. Returns the status of the world, with its

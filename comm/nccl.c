@@ -39,6 +39,7 @@ typedef struct endpoint {
     coh_link_plan plan; /* a copy */
     nccl_line *lines;
     size_t event_count;
+    int is_connected; /* all ranks are bound */
 } endpoint;
 
 static coh_cuda_queue *queue_of(const endpoint *self, int lane)
@@ -465,7 +466,9 @@ static coh_status nccl_bind(coh_transport *transport, const coh_link_plan *plan)
         coh_cuda_leave(queue->device);
         COH_TRY(status);
     }
-    return coh_transport_gather(self->options.host, NULL, 0, NULL); /* all ranks are connected */
+    COH_TRY(coh_transport_gather(self->options.host, NULL, 0, NULL)); /* all are connected */
+    self->is_connected = queue != NULL;
+    return COH_OK;
 }
 
 /* ---- what the host's transport does ---- */
@@ -494,42 +497,42 @@ static coh_status nccl_look(coh_transport *transport)
 
 /* ---- the end ---- */
 
-/* Waits until all ranks have come as far, and ends a communicator. If that fails, the world stops,
- * since the others wait. Returns 0 then. */
+/* Ends a communicator whose messages are all received. Returns 0 if that fails. */
 static int finish_lane(endpoint *self, int lane)
 {
     const coh_nccl_calls *calls = &self->calls;
-    coh_nccl_communicator *communicator = self->communicators[lane];
-    const int result = calls->ncclCommFinalize(communicator);
-    if (coh_transport_end(self->options.host, complete(self, lane, "ncclCommFinalize", result)) !=
-        COH_OK)
+    const int result = calls->ncclCommFinalize(self->communicators[lane]);
+    if (complete(self, lane, "ncclCommFinalize", result) != COH_OK)
         return 0;
-    (void)calls->ncclCommDestroy(communicator);
-    self->communicators[lane] = NULL;
+    (void)calls->ncclCommDestroy(self->communicators[lane]);
     return 1;
 }
 
-static int is_any_active(const endpoint *self)
+/* Waits until all ranks have come as far, so that each has received what this one has sent: it may
+ * still be in memory of this rank's communicator, and NCCL's finalize waits for no other rank.
+ * Returns 0 if the world stops. */
+static int have_all_ended(const endpoint *self)
 {
     for (size_t i = 0; i < self->event_count; i++)
         if (self->lines[i].is_active)
-            return 1;
-    return 0;
+            return 0;
+    return coh_transport_gather(self->options.host, NULL, 0, NULL) == COH_OK;
 }
 
 static void disconnect_inside(endpoint *self)
 {
+    const int is_orderly = self->is_connected && have_all_ended(self);
     for (int lane = 0; lane < COH_LINK_LANES; lane++) {
         if (self->communicators[lane] == NULL)
             continue;
-        if (is_any_active(self) || coh_transport_look(self->options.host) != COH_OK ||
-            !finish_lane(self, lane))
+        if (!is_orderly || !finish_lane(self, lane))
             (void)self->calls.ncclCommAbort(self->communicators[lane]);
         self->communicators[lane] = NULL;
     }
     for (size_t i = 0; i < self->event_count; i++)
         (void)queue_of(self, self->lines[i].lane)->driver->cuEventDestroy(self->lines[i].event);
     self->event_count = 0;
+    self->is_connected = 0;
 }
 
 static void nccl_unbind(coh_transport *transport)

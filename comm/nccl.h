@@ -25,8 +25,8 @@
  *   - it refuses two ranks on one GPU, and bind does, with both ranks in the sentence.
  *
  * Failures: communicators do not block, so that a thread that waits for NCCL notices that the world
- * has stopped. unbind then aborts them, which ends their kernels; else it waits until all ranks
- * unbind, since a peer may still be receiving from this GPU.
+ * has stopped. unbind then aborts them, which ends their kernels. Else unbind is a meeting of all
+ * ranks: what a rank has sent may lie in memory of its communicator until it is received.
  *
  * The transport is closed by itself, before that of the world. Threads: as transport.h says; start
  * and wait by the thread that enqueues on the lane's queue. */

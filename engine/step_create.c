@@ -383,6 +383,8 @@ coh_status coh_step_create(const coh_step_config *config, coh_step **out_step)
     if (status == COH_OK)
         status = create_all(step, config);
     if (status != COH_OK) {
+        if (step->world != NULL) /* before it ends its lines, for which the others would wait */
+            status = coh_transport_end(step->world->transport, status);
         coh_step_destroy(step);
         return status;
     }

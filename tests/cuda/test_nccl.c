@@ -3,6 +3,8 @@
  * kernels wait. test_nccl_exchange has the bits of GATHER and REDUCE. */
 #include "tests/comm/ranks.h"
 
+#include <sched.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 
 #include "base/rng.h"
@@ -217,6 +219,46 @@ static void two_ranks_on_one_gpu_are_refused(void **state)
     ranks_expect(3, ends, COH_ERR_ARGUMENT, "ranks 0 and 1 both compute on GPU 0000:01:00.0");
 }
 
+/* Rank 0 sends a few bytes, which are gone at once, and ends; only then rank 1 receives them. */
+static coh_status send_and_end(coh_transport *transport, void *argument)
+{
+    _Atomic int *has_begun_to_end = argument;
+    const unsigned char sent[4] = { 1, 2, 3, 4 };
+    unsigned char received[4] = { 0 };
+    coh_link_plan plan = { 0 };
+    uint32_t line;
+    coh_status status = coh_link_plan_begin(&plan, &line);
+    if (status == COH_OK)
+        status = transport->rank == 0 ? coh_link_plan_send(&plan, 1, sent, sizeof(sent))
+                                      : coh_link_plan_receive(&plan, 0, received, sizeof(sent));
+    if (status == COH_OK)
+        status = coh_transport_bind(transport, &plan);
+    while (transport->rank == 1 && !atomic_load(has_begun_to_end))
+        sched_yield();
+    if (status == COH_OK)
+        status = coh_transport_start(transport, line);
+    if (status == COH_OK)
+        status = coh_transport_wait(transport, line);
+    atomic_store(has_begun_to_end, 1);
+    coh_transport_close(transport);
+    coh_link_plan_fini(&plan);
+    if (status == COH_OK && transport->rank == 1 && memcmp(sent, received, sizeof(sent)) != 0)
+        status = coh_fail(COH_ERR_CORRUPT, "other bytes came");
+    return status;
+}
+
+static void a_rank_that_ends_first_waits_until_its_messages_are_received(void **state)
+{
+    (void)state;
+    for (int turn = 0; turn < 20; turn++) {
+        ranks_end ends[RANKS_MOST];
+        _Atomic int has_begun_to_end = 0;
+        fake_nccl_reset();
+        ranks_run(2, send_and_end, &has_begun_to_end, ends);
+        ranks_expect(2, ends, COH_OK, "");
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -226,6 +268,7 @@ int main(void)
         cmocka_unit_test(each_call_of_nccl_that_fails_ends_all_ranks_with_one_sentence),
         cmocka_unit_test(each_call_of_the_driver_that_fails_ends_all_ranks),
         cmocka_unit_test(two_ranks_on_one_gpu_are_refused),
+        cmocka_unit_test(a_rank_that_ends_first_waits_until_its_messages_are_received),
     };
     return cmocka_run_group_tests(tests, ranks_set_up, ranks_tear_down);
 }

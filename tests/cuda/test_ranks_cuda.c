@@ -168,6 +168,26 @@ static void each_call_of_nccl_that_fails_ends_all_ranks(void **state)
         }
 }
 
+/* A rank that cannot create its lanes after ranks are connected: the others do not wait for it. */
+static void each_stream_that_cannot_be_made_ends_all_ranks(void **state)
+{
+    (void)state;
+    const setting s = on_gpus(settings[0]);
+    for (uint64_t n = 1;; n++) {
+        end ends[RANKS_MOST];
+        start_gpus(n);
+        coh_stub_fail_nth(COH_STUB_cuStreamCreate, n, CUDA_ERROR_OUT_OF_MEMORY);
+        run_setting(&s, ends);
+        const int was_hit = coh_stub_fault_was_hit();
+        stop_gpus();
+        if (!was_hit) {
+            must(ends[0].status, ends[0].sentence);
+            break;
+        }
+        expect_one_sentence(&s, ends, "cuStreamCreate");
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -176,6 +196,7 @@ int main(void)
         cmocka_unit_test(a_rank_that_is_given_other_numbers_is_refused),
         cmocka_unit_test(a_rank_that_hangs_ends_the_others),
         cmocka_unit_test(each_call_of_nccl_that_fails_ends_all_ranks),
+        cmocka_unit_test(each_stream_that_cannot_be_made_ends_all_ranks),
     };
     return cmocka_run_group_tests(tests, begin, end_all);
 }
