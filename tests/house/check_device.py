@@ -217,4 +217,11 @@ with tempfile.TemporaryDirectory() as folder:
         ids = DEVICE.random_ids(types.SimpleNamespace(work=folder), vocabulary, 1000)
         expect(f"bytes of 1,000 ids below {vocabulary}", os.path.getsize(ids), 1000 * id_bytes)
 
+# ---- the log of a result names no folder of the machine that made it ----
+with tempfile.TemporaryDirectory() as folder:
+    session = DEVICE.Session(types.SimpleNamespace(build=folder, minutes=1, device="cuda:0", tiny=True, compile=False))
+    session.run_any("true", os.path.join(folder, "cli", "cohobate"), "--of=" + folder, folder + "s")
+    expect("the command of a log", session.results["log"][0]["command"],
+           ["true", "build/cli/cohobate", "--of=build", folder + "s"])
+
 sys.exit(wrong > 0)
