@@ -81,32 +81,51 @@ static coh_status note_body(const coh_plan *plan, const coh_layout *layout, cons
     return COH_OK;
 }
 
+/* Frees what coh_candidate_build made; accepts nothing, too. */
+static void release(coh_layout *layout, coh_program *programs)
+{
+    for (int kind = 0; kind < COH_PROGRAM_KIND_COUNT; kind++)
+        coh_program_fini(&programs[kind]);
+    coh_layout_fini(layout);
+}
+
+coh_status coh_candidate_build(const coh_plan *plan, const coh_decisions *decisions, int all,
+                               coh_candidate *out_candidate, coh_layout *out_layout,
+                               coh_program *out_programs)
+{
+    *out_candidate = (coh_candidate){ .decisions = *decisions };
+    *out_layout = (coh_layout){ 0 };
+    memset(out_programs, 0, COH_PROGRAM_KIND_COUNT * sizeof(*out_programs));
+    COH_TRY(refuse_early(plan, out_candidate));
+    if (out_candidate->is_refused)
+        return COH_OK;
+    coh_status status =
+        coh_schedule_build(plan->graph, &plan->options, &plan->profile, decisions,
+                           plan->is_folded ? COH_FOLDED : 0, all, out_layout, out_programs);
+    if (status == COH_ERR_FULL) {
+        out_candidate->far_bytes =
+            out_layout->arena_bytes[COH_TIER_HOST] + out_layout->arena_bytes[COH_TIER_DISK];
+        return COH_OK;
+    }
+    COH_TRY(status);
+    status = note_body(plan, out_layout, &out_programs[COH_PROGRAM_BODY], out_candidate);
+    if (status != COH_OK)
+        release(out_layout, out_programs);
+    return status;
+}
+
 coh_status coh_candidate_make(const coh_plan *plan, const coh_decisions *decisions,
                               coh_candidate *out_candidate)
 {
     coh_layout layout;
     coh_program programs[COH_PROGRAM_KIND_COUNT];
-    *out_candidate = (coh_candidate){ .decisions = *decisions };
-    COH_TRY(refuse_early(plan, out_candidate));
-    if (out_candidate->is_refused)
-        return COH_OK;
     /* If memory is short, an instruction of another program that takes one large chunk may not
      * fit. */
-    int all = plan->counts_all || decisions->chunk_bytes > decisions->device_bytes / CHUNKS_ROOMY;
-    coh_status status =
-        coh_schedule_build(plan->graph, &plan->options, &plan->profile, decisions,
-                           plan->is_folded ? COH_FOLDED : 0, all, &layout, programs);
-    if (status == COH_ERR_FULL) {
-        out_candidate->far_bytes =
-            layout.arena_bytes[COH_TIER_HOST] + layout.arena_bytes[COH_TIER_DISK];
-        return COH_OK;
-    }
-    COH_TRY(status);
-    status = note_body(plan, &layout, &programs[COH_PROGRAM_BODY], out_candidate);
-    for (int kind = 0; kind < COH_PROGRAM_KIND_COUNT; kind++)
-        coh_program_fini(&programs[kind]);
-    coh_layout_fini(&layout);
-    return status;
+    const int all =
+        plan->counts_all || decisions->chunk_bytes > decisions->device_bytes / CHUNKS_ROOMY;
+    COH_TRY(coh_candidate_build(plan, decisions, all, out_candidate, &layout, programs));
+    release(&layout, programs);
+    return COH_OK;
 }
 
 int coh_candidate_is_better(const coh_candidate *a, const coh_candidate *b)

@@ -48,6 +48,13 @@ typedef struct coh_candidates {
 coh_status coh_candidate_make(const coh_plan *plan, const coh_decisions *decisions,
                               coh_candidate *out_candidate);
 
+/* As coh_candidate_make, but keeps what was built: the caller releases layout and programs; nothing
+ * was built if the layout has no objects. `all`: programs other than the body are built, too, and
+ * decide whether the set fits. */
+coh_status coh_candidate_build(const coh_plan *plan, const coh_decisions *decisions, int all,
+                               coh_candidate *out_candidate, coh_layout *out_layout,
+                               coh_program *out_programs);
+
 /* Returns 1 if `a` is faster, or as fast with fewer bytes over the links. */
 int coh_candidate_is_better(const coh_candidate *a, const coh_candidate *b);
 

@@ -108,12 +108,13 @@ static coh_status find_bounds(coh_plan *plan)
     return status;
 }
 
-/* Builds every program of plan->decisions. */
+/* Builds every program of plan->decisions, unless they are built. */
 static coh_status build_programs(coh_plan *plan)
 {
     COH_TRY(coh_pins_blocks(plan->graph, &plan->options, &plan->decisions.recompute));
-    COH_TRY(coh_schedule_build(plan->graph, &plan->options, &plan->profile, &plan->decisions, 0, 1,
-                               &plan->layout, plan->programs));
+    if (!coh_plan_is_built(plan))
+        COH_TRY(coh_schedule_build(plan->graph, &plan->options, &plan->profile, &plan->decisions, 0,
+                                   1, &plan->layout, plan->programs));
     return check_arenas(&plan->profile, plan->layout.arena_bytes);
 }
 
@@ -253,8 +254,8 @@ coh_status coh_plan_open(const coh_graph *graph, const coh_plan_options *options
  * (schedule.h). */
 static int is_short_beside_body(const coh_plan *plan)
 {
-    return plan->layout.object_count == 0 && (plan->layout.arena_bytes[COH_TIER_HOST] > 0 ||
-                                              plan->layout.arena_bytes[COH_TIER_DISK] > 0);
+    return !coh_plan_is_built(plan) && (plan->layout.arena_bytes[COH_TIER_HOST] > 0 ||
+                                        plan->layout.arena_bytes[COH_TIER_DISK] > 0);
 }
 
 /* Searches a step; a folded search may find nothing where the whole step has a plan. */
@@ -274,6 +275,7 @@ static coh_status finish_any(coh_plan *plan)
     const coh_status status = plan->only_fits ? build_programs(plan) : coh_plan_finish(plan);
     if (status != COH_ERR_FULL || !plan->is_folded || is_short_beside_body(plan))
         return status;
+    coh_plan_drop_programs(plan);
     plan->never_folds = 1;
     COH_TRY(coh_plan_search(plan));
     return plan->only_fits ? build_programs(plan) : coh_plan_finish(plan);
@@ -380,14 +382,22 @@ static int is_settled(const ordered *first, const ordered *second)
             (second->least_ns > 0 && second->least_ns + second->least_ns / 500 >= first->step_ns));
 }
 
-/* Prices what a folded search found by the whole step, as a search of the whole step does. */
+/* Prices what a folded search found by the whole step, as a search of the whole step does. Keeps
+ * the programs for coh_plan_finish. If another one than the body does not fit, prices the body
+ * alone. */
 static coh_status price_whole(coh_plan *plan)
 {
     coh_candidate whole;
     if (!plan->is_folded || plan->only_fits)
         return COH_OK;
+    COH_TRY(coh_pins_blocks(plan->graph, &plan->options, &plan->decisions.recompute));
     plan->is_folded = 0;
-    const coh_status status = coh_candidate_make(plan, &plan->decisions, &whole);
+    coh_status status =
+        coh_candidate_build(plan, &plan->decisions, 1, &whole, &plan->layout, plan->programs);
+    if (status == COH_OK && !whole.valid) {
+        coh_plan_drop_programs(plan);
+        status = coh_candidate_make(plan, &plan->decisions, &whole);
+    }
     plan->is_folded = 1;
     COH_TRY(status);
     plan->step_ns = whole.step_ns;
@@ -444,8 +454,11 @@ static coh_status search_orders(const coh_graph *graph, const coh_plan_options *
     search_one(graph, options, only_fits, first);
     if (coh_attempt_is_fault(&first->made))
         return coh_attempt_fail(&first->made);
-    if (!is_settled(first, second))
-        search_one(graph, options, only_fits, second);
+    if (is_settled(first, second))
+        return COH_OK;
+    if (first->made.plan != NULL)
+        coh_plan_drop_programs(first->made.plan);
+    search_one(graph, options, only_fits, second);
     return coh_attempt_is_fault(&second->made) ? coh_attempt_fail(&second->made) : COH_OK;
 }
 
@@ -457,6 +470,8 @@ static coh_status finish_faster(ordered *orders)
     ordered *faster = &orders[taken], *other = &orders[1 - taken];
     if (faster->made.plan == NULL)
         return COH_OK;
+    if (other->made.plan != NULL)
+        coh_plan_drop_programs(other->made.plan);
     finish_one(faster);
     if (coh_attempt_is_fault(&faster->made))
         return coh_attempt_fail(&faster->made);
@@ -578,18 +593,25 @@ coh_status coh_plan_check_fit(const coh_graph *graph, const coh_plan_options *op
     return status;
 }
 
+void coh_plan_drop_programs(coh_plan *plan)
+{
+    for (int kind = 0; kind < COH_PROGRAM_KIND_COUNT; kind++)
+        coh_program_fini(&plan->programs[kind]);
+    coh_layout_fini(&plan->layout);
+    coh_free(plan->operator_notes);
+    coh_free(plan->object_notes);
+    plan->operator_notes = NULL;
+    plan->object_notes = NULL;
+}
+
 void coh_plan_destroy(coh_plan *plan)
 {
     if (plan == NULL)
         return;
-    for (int kind = 0; kind < COH_PROGRAM_KIND_COUNT; kind++)
-        coh_program_fini(&plan->programs[kind]);
-    coh_layout_fini(&plan->layout);
+    coh_plan_drop_programs(plan);
     coh_pricer_fini(&plan->pricer);
     coh_free(plan->pins);
     coh_free(plan->optimizer_choices);
-    coh_free(plan->operator_notes);
-    coh_free(plan->object_notes);
     coh_free(plan);
 }
 

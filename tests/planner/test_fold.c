@@ -8,6 +8,8 @@
 #include <cmocka.h>
 
 #include "base/alloc.h"
+#include "planner/attempt.h"
+#include "planner/candidates.h"
 #include "planner/fold.h"
 #include "planner/plan_make.h"
 #include "planner/schedule.h"
@@ -114,6 +116,38 @@ static void a_search_by_parts_finds_as_good_a_plan(void **state)
     coh_graph_destroy(graph);
 }
 
+/* A candidate that is built with all programs is the finished plan, whose programs can be dropped
+ * and made again. */
+static void programs_that_are_kept_or_made_again_are_the_same(void **state)
+{
+    (void)state;
+    coh_graph *graph = make_graph(6);
+    const coh_plan_options options = options_of(graph, 40, 24);
+    coh_plan *plan = NULL;
+    coh_candidate candidate;
+    assert_int_equal(coh_plan_create(graph, &options, &plan), COH_OK);
+    const uint64_t hash = plan->program_hash, step_ns = coh_plan_period_ns(plan);
+    coh_plan_drop_programs(plan);
+    assert_false(coh_plan_is_built(plan));
+    assert_int_equal(coh_plan_period_ns(plan), step_ns);
+    assert_int_equal(coh_plan_finish(plan), COH_OK);
+    assert_true(plan->program_hash == hash);
+    coh_plan_drop_programs(plan);
+    plan->is_folded = 0;
+    assert_int_equal(
+        coh_candidate_build(plan, &plan->decisions, 1, &candidate, &plan->layout, plan->programs),
+        COH_OK);
+    assert_true(coh_plan_is_built(plan));
+    assert_int_equal(candidate.step_ns, step_ns);
+    assert_true(coh_program_hash(&plan->layout, &plan->programs[COH_PROGRAM_BODY]) == hash);
+    const coh_instruction *built = plan->programs[COH_PROGRAM_BODY].instructions;
+    assert_int_equal(coh_plan_finish(plan), COH_OK);
+    assert_ptr_equal(plan->programs[COH_PROGRAM_BODY].instructions, built);
+    assert_true(plan->program_hash == hash);
+    coh_plan_destroy(plan);
+    coh_graph_destroy(graph);
+}
+
 /* Only long steps in micro-batch order are folded. */
 static void short_steps_and_steps_by_layers_are_whole(void **state)
 {
@@ -143,6 +177,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(numbers_of_a_part_continue_to_those_of_the_step),
         cmocka_unit_test(a_search_by_parts_finds_as_good_a_plan),
+        cmocka_unit_test(programs_that_are_kept_or_made_again_are_the_same),
         cmocka_unit_test(short_steps_and_steps_by_layers_are_whole),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
