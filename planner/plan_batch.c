@@ -9,6 +9,7 @@
 
 #include "base/refusal.h"
 #include "base/struct_bytes.h"
+#include "planner/attempt.h"
 #include "planner/plan_make.h"
 
 /* Change the micro-batch only if the step takes at most this part of the time. */
@@ -103,42 +104,83 @@ static coh_status least_step(const search *s, int64_t microbatch, uint64_t best_
     return status;
 }
 
-/* Goes from *best in one direction as long as the predicted step gets shorter. */
-static coh_status go(search *s, int direction, int64_t *best, uint64_t *best_ns)
+/* Plans that were compared. The one that is chosen is finished again, not searched again. */
+typedef struct faster {
+    coh_batch_plan wanted, best; /* the same plan until a faster one is found */
+} faster;
+
+static uint64_t step_of(const coh_batch_plan *made)
+{
+    return coh_plan_period_ns(made->plan);
+}
+
+/* Replaces the best plan by the newest. */
+static void take_best(search *s, faster *f)
+{
+    if (f->best.plan != f->wanted.plan)
+        coh_batch_plan_destroy(&f->best);
+    f->best = s->made;
+    s->made = (coh_batch_plan){ 0 };
+}
+
+/* Goes from the best plan in one direction as long as the predicted step gets shorter. Another plan
+ * is searched without the programs of the best one in memory. */
+static coh_status go(search *s, int direction, faster *f)
 {
     int64_t next;
-    while ((next = next_divisor(s, *best, direction)) > 0) {
+    while ((next = next_divisor(s, f->best.microbatch, direction)) > 0) {
+        const uint64_t best_ns = step_of(&f->best);
         uint64_t least_ns;
-        coh_status status = least_step(s, next, *best_ns, &least_ns);
-        if (status == COH_OK && least_ns >= *best_ns)
+        coh_status status = least_step(s, next, best_ns, &least_ns);
+        if (status == COH_OK && least_ns >= best_ns)
             break; /* too little gain for a plan */
-        if (status == COH_OK)
+        if (status == COH_OK) {
+            coh_plan_drop_programs(f->best.plan);
             status = make(s, next);
+        }
         if (status == COH_ERR_FULL || status == COH_ERR_ARGUMENT)
             break; /* it does not fit, or its program is too long */
         COH_TRY(status);
-        if (step_ns(s) >= *best_ns)
+        if (step_ns(s) >= best_ns)
             break;
-        *best = next;
-        *best_ns = step_ns(s);
+        take_best(s, f);
     }
     return COH_OK;
+}
+
+static coh_status find_faster(search *s, faster *f)
+{
+    COH_TRY(go(s, 1, f));
+    if (f->best.plan == f->wanted.plan)
+        COH_TRY(go(s, -1, f));
+    return COH_OK;
+}
+
+/* Makes the chosen plan whole again and takes it. */
+static coh_status take_chosen(search *s, coh_batch_plan *chosen)
+{
+    drop(s);
+    s->made = *chosen;
+    *chosen = (coh_batch_plan){ 0 };
+    return coh_plan_is_built(s->made.plan) ? COH_OK : coh_plan_finish(s->made.plan);
 }
 
 /* Tries larger micro-batches, or, if the first of them is no faster, smaller ones. Results do not
  * change for a gain below the prediction error. */
 static coh_status plan_faster(search *s)
 {
-    const int64_t wanted = s->made.microbatch;
-    const uint64_t wanted_ns = step_ns(s);
-    int64_t best = wanted;
-    uint64_t best_ns = wanted_ns;
-    COH_TRY(go(s, 1, &best, &best_ns));
-    if (best == wanted)
-        COH_TRY(go(s, -1, &best, &best_ns));
-    if ((double)best_ns > SHORTER * (double)wanted_ns)
-        best = wanted;
-    return s->made.microbatch == best && s->made.plan != NULL ? COH_OK : make(s, best);
+    faster f = { s->made, s->made };
+    s->made = (coh_batch_plan){ 0 };
+    coh_status status = find_faster(s, &f);
+    const int is_changed = f.best.plan != f.wanted.plan;
+    const int takes_best =
+        is_changed && (double)step_of(&f.best) <= SHORTER * (double)step_of(&f.wanted);
+    if (status == COH_OK)
+        status = take_chosen(s, takes_best ? &f.best : &f.wanted);
+    if (is_changed)
+        coh_batch_plan_destroy(&f.best);
+    coh_batch_plan_destroy(&f.wanted);
+    return status;
 }
 
 /* ---- smaller ---- */

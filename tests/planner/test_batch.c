@@ -133,6 +133,36 @@ static void a_faster_micro_batch_is_taken_only_where_one_may_be(void **state)
     coh_batch_plan_destroy(&made);
 }
 
+/* Counts the graphs of each micro-batch: a bound takes one, a search another. */
+static coh_status count_graphs(void *context, int64_t microbatch, coh_graph **out_graph)
+{
+    int *counts = context;
+    counts[microbatch]++;
+    return make_graph(NULL, microbatch, out_graph);
+}
+
+/* The search leaves it for a slower one; the plan that is returned has all that a plan of its own
+ * has. */
+static void a_micro_batch_that_others_did_not_beat_is_searched_once(void **state)
+{
+    (void)state;
+    const coh_plan_options options = options_of(UINT64_MAX);
+    int counts[BATCH + 1] = { 0 };
+    coh_plan_summary one = { .struct_bytes = sizeof(one) }, chosen = one;
+    coh_batch_plan made = { .struct_bytes = sizeof(made) };
+    coh_batch batch = batch_of(BATCH, 1);
+    batch.make_graph = count_graphs;
+    batch.context = counts;
+    assert_int_equal(coh_batch_plan_create(&batch, &options, &made), COH_OK);
+    assert_int_equal(made.microbatch, BATCH);
+    assert_int_equal(counts[BATCH / 2], 2); /* bounded and planned */
+    assert_int_equal(counts[BATCH], 1);
+    assert_int_equal(coh_plan_summarize(made.plan, &chosen), COH_OK);
+    assert_int_equal(plan_one(BATCH, &options, &one), COH_OK);
+    assert_memory_equal(&chosen, &one, sizeof(one));
+    coh_batch_plan_destroy(&made);
+}
+
 static void the_disk_that_is_named_suffices(void **state)
 {
     (void)state;
@@ -226,6 +256,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_largest_micro_batch_that_fits_is_taken_where_one_may_be),
         cmocka_unit_test(a_faster_micro_batch_is_taken_only_where_one_may_be),
+        cmocka_unit_test(a_micro_batch_that_others_did_not_beat_is_searched_once),
         cmocka_unit_test(the_disk_that_is_named_suffices),
         cmocka_unit_test(a_spare_disk_is_used_only_where_nothing_fits_without_it),
         cmocka_unit_test(the_drive_is_written_as_much_as_a_day_may),
