@@ -164,7 +164,8 @@ static void add_kept(const report_live *live, uint64_t first, uint64_t last, pri
     }
 }
 
-/* Prints what is new, in the order of steps. */
+/* Prints what is new, in the order of steps. Of a run that goes on, a checkpoint may be of a later
+ * step than the lines that were read before it was found: it waits for the next look. */
 static coh_status print_changes(const report_live *live, printed *was)
 {
     const report_line *last = report_live_last(live);
@@ -176,7 +177,7 @@ static coh_status print_changes(const report_live *live, printed *was)
     CLI_TRY(cli_line_write(&line, STDOUT_FILENO));
     if (!(cli_seconds_now() - was->at < CLI_PROGRESS_PLAIN_S) || !live->is_going)
         CLI_TRY(print_step(live, was));
-    add_kept(live, step, UINT64_MAX, was, &line);
+    add_kept(live, step, live->is_going ? step : UINT64_MAX, was, &line);
     return cli_line_write(&line, STDOUT_FILENO);
 }
 

@@ -303,6 +303,22 @@ class Watch(TrainTest):
         for step, loss in re.findall(r"step (\d+)  validation loss ([\d.]+) ", out.decode()):
             self.assertEqual(loss, f"{tests[int(step)]['validation_loss']:.4f}")
 
+    def test_a_checkpoint_found_before_its_steps_lines_waits_for_them(self):
+        self.put()
+        self.add(self.line(1))
+        os.mkdir(self.path("run", "step-4"))
+        lock = self.hold()
+        watch = start("watch", self.run_folder, env=environment(**UTF8))
+        first = watch.stdout.readline().decode()
+        tested = json.dumps({"step": 2, "validation_loss": 4.5, "windows": 8, "windows_total": 8}) + "\n"
+        self.add(self.line(2), tested, *(self.line(step) for step in (3, 4, 5)))
+        self.put(ended={"how": "finished", "step": 5})
+        lock.close()
+        out, err = watch.communicate(timeout=60)
+        self.assertEqual(watch.returncode, 0, err)
+        steps = [int(number) for number in re.findall(r"(?m)^step (\d+)", first + out.decode())]
+        self.assertEqual(steps, [1, 2, 4, 5], out)
+
     def test_a_run_that_fails_tells_why(self):
         folder = self.path("failed")
         done = run("train", *NANO, "--data", self.corpus(), "--steps", 30, "--lr", 1e9, "--clip", 0, "--save", folder)
