@@ -226,14 +226,15 @@ static coh_status send_and_end(coh_transport *transport, void *argument)
     const unsigned char sent[4] = { 1, 2, 3, 4 };
     unsigned char received[4] = { 0 };
     coh_link_plan plan = { 0 };
+    const int32_t rank = transport->rank;
     uint32_t line;
     coh_status status = coh_link_plan_begin(&plan, &line);
     if (status == COH_OK)
-        status = transport->rank == 0 ? coh_link_plan_send(&plan, 1, sent, sizeof(sent))
-                                      : coh_link_plan_receive(&plan, 0, received, sizeof(sent));
+        status = rank == 0 ? coh_link_plan_send(&plan, 1, sent, sizeof(sent))
+                           : coh_link_plan_receive(&plan, 0, received, sizeof(sent));
     if (status == COH_OK)
         status = coh_transport_bind(transport, &plan);
-    while (transport->rank == 1 && !atomic_load(has_begun_to_end))
+    while (rank == 1 && !atomic_load(has_begun_to_end))
         sched_yield();
     if (status == COH_OK)
         status = coh_transport_start(transport, line);
@@ -242,7 +243,7 @@ static coh_status send_and_end(coh_transport *transport, void *argument)
     atomic_store(has_begun_to_end, 1);
     coh_transport_close(transport);
     coh_link_plan_fini(&plan);
-    if (status == COH_OK && transport->rank == 1 && memcmp(sent, received, sizeof(sent)) != 0)
+    if (status == COH_OK && rank == 1 && memcmp(sent, received, sizeof(sent)) != 0)
         status = coh_fail(COH_ERR_CORRUPT, "other bytes came");
     return status;
 }
