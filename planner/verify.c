@@ -85,7 +85,8 @@ static coh_status allocate(coh_verifier *v)
     size_t instruction_count = v->program->instruction_count;
     COH_TRY(COH_ALLOC(instruction_count, &v->ordinals));
     COH_TRY(COH_ALLOC(instruction_count, &v->lane_instructions));
-    COH_TRY(COH_ALLOC(v->run_count * instruction_count * COH_LANE_COUNT, &v->clocks));
+    const size_t runs = v->run_count < COH_CLOCK_RUNS ? v->run_count : COH_CLOCK_RUNS;
+    COH_TRY(COH_ALLOC(runs * instruction_count * COH_LANE_COUNT, &v->clocks));
     COH_TRY(COH_ALLOC(instruction_count, &v->calls));
     return COH_ALLOC(v->layout->chunk_count, &v->chunk_stamps);
 }
@@ -98,7 +99,6 @@ static coh_status check_all(coh_verifier *v)
     COH_TRY(coh_verify_form(v));
     COH_TRY(coh_verify_places(v));
     COH_TRY(coh_verify_issue(v));
-    COH_TRY(coh_verify_clocks(v));
     COH_TRY(coh_verify_bytes(v));
     COH_TRY(coh_verify_calls(v));
     COH_TRY(coh_verify_once(v));

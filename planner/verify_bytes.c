@@ -237,8 +237,7 @@ static coh_status begin_run(coh_scene *scene, uint32_t run)
         scene->copies[c] = scene->files[c].version == scene->base[c];
     for (uint32_t e = 0; e < v->program->extent_count; e++) {
         uint32_t chunk = v->program->extents[e].chunk;
-        if (v->program->extents[e].at_begin &&
-            scene->lives[scene->life_of[e]].place.version == scene->base[chunk])
+        if (v->program->extents[e].at_begin && coh_scene_version(scene, e) == scene->base[chunk])
             scene->copies[chunk]++;
     }
     return COH_OK;
@@ -256,7 +255,7 @@ static coh_status check_read_only(coh_scene *scene, uint32_t chunk)
                                   "at the end its version %" PRId64 " is not in the file, which "
                                   "nothing will write again",
                                   scene->writes[chunk]));
-    if (extent != 0 && scene->lives[scene->life_of[extent - 1]].place.version != current)
+    if (extent != 0 && coh_scene_version(scene, extent - 1) != current)
         COH_TRY(coh_verify_breach(v, COH_RULE_CLOSURE, COH_NO_INSTRUCTION, chunk,
                                   "at the end its version %" PRId64 " is not in the host tier, "
                                   "which nothing will write again",
@@ -288,7 +287,7 @@ static coh_status end_run(coh_scene *scene)
                     scene->writes[c], scene->files[c].version - scene->base[c]));
         } else {
             uint32_t extent = scene->end_extent[coh_tier_chunk(scene, (int)home, c)];
-            if (extent != 0 && scene->lives[scene->life_of[extent - 1]].place.version != current)
+            if (extent != 0 && coh_scene_version(scene, extent - 1) != current)
                 COH_TRY(coh_verify_breach(v, COH_RULE_CLOSURE, COH_NO_INSTRUCTION, c,
                                           "at the end its version %" PRId64
                                           " is not at its boundary entry in the %s tier",
@@ -315,12 +314,10 @@ static coh_status scene_init(coh_scene *scene)
     COH_TRY(COH_ALLOC(scene->v->program->touch_count, &scene->live_after));
     COH_TRY(COH_ALLOC(extents, &scene->life_of));
     COH_TRY(COH_ALLOC(extents, &scene->next_life_of));
+    COH_TRY(COH_ALLOC(extents, &scene->used));
     COH_TRY(COH_ALLOC(extents, &scene->extent_mark));
     COH_TRY(COH_ALLOC(extents, &scene->cell_begin));
-    COH_TRY(COH_ALLOC(extents, &scene->cell_end));
-    COH_TRY(COH_ALLOC(extents * (scene->v->run_count > 1 ? COH_SCENE_RUNS : 1), &scene->lives));
-    COH_TRY(COH_ALLOC(2 * extents, &scene->edges));
-    return COH_ALLOC(2 * extents, &scene->tenants);
+    return COH_ALLOC(extents, &scene->cell_end);
 }
 
 static void scene_fini(coh_scene *scene)
@@ -337,11 +334,12 @@ static void scene_fini(coh_scene *scene)
     coh_free(scene->live_after);
     coh_free(scene->life_of);
     coh_free(scene->next_life_of);
+    coh_free(scene->used);
     coh_free(scene->extent_mark);
     coh_free(scene->cell_begin);
     coh_free(scene->cell_end);
     coh_free(scene->lives);
-    coh_free(scene->edges);
+    coh_free(scene->unused_lives);
     coh_free(scene->tenants);
 }
 
@@ -351,6 +349,7 @@ static coh_status run_all(coh_scene *scene)
     mark_live(scene);
     for (uint32_t run = 0; run < scene->v->run_count; run++) {
         scene->v->run = run;
+        coh_verify_clocks(scene->v, run);
         COH_TRY(begin_run(scene, run));
         for (uint32_t i = 0; i < scene->v->program->instruction_count; i++)
             COH_TRY(run_instruction(scene, run, i));

@@ -80,8 +80,9 @@ static void clock_of_instruction(coh_verifier *v, uint32_t run, uint32_t index, 
         join(clock, coh_instruction_clock(v, (last - 1) / v->lane_length[instruction->lane],
                                           last_instruction));
     }
-    if (depth > 0 && number > depth)
-        join_retired(v, clock, instruction->lane, number - depth);
+    if (depth > 0 && number > depth && number - depth > clock[instruction->lane])
+        clock[instruction->lane] =
+            number - depth; /* what it knew is known from the preceding one */
     for (uint32_t w = 0; w < instruction->wait_count; w++) {
         const coh_wait *wait = &v->program->waits[instruction->wait_begin + w];
         if (wait->ordinal == 0 || wait->ordinal > v->lane_length[wait->lane] ||
@@ -92,12 +93,10 @@ static void clock_of_instruction(coh_verifier *v, uint32_t run, uint32_t index, 
     }
 }
 
-coh_status coh_verify_clocks(coh_verifier *v)
+void coh_verify_clocks(coh_verifier *v, uint32_t run)
 {
-    for (uint32_t run = 0; run < v->run_count; run++)
-        for (uint32_t i = 0; i < v->program->instruction_count; i++) {
-            size_t at = ((size_t)run * v->program->instruction_count + i) * COH_LANE_COUNT;
-            clock_of_instruction(v, run, i, &v->clocks[at]);
-        }
-    return COH_OK;
+    const size_t count = v->program->instruction_count, first = run % COH_CLOCK_RUNS * count;
+    memset(&v->clocks[first * COH_LANE_COUNT], 0, count * COH_LANE_COUNT * sizeof(*v->clocks));
+    for (uint32_t i = 0; i < count; i++)
+        clock_of_instruction(v, run, i, &v->clocks[(first + i) * COH_LANE_COUNT]);
 }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/alloc.h"
 #include "planner/verify_scene.h"
 
 /* ---- cells ---- */
@@ -34,26 +35,31 @@ static uint64_t edge_of(uint8_t tier, uint64_t offset)
     return tier == COH_TIER_HOST ? offset | (uint64_t)1 << 63 : offset;
 }
 
-static void cut_cells(coh_scene *scene)
+/* Numbers the cells of every extent, and makes them without tenants. */
+static coh_status cut_cells(coh_scene *scene)
 {
     const coh_program *program = scene->v->program;
+    uint64_t *edges = NULL;
     uint32_t count = 0;
+    COH_TRY(COH_ALLOC(2 * (size_t)program->extent_count, &edges));
     for (uint32_t e = 0; e < program->extent_count; e++) {
         const coh_extent *extent = &program->extents[e];
-        scene->edges[count++] = edge_of(extent->tier, extent->offset);
-        scene->edges[count++] = edge_of(extent->tier, extent->offset + extent->bytes);
+        edges[count++] = edge_of(extent->tier, extent->offset);
+        edges[count++] = edge_of(extent->tier, extent->offset + extent->bytes);
     }
-    qsort(scene->edges, count, sizeof(*scene->edges), by_value);
+    qsort(edges, count, sizeof(*edges), by_value);
     uint32_t kept = 0;
     for (uint32_t i = 0; i < count; i++)
-        if (kept == 0 || scene->edges[kept - 1] != scene->edges[i])
-            scene->edges[kept++] = scene->edges[i];
+        if (kept == 0 || edges[kept - 1] != edges[i])
+            edges[kept++] = edges[i];
     for (uint32_t e = 0; e < program->extent_count; e++) {
         const coh_extent *extent = &program->extents[e];
-        scene->cell_begin[e] = find_edge(scene->edges, kept, edge_of(extent->tier, extent->offset));
+        scene->cell_begin[e] = find_edge(edges, kept, edge_of(extent->tier, extent->offset));
         scene->cell_end[e] =
-            find_edge(scene->edges, kept, edge_of(extent->tier, extent->offset + extent->bytes));
+            find_edge(edges, kept, edge_of(extent->tier, extent->offset + extent->bytes));
     }
+    coh_free(edges);
+    return COH_ALLOC(kept, &scene->tenants);
 }
 
 /* ---- the boundary map ---- */
@@ -119,7 +125,7 @@ static coh_status map_extents(coh_scene *scene)
 coh_status coh_scene_map(coh_scene *scene)
 {
     const coh_layout *layout = scene->v->layout;
-    cut_cells(scene);
+    COH_TRY(cut_cells(scene));
     COH_TRY(map_residents(scene));
     COH_TRY(map_extents(scene));
     for (uint32_t i = 0; i < layout->resident_count; i++) {
@@ -148,47 +154,75 @@ static coh_status not_ordered(coh_scene *scene, uint32_t instruction, uint32_t e
                              extent, (number - 1) % length + 1, coh_lane_name((coh_lane)lane));
 }
 
-/* Makes `life` the tenant of its cells. `instruction` COH_NO_LINE: it exists as the program
- * begins. */
-static coh_status enter(coh_scene *scene, uint32_t run, uint32_t instruction, uint32_t life_index)
+/* Makes a life, of an unused number if there is one. May move the others. */
+static coh_status new_life(coh_scene *scene, uint32_t extent, uint32_t *out_life)
 {
-    coh_life *life = &scene->lives[life_index];
-    uint32_t e = life->extent, last = 0;
-    life->is_entered = 1;
-    for (uint32_t cell = scene->cell_begin[e]; cell < scene->cell_end[e]; cell++) {
-        uint32_t tenant = scene->tenants[cell];
-        scene->tenants[cell] = life_index + 1;
-        if (tenant == 0 || tenant == last || tenant == life_index + 1)
-            continue;
-        last = tenant;
-        coh_life *other = &scene->lives[tenant - 1];
-        if (!other->is_left) {
-            other->is_evicted = 1;
-            COH_TRY(coh_verify_breach(
-                scene->v, COH_RULE_OVERLAP, instruction, scene->v->program->extents[e].chunk,
-                "extent %" PRIu32 " takes bytes of extent %" PRIu32 " (chunk %" PRIu32
-                "), of whose %" PRIu32 " uses %" PRIu32 " are done",
-                e, other->extent, scene->v->program->extents[other->extent].chunk,
-                scene->v->program->extents[other->extent].use_count, other->used));
-        }
-        for (int lane = 0; lane < COH_LANE_COUNT; lane++) {
-            if (instruction != COH_NO_INSTRUCTION &&
-                coh_instruction_clock(scene->v, run, instruction)[lane] < other->uses[lane])
-                COH_TRY(not_ordered(scene, instruction, e, lane, other->uses[lane]));
-            if (other->uses[lane] > life->before[lane])
-                life->before[lane] = other->uses[lane];
-        }
+    if (scene->unused_count > 0) {
+        *out_life = scene->unused_lives[--scene->unused_count];
+    } else {
+        COH_TRY(COH_GROW(&scene->lives, &scene->life_capacity, scene->life_count + 1));
+        COH_TRY(COH_GROW(&scene->unused_lives, &scene->unused_capacity, scene->life_count + 1));
+        *out_life = (uint32_t)scene->life_count++;
+    }
+    scene->lives[*out_life] = (coh_life){ .extent = extent, .place = { .version = COH_GARBAGE } };
+    return COH_OK;
+}
+
+/* Ends a life that was left once it is the tenant of no cell. */
+static void end_life(coh_scene *scene, uint32_t index)
+{
+    coh_life *life = &scene->lives[index];
+    if (!life->is_left || life->cell_count > 0 || life->is_unused)
+        return;
+    life->is_unused = 1;
+    scene->unused_lives[scene->unused_count++] = index;
+}
+
+/* Checks that the tenant of a cell that `life` takes was left, and that all of its uses are ordered
+ * before the life's. */
+static coh_status follow(coh_scene *scene, uint32_t run, uint32_t instruction, coh_life *life,
+                         coh_life *other)
+{
+    const coh_program *program = scene->v->program;
+    if (!other->is_left) {
+        other->is_evicted = 1;
+        COH_TRY(coh_verify_breach(
+            scene->v, COH_RULE_OVERLAP, instruction, program->extents[life->extent].chunk,
+            "extent %" PRIu32 " takes bytes of extent %" PRIu32 " (chunk %" PRIu32
+            "), of whose %" PRIu32 " uses %" PRIu32 " are done",
+            life->extent, other->extent, program->extents[other->extent].chunk,
+            program->extents[other->extent].use_count, scene->used[other->extent]));
+    }
+    for (int lane = 0; lane < COH_LANE_COUNT; lane++) {
+        if (instruction != COH_NO_INSTRUCTION &&
+            coh_instruction_clock(scene->v, run, instruction)[lane] < other->uses[lane])
+            COH_TRY(not_ordered(scene, instruction, life->extent, lane, other->uses[lane]));
+        if (other->uses[lane] > life->before[lane])
+            life->before[lane] = other->uses[lane];
     }
     return COH_OK;
 }
 
-/* A life takes the place of that of the run before the last: by the end of the last run each extent
- * had entered its cells again, so none of them has that life as its tenant. */
-static uint32_t new_life(coh_scene *scene, uint32_t run, uint32_t extent)
+/* Makes a life the tenant of its cells. `instruction` COH_NO_INSTRUCTION: it exists as the program
+ * begins. */
+static coh_status enter(coh_scene *scene, uint32_t run, uint32_t instruction, uint32_t life_index)
 {
-    uint32_t index = run % COH_SCENE_RUNS * scene->v->program->extent_count + extent;
-    scene->lives[index] = (coh_life){ .extent = extent, .place = { .version = COH_GARBAGE } };
-    return index;
+    coh_life *life = &scene->lives[life_index];
+    const uint32_t e = life->extent;
+    uint32_t last = 0;
+    life->cell_count = scene->cell_end[e] - scene->cell_begin[e];
+    for (uint32_t cell = scene->cell_begin[e]; cell < scene->cell_end[e]; cell++) {
+        const uint32_t tenant = scene->tenants[cell];
+        scene->tenants[cell] = life_index + 1;
+        if (tenant == 0)
+            continue;
+        if (tenant != last)
+            COH_TRY(follow(scene, run, instruction, life, &scene->lives[tenant - 1]));
+        last = tenant;
+        scene->lives[tenant - 1].cell_count--;
+        end_life(scene, tenant - 1);
+    }
+    return COH_OK;
 }
 
 /* Returns 1 if the place holds the chunk's value between programs. Copies farther out than the
@@ -210,76 +244,88 @@ static int64_t first_version(const coh_scene *scene, const coh_extent *extent)
     return !coh_scene_starts_empty(scene) && is_kept(scene, extent) ? 0 : COH_GARBAGE;
 }
 
+/* Begins the life of an extent that exists as a run begins: it goes on from the run before, or is a
+ * new one. */
 static coh_status begin_life(coh_scene *scene, uint32_t run, uint32_t e)
 {
     const coh_extent *extent = &scene->v->program->extents[e];
-    uint32_t before = scene->end_extent[coh_tier_chunk(scene, extent->tier, extent->chunk)];
-    int goes_on =
-        run > 0 && before != 0 && scene->v->program->extents[before - 1].offset == extent->offset;
+    const uint32_t before = scene->end_extent[coh_tier_chunk(scene, extent->tier, extent->chunk)];
+    const int goes_on = run > 0 && before != 0 &&
+                        scene->v->program->extents[before - 1].offset == extent->offset &&
+                        scene->life_of[before - 1] < COH_LIFE_LEFT;
+    uint32_t *life = &scene->next_life_of[e];
     if (!goes_on) {
-        scene->next_life_of[e] = new_life(scene, run, e);
-        scene->lives[scene->next_life_of[e]].place.version =
-            run == 0 ? first_version(scene, extent) : COH_GARBAGE;
-        return enter(scene, run, COH_NO_INSTRUCTION, scene->next_life_of[e]);
+        COH_TRY(new_life(scene, e, life));
+        scene->lives[*life].place.version = run == 0 ? first_version(scene, extent) : COH_GARBAGE;
+        return enter(scene, run, COH_NO_INSTRUCTION, *life);
     }
-    scene->next_life_of[e] = scene->life_of[before - 1];
-    coh_life *life = &scene->lives[scene->next_life_of[e]];
-    life->extent = e;
-    life->used = 0;
+    *life = scene->life_of[before - 1];
+    scene->lives[*life].extent = e;
     if (!coh_chunk_object(scene->v, extent->chunk)->pinned && !is_kept(scene, extent))
-        life->place.version = COH_GARBAGE;
+        scene->lives[*life].place.version = COH_GARBAGE;
     return COH_OK;
+}
+
+/* Ends the uses of an extent. */
+static void leave(coh_scene *scene, uint32_t *life_of, uint32_t extent)
+{
+    const uint32_t life = life_of[extent];
+    life_of[extent] = COH_LIFE_LEFT;
+    scene->lives[life].is_left = 1;
+    end_life(scene, life);
 }
 
 coh_status coh_scene_begin_lives(coh_scene *scene, uint32_t run)
 {
-    for (uint32_t e = 0; e < scene->v->program->extent_count; e++) {
-        if (!scene->v->program->extents[e].at_begin) {
-            scene->next_life_of[e] = new_life(scene, run, e);
+    const uint32_t count = scene->v->program->extent_count;
+    memset(scene->used, 0, count * sizeof(*scene->used));
+    for (uint32_t e = 0; e < count; e++) {
+        scene->next_life_of[e] = COH_NO_LIFE;
+        if (!scene->v->program->extents[e].at_begin)
             continue;
-        }
         COH_TRY(begin_life(scene, run, e));
-        if (!coh_extent_is_unused(&scene->v->program->extents[e]))
-            continue;
-        scene->lives[scene->next_life_of[e]].is_left = 1;
-        scene->lives[scene->next_life_of[e]].place.version = COH_GARBAGE;
+        if (coh_extent_is_unused(&scene->v->program->extents[e]))
+            leave(scene, scene->next_life_of, e);
     }
-    memcpy(scene->life_of, scene->next_life_of,
-           scene->v->program->extent_count * sizeof(*scene->life_of));
+    memcpy(scene->life_of, scene->next_life_of, count * sizeof(*scene->life_of));
     return COH_OK;
 }
 
 coh_status coh_scene_use(coh_scene *scene, uint32_t run, uint32_t instruction, uint32_t extent)
 {
     coh_verifier *v = scene->v;
-    coh_life *life = &scene->lives[scene->life_of[extent]];
-    uint32_t chunk = v->program->extents[extent].chunk;
+    const uint32_t chunk = v->program->extents[extent].chunk;
     const uint32_t *clock = coh_instruction_clock(v, run, instruction);
-    if (!life->is_entered)
+    const uint32_t before = scene->life_of[extent];
+    if (before >= COH_LIFE_LEFT)
+        COH_TRY(new_life(scene, extent, &scene->life_of[extent]));
+    if (before == COH_NO_LIFE)
         COH_TRY(enter(scene, run, instruction, scene->life_of[extent]));
-    if (life->is_left || life->is_evicted)
+    coh_life *life = &scene->lives[scene->life_of[extent]];
+    if (before == COH_LIFE_LEFT || life->is_evicted)
         COH_TRY(coh_verify_breach(v, COH_RULE_OVERLAP, instruction, chunk,
                                   "extent %" PRIu32 " was left after %" PRIu32
                                   " uses, or its bytes were taken, before this use of it",
-                                  extent, life->used));
+                                  extent, scene->used[extent]));
     for (int lane = 0; lane < COH_LANE_COUNT; lane++)
         if (clock[lane] < life->before[lane])
             COH_TRY(not_ordered(scene, instruction, extent, lane, life->before[lane]));
     int lane = v->program->instructions[instruction].lane;
     life->uses[lane] = run * v->lane_length[lane] + v->ordinals[instruction];
-    life->used++;
+    scene->used[extent]++;
     return COH_OK;
 }
 
 coh_status coh_scene_release(coh_scene *scene, uint32_t instruction, uint32_t extent, int is_live)
 {
     const coh_extent *facts = &scene->v->program->extents[extent];
-    coh_life *life = &scene->lives[scene->life_of[extent]];
-    if (facts->at_end || life->is_left || life->used < facts->use_count)
+    if (facts->at_end || scene->life_of[extent] >= COH_LIFE_LEFT ||
+        scene->used[extent] < facts->use_count)
         return COH_OK;
-    int held_current = life->place.version == coh_scene_current(scene, facts->chunk);
-    life->is_left = 1;
-    coh_scene_set_version(scene, &life->place, facts->chunk, COH_GARBAGE);
+    coh_scene_place *place = &scene->lives[scene->life_of[extent]].place;
+    const int held_current = place->version == coh_scene_current(scene, facts->chunk);
+    coh_scene_set_version(scene, place, facts->chunk, COH_GARBAGE);
+    leave(scene, scene->life_of, extent);
     if (held_current && is_live && scene->copies[facts->chunk] == 0)
         return coh_verify_breach(scene->v, COH_RULE_LOST_DATA, instruction, facts->chunk,
                                  "extent %" PRIu32 " is left with the only copy of version %" PRId64
@@ -292,14 +338,14 @@ coh_status coh_scene_end_lives(coh_scene *scene)
 {
     for (uint32_t e = 0; e < scene->v->program->extent_count; e++) {
         const coh_extent *extent = &scene->v->program->extents[e];
-        const coh_life *life = &scene->lives[scene->life_of[e]];
-        if (life->used != extent->use_count ||
-            (life->is_entered && !life->is_left && !extent->at_end))
+        const int is_entered = scene->life_of[e] != COH_NO_LIFE;
+        const int is_left = scene->life_of[e] == COH_LIFE_LEFT;
+        if (scene->used[e] != extent->use_count || (is_entered && !is_left && !extent->at_end))
             COH_TRY(coh_verify_breach(scene->v, COH_RULE_OVERLAP, COH_NO_INSTRUCTION, extent->chunk,
                                       "extent %" PRIu32 " counts %" PRIu32 " uses, %" PRIu32
                                       " instructions use it: it is never left",
-                                      e, extent->use_count, life->used));
-        if (extent->at_end && !life->is_entered)
+                                      e, extent->use_count, scene->used[e]));
+        if (extent->at_end && !is_entered)
             COH_TRY(coh_verify_breach(scene->v, COH_RULE_CLOSURE, COH_NO_INSTRUCTION, extent->chunk,
                                       "extent %" PRIu32 " is to be there at the end and is never "
                                       "entered",

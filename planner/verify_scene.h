@@ -2,8 +2,9 @@
  *
  *   place    where one chunk can lie: an extent's bytes, or the chunk's own range of the file.
  *            Records the version it holds, its writer, and its readers since.
- *   life     one lifetime of an extent: a place, and all instructions that used it. An extent that
- *            stays at a run's end lives on as the extent at the next run's begin.
+ *   life     one lifetime of an extent, from its first use on: a place, and all instructions that
+ *            used it. An extent that stays at a run's end lives on as the extent at the next run's
+ *            begin. A life that was left is kept until other lives have taken all of its cells.
  *   cell     bytes of an arena between two neighbouring extent ends; has one tenant, a life.
  *
  * The program is run in issue order. If every two instructions that touch a place, one of them
@@ -16,7 +17,9 @@
 
 #define COH_GARBAGE (-1) /* a version that no instruction names */
 
-enum { COH_SCENE_RUNS = 2 };
+/* In place of a life: the extent was not entered in this run; all of its uses were done. */
+#define COH_NO_LIFE   UINT32_MAX
+#define COH_LIFE_LEFT (UINT32_MAX - 1)
 
 typedef struct coh_scene_place {
     int64_t version; /* counted through all runs: see base */
@@ -29,11 +32,11 @@ typedef struct coh_scene_place {
 typedef struct coh_life {
     coh_scene_place place;
     uint32_t extent;
-    uint32_t used;                 /* instructions of this run */
+    uint32_t cell_count;           /* of which it is the tenant */
     uint32_t uses[COH_LANE_COUNT]; /* highest number that used it, all runs */
     /* numbers that must have retired before any of its instructions starts */
     uint32_t before[COH_LANE_COUNT];
-    uint8_t is_entered, is_left, is_evicted;
+    uint8_t is_left, is_evicted, is_unused;
 } coh_life;
 
 typedef struct coh_scene {
@@ -51,13 +54,15 @@ typedef struct coh_scene {
     /* by touch: 1 if the chunk is read, or survives, after this touch's instruction */
     uint8_t *live_after;
     /* by extent */
-    uint32_t *life_of; /* of this run */
+    uint32_t *life_of; /* of this run; COH_NO_LIFE, COH_LIFE_LEFT */
     uint32_t *next_life_of;
+    uint32_t *used;        /* instructions of this run */
     uint32_t *extent_mark; /* last instance that used it */
     uint32_t *cell_begin, *cell_end;
-    coh_life *lives; /* one per extent and run, of the last COH_SCENE_RUNS runs */
-    /* arenas */
-    uint64_t *edges;
+    coh_life *lives; /* few: as many as lie in the arenas at once */
+    size_t life_count, life_capacity;
+    uint32_t *unused_lives; /* the numbers of those that nothing refers to */
+    size_t unused_count, unused_capacity;
     uint32_t *tenants; /* by cell: 1 + life, or 0 */
 } coh_scene;
 
@@ -79,6 +84,13 @@ coh_status coh_scene_end_lives(coh_scene *scene);
 
 void coh_scene_set_version(coh_scene *scene, coh_scene_place *place, uint32_t chunk,
                            int64_t version);
+
+/* Returns the version in an extent that stays at the end. */
+static inline int64_t coh_scene_version(const coh_scene *scene, uint32_t extent)
+{
+    const uint32_t life = scene->life_of[extent];
+    return life < COH_LIFE_LEFT ? scene->lives[life].place.version : COH_GARBAGE;
+}
 
 static inline int64_t coh_scene_current(const coh_scene *scene, uint32_t chunk)
 {

@@ -27,6 +27,9 @@
 
 #define COH_NO_INSTRUCTION UINT32_MAX
 
+/* Runs whose clocks are kept: waits reach back one run. */
+enum { COH_CLOCK_RUNS = 2 };
+
 /* An instruction that runs a kind. */
 typedef struct coh_call_entry {
     uint8_t opcode;
@@ -47,8 +50,9 @@ typedef struct coh_verifier {
     uint32_t lane_first
         [COH_LANE_COUNT]; /* lane_instructions[lane_first[l] + ordinal - 1] is an instruction */
     uint32_t *lane_instructions;
-    uint32_t
-        *clocks; /* [run][instruction][lane]: highest number of the lane known to have retired */
+    /* [run % COH_CLOCK_RUNS][instruction][lane]: highest number of the lane known to have
+     * retired */
+    uint32_t *clocks;
     coh_call_entry *calls; /* sorted by opcode, operator, micro-batch, instruction */
     uint32_t call_count;
     uint32_t *chunk_stamps; /* by chunk, zeroed; every user leaves it zeroed */
@@ -82,8 +86,11 @@ coh_status coh_verify_folds(coh_verifier *v);  /* EXACTLY_ONCE of replicas */
 coh_status coh_verify_sums(coh_verifier *v);   /* EXACTLY_ONCE of ranks */
 coh_status coh_verify_rollback(coh_verifier *v);
 coh_status coh_verify_save(coh_verifier *v);
-coh_status coh_verify_clocks(coh_verifier *v); /* fills clocks */
 coh_status coh_verify_bytes(coh_verifier *v);
+
+/* Fills the clocks of a run, which replace those of the run before the last. Runs are numbered from
+ * 0, and each needs the clocks of the one before. */
+void coh_verify_clocks(coh_verifier *v, uint32_t run);
 
 /* Finds the calls of an opcode, operator and micro-batch (-1: all of them): calls[begin .. end). */
 void coh_verify_find_calls(const coh_verifier *v, uint8_t opcode, int32_t op, int32_t microbatch,
@@ -111,7 +118,8 @@ static inline const coh_object *coh_chunk_object(const coh_verifier *v, uint32_t
 static inline const uint32_t *coh_instruction_clock(const coh_verifier *v, uint32_t run,
                                                     uint32_t instruction)
 {
-    return &v->clocks[((size_t)run * v->program->instruction_count + instruction) * COH_LANE_COUNT];
+    const size_t row = run % COH_CLOCK_RUNS * (size_t)v->program->instruction_count + instruction;
+    return &v->clocks[row * COH_LANE_COUNT];
 }
 
 /* Returns the bytes of a part of `window` bytes after the REDUCEs over the axes up to `axis`. Parts

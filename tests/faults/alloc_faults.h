@@ -1,4 +1,4 @@
-/* alloc_faults.h - counts the library's allocations and makes the n-th one fail.
+/* alloc_faults.h - counts the library's allocations and their bytes, and makes the n-th one fail.
  *
  * Included by one file of a test program, which puts its table into base/alloc.h before main. */
 #ifndef COH_TESTS_FAULTS_ALLOC_FAULTS_H
@@ -12,12 +12,14 @@
 #include "base/alloc.h"
 
 static _Atomic uint64_t alloc_faults_count;
+static _Atomic uint64_t alloc_faults_bytes;   /* of all requests, whatever is freed */
 static _Atomic uint64_t alloc_faults_failing; /* 0: none */
 static _Atomic int alloc_faults_hit;
 
 /* Counts one allocation; returns 1 if it must fail. */
-static inline int alloc_must_fail(void)
+static inline int alloc_must_fail(size_t bytes)
 {
+    atomic_fetch_add(&alloc_faults_bytes, bytes);
     uint64_t number = atomic_fetch_add(&alloc_faults_count, 1) + 1;
     if (number != atomic_load(&alloc_faults_failing))
         return 0;
@@ -27,12 +29,12 @@ static inline int alloc_must_fail(void)
 
 static inline void *alloc_faulty_zeroed(size_t count, size_t element_bytes)
 {
-    return alloc_must_fail() ? NULL : calloc(count, element_bytes);
+    return alloc_must_fail(count * element_bytes) ? NULL : calloc(count, element_bytes);
 }
 
 static inline void *alloc_faulty_resized(void *memory, size_t bytes)
 {
-    return alloc_must_fail() ? NULL : realloc(memory, bytes);
+    return alloc_must_fail(bytes) ? NULL : realloc(memory, bytes);
 }
 
 __attribute__((constructor)) static void alloc_faults_put_in(void)

@@ -14,6 +14,8 @@
 #include "planner/plan_make.h"
 #include "planner/schedule.h"
 #include "planner/search.h"
+#include "planner/verify.h"
+#include "tests/faults/alloc_faults.h"
 #include "tests/planner/toy_graph.h"
 
 static coh_graph *make_graph(int layers)
@@ -148,6 +150,33 @@ static void programs_that_are_kept_or_made_again_are_the_same(void **state)
     coh_graph_destroy(graph);
 }
 
+/* The bytes that the verifier requests, less what each row of the program's tables may take: its
+ * clocks in two runs, cells, uses. Lives of extents are as many as lie in memory at once. */
+static int64_t verifier_excess(const coh_graph *graph, int32_t count)
+{
+    const coh_plan_options options = options_of(graph, 40, count);
+    const coh_verify_options limits = { .budget_bytes = { UINT64_MAX, UINT64_MAX, UINT64_MAX } };
+    coh_plan *plan = NULL;
+    assert_int_equal(coh_plan_create(graph, &options, &plan), COH_OK);
+    const coh_program *body = &plan->programs[COH_PROGRAM_BODY];
+    const uint64_t before = atomic_load(&alloc_faults_bytes);
+    assert_int_equal(coh_verify(&plan->layout, body, &limits, NULL), COH_OK);
+    const uint64_t bytes = atomic_load(&alloc_faults_bytes) - before;
+    const uint64_t rows = 80 * (uint64_t)body->extent_count +
+                          192 * (uint64_t)body->instruction_count + 8 * (uint64_t)body->touch_count;
+    coh_plan_destroy(plan);
+    return (int64_t)bytes - (int64_t)rows;
+}
+
+static void the_verifier_takes_few_bytes_for_each_micro_batch(void **state)
+{
+    (void)state;
+    coh_graph *graph = make_graph(6);
+    const int64_t few = verifier_excess(graph, 12), many = verifier_excess(graph, 48);
+    assert_true(many <= few);
+    coh_graph_destroy(graph);
+}
+
 /* Only long steps in micro-batch order are folded. */
 static void short_steps_and_steps_by_layers_are_whole(void **state)
 {
@@ -178,6 +207,7 @@ int main(void)
         cmocka_unit_test(numbers_of_a_part_continue_to_those_of_the_step),
         cmocka_unit_test(a_search_by_parts_finds_as_good_a_plan),
         cmocka_unit_test(programs_that_are_kept_or_made_again_are_the_same),
+        cmocka_unit_test(the_verifier_takes_few_bytes_for_each_micro_batch),
         cmocka_unit_test(short_steps_and_steps_by_layers_are_whole),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
