@@ -158,6 +158,10 @@ static coh_status run_instruction(coh_lane_thread *lane, const coh_ticket *ticke
     coh_instruction_began(step, ticket->number, index, coh_clock_ns());
     if (predicate == NULL || *predicate != 0)
         coh_instruction_execute(step, ticket->number, index);
+    /* An exchange that failed has not waited for the kernels before it, which may still use what it
+     * would release. */
+    if ((lane->lane == COH_LANE_COMM0 || lane->lane == COH_LANE_COMM1) && coh_step_has_failed(step))
+        return COH_OK;
     coh_instruction_end(step, ticket->number, index);
     coh_instruction_ended(step, ticket->number, index, coh_clock_ns());
     lane->submitted++;
