@@ -260,6 +260,9 @@ class DeviceCuda(ProgramTest):
 
     def test_a_profile_of_another_driver_or_gpu_is_noticed(self):
         profile, model = self.as_measured(), self.model("gpt2")
+        ranks = self.succeeds("plan", model, "--sequence", 16, "--batch", 2, "--replicas", 2, "--ranks", 2, "--gradients", "f32",
+                              "--profile", profile, **self.gpu())  # profile measures no exchange between GPUs
+        self.assertIn("says nothing of links between ranks", ranks.err)
         for more, is_here in (({}, True), ({"COH_EMULATED_CUDA": "13990"}, False), ({"COH_EMULATED_NAME": "other"}, False)):
             with self.subTest(more=more):
                 done = self.succeeds("plan", model, "--sequence", 16, "--device", "cuda:0", "--profile", profile, "--json",
