@@ -17,6 +17,9 @@
 #include "tests/planner/toy_graph.h"
 #include "tests/temporary.h"
 
+/* Of the toy beside a slow link; evaluations of its search. */
+enum { BLOCKS = 12, EVALUATIONS = 12 };
+
 static void a_set_has_one_text(void **state)
 {
     (void)state;
@@ -70,11 +73,11 @@ static void blocks_are_spread_evenly(void **state)
         }
 }
 
-/* Of a plan whose link is slow, tries other sets than the first blocks. */
-static void blocks_in_a_row_are_spread_where_that_is_faster(void **state)
+/* Opens a plan for a device of `percent` of the memory that it needs beside a slow link, and its
+ * candidates with a set whose first `recomputed` blocks are recomputed. */
+static void open_slow_link(int percent, int recomputed, coh_graph **out_graph, coh_plan **out_plan,
+                           coh_candidates *candidates)
 {
-    (void)state;
-    enum { BLOCKS = 12, RECOMPUTED = 6, PERCENT = 10, MOST = 12 };
     const toy_options toy = { .layers = BLOCKS, .width = 64, .vocabulary = 300, .rows = 1000 };
     coh_plan_options options = { .struct_bytes = sizeof(options),
                                  .device_memory_bytes = UINT64_MAX,
@@ -85,14 +88,11 @@ static void blocks_in_a_row_are_spread_where_that_is_faster(void **state)
                                  .microbatch_count = 4,
                                  .sweep_order = COH_SWEEP_LAYER,
                                  .kernel_path = "toy" };
-    coh_graph *graph = NULL;
-    coh_plan *plan = NULL;
-    coh_candidates candidates;
     uint64_t memory = 0;
-    assert_int_equal(toy_graph_make(&toy, &graph), COH_OK);
-    assert_int_equal(coh_plan_in_memory_bytes(graph, &options, &memory), COH_OK);
-    options.device_memory_bytes = coh_bytes_whole_pages(memory / 100 * PERCENT);
-    assert_int_equal(coh_plan_open(graph, &options, &plan), COH_OK);
+    assert_int_equal(toy_graph_make(&toy, out_graph), COH_OK);
+    assert_int_equal(coh_plan_in_memory_bytes(*out_graph, &options, &memory), COH_OK);
+    options.device_memory_bytes = coh_bytes_whole_pages(memory / 100 * (uint64_t)percent);
+    assert_int_equal(coh_plan_open(*out_graph, &options, out_plan), COH_OK);
     const coh_decisions first = { .device_bytes = options.device_memory_bytes,
                                   .chunk_bytes = 65536,
                                   .row_passes = 1,
@@ -101,21 +101,53 @@ static void blocks_in_a_row_are_spread_where_that_is_faster(void **state)
                                   .patient = 1,
                                   .boundary = COH_BOUNDARY_SETTLED,
                                   .horizon = COH_HORIZON_USUAL,
-                                  .recompute = coh_block_set_first(RECOMPUTED) };
-    assert_int_equal(coh_candidates_open(&candidates, plan, MOST), COH_OK);
-    assert_int_equal(coh_candidates_try(&candidates, &first, 1), COH_OK);
-    assert_true(candidates.best.valid);
+                                  .recompute = coh_block_set_first(recomputed) };
+    assert_int_equal(coh_candidates_open(candidates, *out_plan, EVALUATIONS), COH_OK);
+    assert_int_equal(coh_candidates_try(candidates, &first, 1), COH_OK);
+    assert_true(candidates->best.valid);
+}
+
+/* Of a plan whose link is slow, tries other sets than the first blocks. */
+static void blocks_in_a_row_are_spread_where_that_is_faster(void **state)
+{
+    (void)state;
+    enum { RECOMPUTED = 6, PERCENT = 10 };
+    coh_graph *graph = NULL;
+    coh_plan *plan = NULL;
+    coh_candidates candidates;
+    open_slow_link(PERCENT, RECOMPUTED, &graph, &plan, &candidates);
     const uint64_t before_ns = candidates.best.step_ns;
-    assert_int_equal(coh_candidates_spread(&candidates, MOST, before_ns), COH_OK);
+    assert_int_equal(coh_candidates_spread(&candidates, EVALUATIONS, before_ns), COH_OK);
     assert_int_equal(candidates.count, 1); /* the bound is reached */
-    assert_int_equal(coh_candidates_spread(&candidates, MOST, 0), COH_OK);
+    assert_int_equal(coh_candidates_spread(&candidates, EVALUATIONS, 0), COH_OK);
     assert_true(candidates.best.step_ns < before_ns);
     const coh_block_set found = candidates.best.decisions.recompute;
     const coh_block_set even = coh_block_set_spread(coh_block_set_count(&found), BLOCKS);
     assert_memory_equal(&found, &even, sizeof(found));
     const size_t count = candidates.count;
-    assert_int_equal(coh_candidates_spread(&candidates, MOST, 0), COH_OK);
+    assert_int_equal(coh_candidates_spread(&candidates, EVALUATIONS, 0), COH_OK);
     assert_int_equal(candidates.count, count); /* they are spread already */
+    coh_candidates_close(&candidates);
+    coh_plan_destroy(plan);
+    coh_graph_destroy(graph);
+}
+
+/* With a long horizon the link takes the activations of more blocks, if the recomputed ones are
+ * spread. The evaluations are for the spread sets alone. */
+static void fewer_blocks_are_spread_with_a_long_horizon(void **state)
+{
+    (void)state;
+    enum { RECOMPUTED = 8, PERCENT = 13, SETS = 4 };
+    coh_graph *graph = NULL;
+    coh_plan *plan = NULL;
+    coh_candidates candidates;
+    open_slow_link(PERCENT, RECOMPUTED, &graph, &plan, &candidates);
+    const uint64_t before_ns = candidates.best.step_ns;
+    assert_int_equal(coh_candidates_spread(&candidates, SETS, 0), COH_OK);
+    const coh_decisions *best = &candidates.best.decisions;
+    assert_true(candidates.best.step_ns < before_ns);
+    assert_true(best->horizon > COH_HORIZON_USUAL);
+    assert_true(coh_block_set_count(&best->recompute) < RECOMPUTED);
     coh_candidates_close(&candidates);
     coh_plan_destroy(plan);
     coh_graph_destroy(graph);
@@ -181,9 +213,11 @@ static void any_block_is_recomputed_by_itself(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_set_has_one_text), cmocka_unit_test(a_set_holds_what_was_added),
+        cmocka_unit_test(a_set_has_one_text),
+        cmocka_unit_test(a_set_holds_what_was_added),
         cmocka_unit_test(blocks_are_spread_evenly),
         cmocka_unit_test(blocks_in_a_row_are_spread_where_that_is_faster),
+        cmocka_unit_test(fewer_blocks_are_spread_with_a_long_horizon),
         cmocka_unit_test(any_block_is_recomputed_by_itself)
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
