@@ -298,14 +298,20 @@ static coh_status try_variation(coh_candidates *candidates, vary *variation, int
     return COH_OK;
 }
 
+/* Returns 1 if the best is as fast as the bound, or the evaluations are used up. */
+static int is_done(const coh_candidates *candidates, uint64_t bound_ns)
+{
+    return candidates->best.step_ns <= bound_ns + bound_ns / CLOSE_ENOUGH ||
+           candidates->evaluations >= candidates->evaluations_most;
+}
+
 coh_status coh_candidates_improve(coh_candidates *candidates, uint64_t bound_ns)
 {
     int gains[VARIATION_COUNT];
     for (int is_whole = 1;;) { /* a round of all variations, else of those that gained last */
         int some = 0;
         for (int i = 0; i < VARIATION_COUNT; i++) {
-            if (candidates->best.step_ns <= bound_ns + bound_ns / CLOSE_ENOUGH ||
-                candidates->evaluations >= candidates->evaluations_most)
+            if (is_done(candidates, bound_ns))
                 return COH_OK;
             if (!is_whole && !gains[i])
                 continue;
@@ -340,6 +346,29 @@ static void list_spread(const coh_candidates *candidates, neighbours *n)
     }
 }
 
+/* From a spread set goes on to fewer blocks, with the same horizon and a longer one, by an eighth
+ * of them, then by ever smaller steps: the fewer blocks are recomputed, the more arrives, so the
+ * best horizon grows with it, and one decision varied at a time would not find both. */
+static coh_status recompute_fewer(coh_candidates *candidates, uint64_t bound_ns)
+{
+    const int32_t blocks = coh_graph_block_count(candidates->plan->graph);
+    int32_t fewer = (coh_block_set_count(&candidates->best.decisions.recompute) + 7) / 8;
+    while (fewer > 0 && !is_done(candidates, bound_ns)) {
+        const uint64_t before_ns = candidates->best.step_ns;
+        const int32_t next = coh_block_set_count(&candidates->best.decisions.recompute) - fewer;
+        neighbours n = { .count = 0 };
+        for (int longer = 0; next > 0 && longer < 2; longer++) {
+            coh_decisions *d = add_neighbour(&n, candidates);
+            d->recompute = coh_block_set_spread(next, blocks);
+            d->horizon += longer * COH_HORIZON_USUAL;
+        }
+        COH_TRY(coh_candidates_try(candidates, n.list, n.count));
+        if (candidates->best.step_ns >= before_ns)
+            fewer /= 2;
+    }
+    return COH_OK;
+}
+
 coh_status coh_candidates_spread(coh_candidates *candidates, uint32_t most, uint64_t bound_ns)
 {
     const coh_plan_options *o = &candidates->plan->options;
@@ -353,6 +382,8 @@ coh_status coh_candidates_spread(coh_candidates *candidates, uint32_t most, uint
     candidates->evaluations_most = candidates->evaluations + most;
     COH_TRY(coh_candidates_try(candidates, n.list, n.count));
     candidates->evaluations_most = candidates->evaluations + most / 2;
-    return candidates->best.step_ns < before_ns ? coh_candidates_improve(candidates, bound_ns)
-                                                : COH_OK;
+    if (candidates->best.step_ns >= before_ns)
+        return COH_OK;
+    COH_TRY(recompute_fewer(candidates, bound_ns));
+    return coh_candidates_improve(candidates, bound_ns);
 }

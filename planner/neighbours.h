@@ -17,9 +17,10 @@ int coh_candidates_have_caches(const coh_plan *plan);
 coh_status coh_candidates_improve(coh_candidates *candidates, uint64_t bound_ns);
 
 /* With a host tier: tries evenly spread blocks in place of the first ones that the best set
- * recomputes, at most `most` sets, and from a better set goes on with half as many evaluations. A
- * row of kept blocks makes activations faster than the link takes them while the row runs; between
- * recomputed blocks the link catches up. Fails: as coh_candidates_try. */
+ * recomputes, as many or fewer, at most `most` sets; from a better set goes on to still fewer and
+ * to neighbours with half as many evaluations. A row of kept blocks makes activations faster than
+ * the link takes them while the row runs; between recomputed blocks the link catches up. Fails: as
+ * coh_candidates_try. */
 coh_status coh_candidates_spread(coh_candidates *candidates, uint32_t most, uint64_t bound_ns);
 
 #endif

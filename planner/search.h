@@ -8,8 +8,8 @@
  *     neighbours           of the best, one decision varied at a time, first all, then those that
  *                          gained, until none is better, one is as fast as the programme's bound,
  *                          or the evaluations are used up
- *     spread               with a host tier: of the best, recomputed blocks spread evenly in place
- *                          of the first ones, and their neighbours
+ *     spread               with a host tier: of the best, as many recomputed blocks or fewer,
+ *                          spread evenly in place of the first ones, and their neighbours
  *
  * Evaluations are counted, never timed: the same inputs give the same plan. */
 #ifndef COH_PLANNER_SEARCH_H

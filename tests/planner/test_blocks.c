@@ -153,6 +153,24 @@ static void fewer_blocks_are_spread_with_a_long_horizon(void **state)
     coh_graph_destroy(graph);
 }
 
+/* No neighbour has so long a horizon: it comes with fewer blocks. */
+static void the_horizon_grows_as_fewer_blocks_are_recomputed(void **state)
+{
+    (void)state;
+    enum { RECOMPUTED = 6, PERCENT = 10, SETS = 16 };
+    coh_graph *graph = NULL;
+    coh_plan *plan = NULL;
+    coh_candidates candidates;
+    open_slow_link(PERCENT, RECOMPUTED, &graph, &plan, &candidates);
+    assert_int_equal(coh_candidates_spread(&candidates, SETS, 0), COH_OK);
+    const coh_decisions *best = &candidates.best.decisions;
+    assert_true(best->horizon > COH_HORIZON_USUAL * 3);
+    assert_true(coh_block_set_count(&best->recompute) < RECOMPUTED);
+    coh_candidates_close(&candidates);
+    coh_plan_destroy(plan);
+    coh_graph_destroy(graph);
+}
+
 /* Returns 1 if `plan` recomputes operators, and all of them are in block `block` of the graph. */
 static int recomputes_only(const coh_plan *plan, int32_t block)
 {
@@ -218,6 +236,7 @@ int main(void)
         cmocka_unit_test(blocks_are_spread_evenly),
         cmocka_unit_test(blocks_in_a_row_are_spread_where_that_is_faster),
         cmocka_unit_test(fewer_blocks_are_spread_with_a_long_horizon),
+        cmocka_unit_test(the_horizon_grows_as_fewer_blocks_are_recomputed),
         cmocka_unit_test(any_block_is_recomputed_by_itself)
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
