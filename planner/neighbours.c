@@ -324,23 +324,18 @@ coh_status coh_candidates_improve(coh_candidates *candidates, uint64_t bound_ns)
     }
 }
 
-/* Lists as many blocks, spread evenly in place of the first ones, then an eighth and a quarter
- * fewer: between spread blocks the link takes the activations of more kept ones. It is nearly full
- * then, so content that needs no STORE leaves first, and a long horizon gives what is fetched the
- * time of several blocks. */
+/* Lists as many blocks, spread evenly in place of the first ones, and an eighth and a quarter fewer:
+ * between spread blocks the link takes the activations of more kept ones. It is nearly full then,
+ * so content that needs no STORE leaves first, and a long horizon gives what is fetched the time of
+ * several blocks. */
 static void list_spread(const coh_candidates *candidates, neighbours *n)
 {
     const int32_t blocks = coh_graph_block_count(candidates->plan->graph);
-    const coh_decisions *best = &candidates->best.decisions;
-    const int32_t now = coh_block_set_count(&best->recompute);
-    const int32_t counts[] = { now, now, now - now / 8, now - now / 4 };
-    if (now == 0 || now == blocks)
-        return;
-    for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) {
+    const int32_t now = coh_block_set_count(&candidates->best.decisions.recompute);
+    const int32_t counts[] = { now, now - now / 8, now - now / 4 };
+    for (size_t i = 0; now > 0 && now < blocks && i < sizeof(counts) / sizeof(counts[0]); i++) {
         coh_decisions *d = add_neighbour(n, candidates);
         d->recompute = coh_block_set_spread(counts[i], blocks);
-        if (i == 0)
-            continue;
         d->tie_break = COH_TIE_CLEAN;
         d->horizon = COH_HORIZON_USUAL * 3;
     }
