@@ -30,10 +30,12 @@ coh_status coh_in_memory_decisions(const coh_plan *plan, coh_decisions *out)
     return coh_effort_raise_chunk(plan->graph, &plan->options, COH_WHOLE_OBJECTS, out);
 }
 
-/* Tries to gather work earlier than the best plan in memory does. */
+/* Tries to gather work earlier than the best plan in memory does, where ranks divide it. */
 static coh_status gather_earlier(const coh_plan *plan, coh_candidate *best)
 {
     coh_decisions decisions = best->decisions;
+    if (!coh_ranks_divide(&plan->options))
+        return COH_OK;
     for (int32_t lead = 1; best->valid && lead <= COH_LEAD_MOST; lead *= 2) {
         coh_candidate candidate;
         decisions.lead = lead;
@@ -42,6 +44,24 @@ static coh_status gather_earlier(const coh_plan *plan, coh_candidate *best)
             *best = candidate;
     }
     return COH_OK;
+}
+
+/* Finds when ranks gather work, and tries larger chunks: each exchange of a chunk has a latency. */
+static coh_status time_exchanges(const coh_plan *plan, coh_candidate *best)
+{
+    COH_TRY(gather_earlier(plan, best));
+    coh_decisions decisions = best->decisions;
+    const uint64_t chunk_bytes = decisions.chunk_bytes;
+    while (best->valid && plan->options.chunk_bytes == 0 &&
+           decisions.chunk_bytes <= COH_CHUNK_BYTES_MOST / 4) {
+        coh_candidate candidate;
+        decisions.chunk_bytes *= 4;
+        COH_TRY(coh_candidate_make(plan, &decisions, &candidate));
+        if (!coh_candidate_is_better(&candidate, best))
+            break;
+        *best = candidate;
+    }
+    return best->decisions.chunk_bytes > chunk_bytes ? gather_earlier(plan, best) : COH_OK;
 }
 
 /* Recomputes fewer blocks than the best plan in memory does, as few as fit: bisects between it and
@@ -97,5 +117,5 @@ coh_status coh_in_memory_search(const coh_plan *plan, coh_candidate *best,
     }
     if (plan->options.recompute == COH_RECOMPUTE_AUTO)
         COH_TRY(recompute_fewer(plan, best));
-    return coh_ranks_divide(&plan->options) ? gather_earlier(plan, best) : COH_OK;
+    return plan->options.ranks.factors[0] > 1 ? time_exchanges(plan, best) : COH_OK;
 }

@@ -165,6 +165,32 @@ static void one_rank_has_no_pattern(void **state)
     coh_graph_destroy(graph);
 }
 
+/* Where ranks exchange chunk by chunk, fewer and larger ones may be faster. */
+static void in_memory_no_larger_chunk_is_much_faster(void **state)
+{
+    (void)state;
+    const toy_options toy = { .layers = 3, .width = 2048, .vocabulary = 512, .rows = 16 };
+    coh_graph *graph = NULL;
+    assert_int_equal(toy_graph_make(&toy, &graph), COH_OK);
+    for (int i = 0; i < PATTERNS; i += test_is_brief() ? 3 : 1) {
+        coh_plan_options options = options_of(patterns[i], UINT64_MAX, 0);
+        coh_plan *plan = NULL;
+        const made chosen = make(graph, &options, &plan);
+        coh_plan_destroy(plan);
+        assert_int_equal(chosen.status, COH_OK);
+        options.chunk_bytes = 4 * chosen.summary.chunk_bytes;
+        const made larger = make(graph, &options, &plan);
+        coh_plan_destroy(plan);
+        if (larger.status == COH_OK &&
+            chosen.summary.step_ns > larger.summary.step_ns + larger.summary.step_ns / 100)
+            fail_msg("%s: chunks of %" PRIu64 " MiB take %" PRIu64
+                     " ns, four times larger %" PRIu64,
+                     patterns[i], chosen.summary.chunk_bytes / MIB, chosen.summary.step_ns,
+                     larger.summary.step_ns);
+    }
+    coh_graph_destroy(graph);
+}
+
 static void numbers_before_a_plan_are_those_of_the_least_pattern(void **state)
 {
     (void)state;
@@ -234,6 +260,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_fastest_pattern_is_chosen),
+        cmocka_unit_test(in_memory_no_larger_chunk_is_much_faster),
         cmocka_unit_test(one_rank_has_no_pattern),
         cmocka_unit_test(numbers_before_a_plan_are_those_of_the_least_pattern),
         cmocka_unit_test(patterns_that_divide_the_same_are_tried_once),
