@@ -199,6 +199,7 @@ static void add_what(const cli_job *job, uint64_t in_memory_bytes, cli_line *lin
         coh_wire_name(job->plan_options.wires.gradients), job->recipe.sequence,
         cli_job_emulated_bytes(job) > 0, job->plan_options.device_memory_bytes);
     cli_line_add_json_tiers(line, "peak_bytes", summary->peak_bytes);
+    cli_line_add_json_tiers(line, "step_peak_bytes", summary->step_peak_bytes);
     cli_line_add_json(line,
                       "'in_memory_bytes': %" PRIu64 ", 'smallest_device_bytes': %" PRIu64
                       ", 'smallest_is_proven': %i, 'unmeasured_operators': %" PRId32

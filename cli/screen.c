@@ -318,6 +318,23 @@ static void add_program(const cli_job *job, cli_line *line)
 
 /* ---- tables ---- */
 
+/* Adds what the steps take of each peak, if another program takes the rest. */
+static void add_step_peaks(const cli_job *job, cli_line *line)
+{
+    const coh_plan_summary *s = &job->summary;
+    int any = 0;
+    for (int tier = 0; tier < COH_TIER_COUNT; tier++)
+        any |= s->step_peak_bytes[tier] < s->peak_bytes[tier];
+    if (!any)
+        return;
+    cli_line_add(line, "%-13s", "steps take");
+    for (int tier = 0; tier < COH_TIER_COUNT; tier++)
+        if (s->step_peak_bytes[tier] < s->peak_bytes[tier])
+            cli_line_add(line, " %s of %s,", cli_size(s->step_peak_bytes[tier]).at,
+                         cli_tier_name(tier, job->on_gpu));
+    cli_line_add(line, " first values or a save the rest\n");
+}
+
 static coh_status add_memory(const cli_job *job, cli_line *line)
 {
     uint64_t bytes[COH_TIER_COUNT][COH_PLAN_PURPOSES];
@@ -333,6 +350,7 @@ static coh_status add_memory(const cli_job *job, cli_line *line)
                          bytes[tier][purpose] ? cli_size(bytes[tier][purpose]).at : "-");
         cli_line_add(line, " %12s\n", cli_size(job->summary.peak_bytes[tier]).at);
     }
+    add_step_peaks(job, line);
     return COH_OK;
 }
 

@@ -173,8 +173,10 @@ coh_status coh_plan_summarize(const coh_plan *plan, coh_plan_summary *out_summar
                            .chunk_bytes = plan->decisions.chunk_bytes };
     memcpy(s.rank_pattern, plan->options.rank_pattern, sizeof(s.rank_pattern));
     count_unmeasured(plan, &s);
-    for (int tier = 0; tier < COH_TIER_COUNT; tier++)
+    for (int tier = 0; tier < COH_TIER_COUNT; tier++) {
         s.peak_bytes[tier] = plan->layout.arena_bytes[tier];
+        s.step_peak_bytes[tier] = plan->programs[COH_PROGRAM_BODY].peak_bytes[tier];
+    }
     for (int bound = 0; bound < COH_PLAN_BOUND_COUNT; bound++)
         s.bounds_ns[bound] = plan->bounds.ns[bound];
     for (int lane = 0; lane < COH_LANE_COUNT; lane++) {

@@ -178,7 +178,8 @@ class coh_plan_summary(Structure):
                 ("step_p10_ns", c_uint64), ("step_p50_ns", c_uint64), ("step_p90_ns", c_uint64),
                 ("order_keeps_bits", c_int32), ("unmeasured_kind", c_char_p),
                 ("unmeasured_operators", c_int32), ("kept_bytes", c_uint64),
-                ("rank_parts", coh_rank_parts), ("rank_pattern", c_char * 32)]
+                ("rank_parts", coh_rank_parts), ("rank_pattern", c_char * 32),
+                ("step_peak_bytes", c_uint64 * 3)]
 
 
 class coh_parameter_group(Structure):

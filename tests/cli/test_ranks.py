@@ -136,6 +136,16 @@ class Ranks(TrainTest):
         slow = self.succeeds("simulate", plan, "--calibration", "none", "--topology", "a100x8-80gbit", "--json").json
         self.assertEqual((slow["program_hash"], slow["link_bytes"]), (made["program_hash"], made["link_bytes"]))
 
+    def test_a_peak_that_no_step_reaches_is_said(self):
+        """In memory on GPUs, host memory holds the first values until they are sent; then nothing."""
+        shape = ["plan", "gpt2-xl", "--sequence", 64, "--batch", 8, "--gradients", "f32", *SHAPE, "--ranks", 4, "--search", "quick",
+                 "--pattern", "zero1", "--profile", "h100", "--calibration", "none"]
+        found = self.succeeds(*shape, "--json").json
+        self.assertGreater(found["peak_bytes"]["host"], 0)
+        self.assertEqual(found["step_peak_bytes"]["host"], 0)
+        self.assertRegex(self.succeeds(*shape).out, r"(?m)^steps take +0 B of host, first values or a save the rest$")
+        self.assertNotIn("steps take", self.succeeds(*shape, "--host-memory", "none").out)
+
     def test_the_least_of_a_link_is_no_more_than_a_plan_moves(self):
         """What other ranks send need not come over the link."""
         shape = ["gpt2-medium", "--sequence", 512, "--batch", 8, "--gradients", "f32", *SHAPE, "--ranks", 4, "--search", "quick",
