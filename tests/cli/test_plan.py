@@ -103,7 +103,8 @@ class Plan(ProgramTest):
 
     def test_the_screen_says_what_a_user_would_try_next(self):
         of = ["--profile", "rtx-4090", "--calibration", "none"]
-        lean = ["plan", "gpt2-xl", *of, "--device-memory", "6GB", "--host-memory", "16GB", "--sequence", "512", "--state", "lean",
+        model, device, host = ("gpt2-medium", "2GB", "5GB") if SHORT else ("gpt2-xl", "6GB", "16GB")
+        lean = ["plan", model, *of, "--device-memory", device, "--host-memory", host, "--sequence", "512", "--state", "lean",
                 "--search", "quick"]
         said = self.succeeds(*lean).out
         share = float(re.search(r"\(--clip-mode previous\) a step takes .*, (0\.\d\d) of this one", said)[1])

@@ -168,7 +168,7 @@ static void each_call_of_nccl_that_fails_ends_all_ranks_with_one_sentence(void *
 {
     (void)state;
     for (int call = 0; call < FAKE_NCCL_CALL_COUNT; call++)
-        for (uint64_t n = 1;; n += n < 8 || !test_is_brief() ? 1 : 5) {
+        for (uint64_t n = 1;; n += n < 4 || !test_is_brief() ? 1 : 7) {
             ranks_end ends[RANKS_MOST];
             traffic t = plain;
             fake_nccl_reset();

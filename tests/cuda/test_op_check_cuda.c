@@ -431,7 +431,7 @@ static void kinds_of_the_library_pass(void **state)
 {
     (void)state;
     int compared = 0, cases = 0;
-    for (int index = 0; index < SHAPE_CASES; index += test_seeks_races() ? 29
+    for (int index = 0; index < SHAPE_CASES; index += test_seeks_races() ? 61
                                                       : test_is_short()  ? 7
                                                                          : 1) {
         const shape_case *from = shape_case_at(index);

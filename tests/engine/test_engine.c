@@ -403,7 +403,7 @@ static void delays_and_poison_change_no_bit(void **state)
     uint64_t expected = train(&r, 3, 0.002f);
     run_end(&r);
     const uint64_t seed_count = test_is_short() ? 1 : DELAY_SEEDS;
-    for (int p = 2; p < PLACEMENT_COUNT; p++)
+    for (int p = 2; p < PLACEMENT_COUNT; p += 1 + test_is_brief())
         for (uint64_t seed = 1; seed <= seed_count; seed++) {
             run_prepare(&r, &placements[p], 1);
             r.options.poison = 1;
@@ -646,9 +646,11 @@ static void a_range_of_a_parameter_is_written_in_every_placement(void **state)
     (void)state;
     const uint64_t hash = hash_after_write(&placements[0], write_by_a_checkpoint);
     for (int i = 0; i < PLACEMENT_COUNT; i++) {
-        if (i > 0)
+        /* a sanitizer sees each placement once */
+        if (i > 0 && (!test_is_brief() || i % 2 == 0))
             assert_int_equal(hash_after_write(&placements[i], write_by_a_checkpoint), hash);
-        assert_int_equal(hash_after_write(&placements[i], write_by_a_put), hash);
+        if (!test_is_brief() || i % 2 == 1)
+            assert_int_equal(hash_after_write(&placements[i], write_by_a_put), hash);
     }
 }
 
@@ -719,9 +721,12 @@ static void a_parameter_that_is_not_trained_is_written_in_every_placement(void *
     const coh_plan_mode modes[] = { COH_PLAN_TRAIN, COH_PLAN_INFER };
     assert_int_equal(small_model_create_frozen(model_dtype, 1, &graph), COH_OK);
     for (int m = 0; m < 2; m++)
-        for (int i = 0; i < PLACEMENT_COUNT; i++)
+        for (int i = 0; i < PLACEMENT_COUNT; i++) {
+            if (test_is_brief() && i % 2 != m)
+                continue;
             assert_int_equal(hash_of_initial_values(&placements[i], modes[m], 1),
                              hash_of_initial_values(&placements[0], modes[m], 0));
+        }
     coh_graph_destroy(graph);
     graph = own;
 }

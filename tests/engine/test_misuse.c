@@ -749,7 +749,7 @@ static void each_mistake_gets_its_status_and_a_sentence(void **state)
     (void)state;
     const uint64_t right = hash_of_right_run();
     int made = 0, wrong = 0;
-    for (int i = 0; i < MISUSES; i += test_seeks_races() ? 4 : 1, made++) {
+    for (int i = 0; i < MISUSES; i += test_seeks_races() ? 12 : 1, made++) {
         model m;
         open_model(&m);
         const coh_status status =

@@ -212,8 +212,11 @@ static const struct {
 static void ranks_receive_and_keep_what_the_formulas_say(void **state)
 {
     (void)state;
+    int compared = 0;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         const setting *s = &cases[i].s;
+        if (test_is_brief() && i % 4 != 0)
+            continue;
         coh_graph *graph = make_graph(s);
         coh_plan *plan = plan_of(graph, s);
         coh_plan_summary summary = { .struct_bytes = sizeof(summary) };
@@ -228,9 +231,8 @@ static void ranks_receive_and_keep_what_the_formulas_say(void **state)
                          s->pattern, s->ranks, between, planned, expected);
         }
         assert_true(summary.stream_bytes == kept_bytes(plan, cases[i].parts));
-        if (!test_is_brief() || i % 4 == 0)
-            run_setting(s, ends);
-        for (int rank = 0; rank < s->ranks && (!test_is_brief() || i % 4 == 0); rank++) {
+        run_setting(s, ends);
+        for (int rank = 0; rank < s->ranks; rank++) {
             const coh_step_result *counted = &ends[rank].results[STEPS - 1];
             must(ends[rank].status, ends[rank].sentence);
             for (int lane = COH_LANE_COMM0; lane <= COH_LANE_COMM1; lane++)
@@ -240,10 +242,11 @@ static void ranks_receive_and_keep_what_the_formulas_say(void **state)
         }
         coh_plan_destroy(plan);
         coh_graph_destroy(graph);
+        compared++;
     }
-    printf("%zu settings: bytes over both levels, and those kept, equal to the byte; peaks as "
+    printf("%d settings: bytes over both levels, and those kept, equal to the byte; peaks as "
            "planned\n",
-           sizeof(cases) / sizeof(cases[0]));
+           compared);
 }
 
 static void one_rank_has_no_lines_between_ranks(void **state)

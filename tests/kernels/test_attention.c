@@ -396,11 +396,11 @@ static void check_isa(problem *p, const char *isa)
     }
 }
 
-/* Checks on one thread: in short runs the thread sanitizer sees one shape in eight, another
+/* Checks on one thread: in short runs the thread sanitizer sees one shape in sixteen, another
  * sanitizer each shape in one dtype. */
 static void check_dtype(coh_dtype dtype)
 {
-    for (int s = 0; s < SHAPES; s += test_seeks_races() ? 8 : 1) {
+    for (int s = 0; s < SHAPES; s += test_seeks_races() ? 16 : 1) {
         if (test_is_brief() && !test_seeks_races() && s % 2 != (dtype == COH_DTYPE_BF16))
             continue;
         problem p;

@@ -111,7 +111,7 @@ static uint64_t run(coh_case *one, void *queue, int64_t blocks)
 static void ranges_and_threads_change_no_bit(void **state)
 {
     (void)state;
-    for (int index = 0; index < CASES; index = next_case(index)) {
+    for (int index = 0; index < CASES; index = next_case(index + 2 * test_seeks_races())) {
         coh_case one;
         make_case(&one, index, 8);
         const uint64_t whole = run(&one, pool, BLOCKS);

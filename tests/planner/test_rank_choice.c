@@ -142,7 +142,7 @@ static void the_fastest_pattern_is_chosen(void **state)
         assert_int_equal(coh_plan_in_memory_bytes(graph, &replicated, &most), COH_OK);
         assert_int_equal(coh_plan_in_memory_bytes(graph, &parted, &least), COH_OK);
         assert_true(least < most);
-        const int stride = test_is_brief() ? 6 : test_is_short() ? 2 : 1;
+        const int stride = test_is_brief() ? 7 : test_is_short() ? 2 : 1;
         for (int i = 0; i <= 6; i += stride) /* too little to more than enough */
             check_choice(graph, least + (most - least) * (uint64_t)i / 5 - (i == 0) * MIB, 0);
         check_choice(graph, least / 2, 64 * MIB);

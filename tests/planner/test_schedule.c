@@ -64,7 +64,7 @@ static uint64_t in_memory(const coh_graph *graph, const coh_plan_options *option
 static void random_settings_give_verified_plans_within_budget(void **state)
 {
     (void)state;
-    const uint64_t seed_count = test_is_brief() ? 6 : test_is_short() ? 15 : 60;
+    const uint64_t seed_count = test_is_brief() ? 4 : test_is_short() ? 15 : 60;
     for (uint64_t seed = 0; seed < seed_count; seed++) {
         uint64_t n = 0;
 #define DRAW(bound) coh_rng_below(20, seed, n++, bound)
