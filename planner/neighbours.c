@@ -324,10 +324,10 @@ coh_status coh_candidates_improve(coh_candidates *candidates, uint64_t bound_ns)
     }
 }
 
-/* Lists as many blocks, spread evenly in place of the first ones, and an eighth and a quarter fewer:
- * between spread blocks the link takes the activations of more kept ones. It is nearly full then,
- * so content that needs no STORE leaves first, and a long horizon gives what is fetched the time of
- * several blocks. */
+/* Lists as many blocks, spread evenly in place of the first ones, and an eighth and a quarter
+ * fewer: between spread blocks the link takes the activations of more kept ones. It is nearly full
+ * then, so content that needs no STORE leaves first, and a long horizon gives what is fetched the
+ * time of several blocks. */
 static void list_spread(const coh_candidates *candidates, neighbours *n)
 {
     const int32_t blocks = coh_graph_block_count(candidates->plan->graph);
