@@ -136,7 +136,12 @@ def ids_of(values, rows, columns, what):
         ids = array("i", view.tobytes())
     else:
         listed = values.tolist() if hasattr(values, "tolist") else values
-        ids = array("i", _flat(listed, rows, columns, what))
+        flat = _flat(listed, rows, columns, what)
+        try:
+            ids = array("i", flat)
+        except TypeError:
+            kind = getattr(values, "dtype", None) or type(next(iter(flat), None)).__name__
+            raise TypeError(f"{what} takes integers, not {kind}") from None
     if len(ids) != count:
         raise ValueError(f"{what} has {len(ids)} ids, the plan's step takes {count}")
     return ids

@@ -275,8 +275,9 @@ class Package(PackageTest):
                 engine.step([999] * 64, [1] * 64, RATE)
             with self.assertRaises(OverflowError):
                 engine.step([2**40] * 64, [1] * 64, RATE)
-            with self.assertRaises(TypeError):
-                engine.step(array("d", [1] * 64), [1] * 64, RATE)
+            for wrong, kind in ((array("d", [1] * 64), "float"), ([1.5] * 64, "float"), ([None] * 64, "NoneType")):
+                with self.assertRaisesRegex(TypeError, f"^tokens takes integers, not {kind}$"):
+                    engine.step(wrong, [1] * 64, RATE)
 
     def test_an_interrupt_while_a_graph_is_made_ends_the_plan(self):
         def interrupted(*_):
