@@ -139,6 +139,19 @@ static void add_parts(const cli_job *job, cli_line *line)
     cli_line_add(line, ")\n");
 }
 
+/* Says that the ranks of this process have fewer cores than threads: each is priced alone. */
+static void add_crowd(const cli_job *job, cli_line *line)
+{
+    const int64_t threads = (int64_t)cli_job_rank_count(job) * job->plan_options.thread_count;
+    const int32_t cores = coh_machine_core_count();
+    if (job->on_gpu || job->options->launch || job->options->profile || threads <= cores)
+        return;
+    cli_line_add(line,
+                 "        they share %d core%s, which is not in the prices: a step of each is"
+                 " priced alone\n",
+                 (int)cores, cores > 1 ? "s" : "");
+}
+
 static void add_model(const cli_job *job, cli_line *line)
 {
     const coh_model_size size = coh_model_size_get(&job->model);
@@ -160,7 +173,7 @@ static void add_model(const cli_job *job, cli_line *line)
     if (coh_fold_shape_replicas(&job->plan_options.replicas) > 1)
         cli_line_add(line, "        gradients of replicas made apart, added as %s\n",
                      cli_shape_text(&job->plan_options.replicas).at);
-    if (cli_job_rank_count(job) > 1)
+    if (cli_job_rank_count(job) > 1) {
         cli_line_add(line,
                      "ranks:  %d%s, their gradients added as %s; the figures are of one rank\n",
                      (int)cli_job_rank_count(job),
@@ -168,6 +181,8 @@ static void add_model(const cli_job *job, cli_line *line)
                      : job->options->command == CLI_TRAIN ? " in this process"
                                                           : "",
                      cli_shape_text(&job->ranks).at);
+        add_crowd(job, line);
+    }
     add_parts(job, line);
     add_wires(job, line);
     if (job->model.atomics)

@@ -1,5 +1,6 @@
 """Ranks through the command line: any number of them gives the bits of one, and resumes what another number saved."""
 
+import os
 import unittest
 
 from program import QUICK, TINY, TrainTest, in_full, pairs
@@ -135,6 +136,14 @@ class Ranks(TrainTest):
         made = self.succeeds(*shape, "--topology", "a100x8-800gbit").json
         slow = self.succeeds("simulate", plan, "--calibration", "none", "--topology", "a100x8-80gbit", "--json").json
         self.assertEqual((slow["program_hash"], slow["link_bytes"]), (made["program_hash"], made["link_bytes"]))
+
+    def test_more_threads_than_cores_are_said(self):
+        plan = ["plan", *RUN, *F32, *SHAPE, "--ranks", 8]
+        cores = len(os.sched_getaffinity(0))
+        said = "they share %d core" % cores
+        self.assertIn(said, self.succeeds(*plan, "--threads", cores).out)
+        self.assertNotIn(said, self.succeeds("plan", *RUN, *F32, *SHAPE, "--threads", cores).out)
+        self.assertNotIn(said, self.succeeds(*plan, "--threads", cores, "--profile", "h100").out)
 
     def test_a_peak_that_no_step_reaches_is_said(self):
         """In memory on GPUs, host memory holds the first values until they are sent; then nothing."""
