@@ -158,7 +158,7 @@ typedef struct evaluation {
 static int64_t default_micro_batch(const evaluation *run)
 {
     int64_t most = FOLDER_TOKENS / run->sequence;
-    if (run->inference.weights.checkpoint)
+    if (run->inference.weights.is_checkpoint)
         return run->inference.recipe.micro_batch;
     if (most > FOLDER_MICRO_BATCH_MOST)
         most = FOLDER_MICRO_BATCH_MOST;
@@ -223,7 +223,7 @@ static coh_status choose_plan(evaluation *run)
 static coh_status choose_form(const evaluation *run, cli_data_form *out_form)
 {
     const cli_options *options = run->inference.options;
-    if (!run->inference.weights.checkpoint)
+    if (!run->inference.weights.is_checkpoint)
         return cli_data_form_from_options(options, out_form);
     *out_form = run->inference.recipe.form;
     out_form->validation_split = 0;
@@ -268,7 +268,7 @@ static coh_status choose_windows(evaluation *run)
     const int is_given = cli_given(options, CLI_FLAG_SEQUENCE);
     if (is_given)
         run->sequence = options->sequence;
-    else if (inference->weights.checkpoint)
+    else if (inference->weights.is_checkpoint)
         run->sequence = inference->recipe.sequence;
     else
         run->sequence = positions < CONTEXT_MOST ? positions : CONTEXT_MOST;
@@ -284,7 +284,7 @@ static coh_status choose_windows(evaluation *run)
         cli_note("windows of %" PRId64 " tokens, %s; the model has %" PRId64
                  " positions: --sequence changes it",
                  run->sequence,
-                 !inference->weights.checkpoint               ? "the most by default"
+                 !inference->weights.is_checkpoint            ? "the most by default"
                  : inference->trained_tokens == run->sequence ? "as the run was trained"
                                                               : "the default, as the checkpoint "
                                                                 "names no length",

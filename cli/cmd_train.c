@@ -292,6 +292,7 @@ static coh_status open_engine(cli_run *run)
     const coh_status status = cli_ranks_run_in_turn(run->ranks, load_parameters, run);
     if (status != COH_OK)
         return name_one_before(run, status);
+    CLI_TRY(cli_weights_loaded(&run->job.weights));
     run->facts = (coh_engine_facts){ .struct_bytes = sizeof(run->facts) };
     return coh_engine_facts_get(run->engine, &run->facts);
 }
@@ -360,7 +361,7 @@ static void describe_start(const cli_run *run)
                      run->job.first_step);
     describe_schedule(&run->job, &line);
     cli_parameter_groups_describe(&run->job.recipe, run->job.graph, &line);
-    if (run->job.weights.folder)
+    if (run->job.weights.is_folder)
         cli_line_add(&line, "start:  %s, %" PRId64 " tensors of %s\n", run->job.model.folder,
                      run->job.weights.folder_facts.tensor_count,
                      cli_dtype_name(run->job.model.stored));

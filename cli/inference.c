@@ -84,7 +84,7 @@ static void describe(const cli_inference *inference)
 {
     cli_line line;
     cli_line_clear(&line);
-    if (inference->weights.folder)
+    if (inference->weights.is_folder)
         cli_line_add(&line, "%s", inference->model.folder);
     else
         cli_line_add(&line, "%s, step %" PRIu64, inference->weights.facts.path,
@@ -129,7 +129,10 @@ coh_status cli_inference_start(cli_inference *inference)
     engine_options.disks = disks.of;
     engine_options.disk_count = disks.count;
     CLI_TRY(coh_engine_create(inference->plan, &engine_options, &inference->engine));
-    if (inference->weights.folder)
-        return coh_engine_init_from(inference->engine, 0, cli_weights_source, &inference->weights);
-    return coh_engine_load(inference->engine, inference->weights.facts.path, NULL);
+    if (inference->weights.is_folder)
+        CLI_TRY(
+            coh_engine_init_from(inference->engine, 0, cli_weights_source, &inference->weights));
+    else
+        CLI_TRY(coh_engine_load(inference->engine, inference->weights.facts.path, NULL));
+    return cli_weights_loaded(&inference->weights);
 }

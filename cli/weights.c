@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -13,6 +14,7 @@ coh_status cli_weights_open_checkpoint(const char *path, cli_weights *out_weight
 {
     *out_weights = (cli_weights){ .facts.struct_bytes = sizeof(out_weights->facts) };
     CLI_TRY(coh_checkpoint_open(path, &out_weights->checkpoint));
+    out_weights->is_checkpoint = 1;
     const coh_status status =
         coh_checkpoint_facts_get(out_weights->checkpoint, &out_weights->facts);
     if (status != COH_OK)
@@ -74,6 +76,7 @@ coh_status cli_weights_check_vocabulary(const coh_model *model, const coh_tokeni
 static coh_status open_folder(coh_model *model, cli_weights *weights)
 {
     CLI_TRY(coh_folder_open(model, &weights->folder));
+    weights->is_folder = 1;
     weights->folder_facts = (coh_folder_facts){ .struct_bytes = sizeof(weights->folder_facts) };
     CLI_TRY(coh_folder_facts_get(weights->folder, &weights->folder_facts));
     return coh_folder_describe(weights->folder, model);
@@ -92,10 +95,27 @@ coh_status cli_weights_open(coh_model *model, cli_weights *out_weights)
     return status;
 }
 
+coh_status cli_weights_loaded(cli_weights *weights)
+{
+    if (weights->checkpoint) {
+        weights->loaded_path = strdup(weights->facts.path);
+        if (!weights->loaded_path)
+            return cli_fail(COH_ERR_MEMORY, "no memory for the path of a checkpoint");
+        weights->facts.path = weights->loaded_path;
+        weights->facts.note_json = weights->facts.passed_over = "";
+    }
+    coh_checkpoint_close(weights->checkpoint);
+    coh_folder_close(weights->folder);
+    weights->checkpoint = NULL;
+    weights->folder = NULL;
+    return COH_OK;
+}
+
 void cli_weights_close(cli_weights *weights)
 {
     coh_checkpoint_close(weights->checkpoint);
     coh_folder_close(weights->folder);
+    free(weights->loaded_path);
     *weights = (cli_weights){ 0 };
 }
 

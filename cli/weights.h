@@ -1,15 +1,19 @@
 /* weights.h - opens the source of a model's parameters: a checkpoint, a Hugging Face folder, or
- * none (a preset starts with the initial values of its kinds). */
+ * none (a preset starts with the initial values of its kinds).
+ *
+ *     open ──> read facts, load the numbers ──> cli_weights_loaded: its files are closed ──> close */
 #ifndef COH_CLI_WEIGHTS_H
 #define COH_CLI_WEIGHTS_H
 
 #include "cli/say.h"
 
 typedef struct cli_weights {
-    coh_checkpoint *checkpoint; /* NULL: none */
-    coh_checkpoint_facts facts; /* of the checkpoint */
-    coh_folder *folder;         /* NULL: none */
+    int is_checkpoint, is_folder; /* the source, also when its files are closed */
+    coh_checkpoint *checkpoint;   /* NULL: none is open */
+    coh_checkpoint_facts facts;   /* of the checkpoint */
+    coh_folder *folder;           /* NULL: none is open */
     coh_folder_facts folder_facts;
+    char *loaded_path; /* facts.path of a checkpoint whose files are closed */
 } cli_weights;
 
 /* As coh_model_resolve for a path: a folder takes precedence over a preset of the same name. Fails:
@@ -28,11 +32,15 @@ coh_status cli_weights_check_not_in_use(const char *folder);
  * only noted; the vocabulary itself must fit. `tokenizer` NULL: checks nothing. Fails:
  * COH_ERR_ARGUMENT. */
 coh_status cli_weights_check_vocabulary(const coh_model *model, const coh_tokenizer *tokenizer);
+/* Closes the files of the source when its numbers are loaded. Otherwise a long run would hold the
+ * space of a checkpoint or a folder that is removed meanwhile. The facts stay, except that
+ * facts.note_json and facts.passed_over become "". Fails: COH_ERR_MEMORY; the files stay open. */
+coh_status cli_weights_loaded(cli_weights *weights);
 void cli_weights_close(cli_weights *weights); /* accepts a zeroed one */
 
 static inline int cli_weights_are_there(const cli_weights *weights)
 {
-    return weights->checkpoint || weights->folder;
+    return weights->is_checkpoint || weights->is_folder;
 }
 
 /* Are all `count` numbers of tensor `name` of the folder finite? Fails: COH_ERR_CORRUPT naming the

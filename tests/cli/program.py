@@ -114,6 +114,17 @@ def wait_for_save(process, folder, step=1):
         time.sleep(0.01)
 
 
+def held_files(process, folder):
+    """The files of `folder` that the process has open, removed ones too."""
+    fds, held = f"/proc/{process.pid}/fd", []
+    for name in os.listdir(fds):
+        try:
+            held.append(os.readlink(os.path.join(fds, name)))
+        except FileNotFoundError:
+            pass
+    return [name for name in held if name.startswith(os.path.realpath(folder) + os.sep)]
+
+
 def pairs(*all_of_them):
     """Cases that differ only in numbers: a sanitizer, which looks for errors that do not depend on values, gets the
     last one, and so does a short run."""

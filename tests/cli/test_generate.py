@@ -7,7 +7,7 @@ import subprocess
 import unittest
 
 import model_folder
-from program import ProgramTest, start
+from program import ProgramTest, held_files, start
 
 CHATML = "{% for m in messages %}{{ '<|im_start|>' + m.role + '\\n' + m.content + '<|im_end|>\\n' }}{% endfor %}"
 
@@ -100,6 +100,16 @@ class Generate(ProgramTest):
                              ("--tokens", ["0"])):
             for value in values:
                 self.fails(2, "generate", self.path("model"), "--prompt", "x", f"{flag}={value}", says=flag)
+
+    def test_the_weights_files_are_closed_when_they_are_loaded(self):
+        prompts = self.write("prompts", "a prompt that is printed again\n" * 2000)
+        process = start("generate", *self.model(), "--json", "--prompts", prompts, "--tokens", 1)
+        self.assertTrue(process.stdout.readline())
+        held = held_files(process, self.path("model"))
+        self.assertIsNone(process.poll())  # its output does not fit into the pipe
+        process.kill()
+        process.communicate(timeout=60)
+        self.assertEqual(held, [])
 
     # ---- stop strings ----
 

@@ -12,7 +12,8 @@ import time
 import unittest
 
 import model_folder
-from program import FAULTY, NANO, TINY, TrainTest, environment, last_save, lines_of, run, start, wait_for_save, wait_for_step
+from program import (FAULTY, NANO, TINY, TrainTest, environment, held_files, last_save, lines_of, run, start,
+                     wait_for_save, wait_for_step)
 
 
 class TrainFolder(TrainTest):
@@ -290,6 +291,32 @@ class TrainFolder(TrainTest):
         process.kill()
         process.communicate(timeout=120)
         self.assertLess(held, 12 * 11.14e6 + (1 << 20))
+
+    def test_a_run_holds_no_file_of_what_it_began_with(self):
+        # a removed checkpoint gives its space back only when nobody has it open
+        self.train("--steps", 1, "--save", self.path("run"))
+        model_folder.make(self.path("model"), "gpt2")
+        shutil.copytree(self.path("run"), self.path("two"))
+        more = ["--threads", 2, "--steps", 100000, "--save-every", 1, "--keep", 1, "--data", self.corpus(), "--save"]
+        small = ["--tokenizer", "bytes", "--sequence", 16, "--batch", 2, *more]
+        for name, begins_with, flags in (
+                ("run", "run/step-1", ["--resume", self.path("run"), *more]),
+                ("new", "two", [self.path("two"), *small]),
+                ("tuned", "model", [self.path("model"), *small]),
+                ("ranks", "two", [self.path("two"), *small[:-1], "--replicas", 2, "--ranks", 2, "--gradients", "f32", "--save"])):
+            with self.subTest(name):
+                process = start("train", *flags, self.path(name))
+                wait_for_save(process, self.path(name), 4)
+                self.assertIsNone(process.poll(), process.poll() is not None and process.stderr.read())
+                held = held_files(process, self.path(begins_with))
+                others = held_files(process, self.path(name))
+                process.kill()
+                _, err = process.communicate(timeout=120)
+                self.assertEqual(process.returncode, -9, err)
+                self.assertEqual(held, [])
+                self.assertTrue(others)  # its lock, its tokens
+                if name == "run":
+                    self.assertFalse(os.path.exists(self.path(begins_with)))
 
     def test_room_that_cannot_be_had_is_refused_before_the_first_step(self):
         # Well above the free space: other programs free some meanwhile, and what fits is then reserved.
