@@ -169,14 +169,12 @@ static coh_status take_buffers(cli_run *run)
 
 /* ---- engine ---- */
 
-/* The number of future saves: one every --save-every steps and the last. A save at a stop replaces
- * the last. */
-static uint64_t save_count(const cli_run *run)
+uint64_t cli_train_save_count(const cli_run *run, uint64_t step)
 {
     uint64_t every = run->job.recipe.save_every, steps = run->job.recipe.steps;
     if (every == 0)
         return 1;
-    return steps / every - run->job.first_step / every + (steps % every != 0);
+    return steps / every - step / every + (steps % every != 0);
 }
 
 /* Is this the process that looks at the drives, of those on its machine? */
@@ -191,7 +189,8 @@ static coh_status find_room(cli_run *run)
 {
     const cli_job *job = &run->job;
     int keeps = run->folder.path[0] != '\0';
-    uint64_t count = keeps ? cli_run_folder_room_count(&run->folder, save_count(run)) : 0;
+    const uint64_t save_count = cli_train_save_count(run, job->first_step);
+    uint64_t count = keeps ? cli_run_folder_room_count(&run->folder, save_count) : 0;
     const uint64_t store_bytes =
         job->summary.peak_bytes[COH_TIER_DISK] * (uint64_t)cli_budget_local_ranks(run->options);
     uint64_t checkpoint_bytes, record_bytes = 0;
@@ -474,9 +473,6 @@ static coh_status take_hash(cli_run *run, uint64_t *out_hash)
     return COH_OK;
 }
 
-/* Of the command that goes on, as a part of a sentence. */
-enum { COMMAND_BYTES_MOST = 900 };
-
 static coh_status finish(cli_run *run)
 {
     uint64_t hash;
@@ -494,27 +490,7 @@ static coh_status finish(cli_run *run)
         add_result_text(run, hash, &line);
     }
     CLI_TRY(cli_write(STDOUT_FILENO, line.text, line.used));
-    if (!run->stopped)
-        return COH_OK;
-    if (!run->folder.path[0])
-        return cli_fail(COH_ERR_STOPPED,
-                        "stopped after step %" PRIu64
-                        "; nothing was kept (--save none): it cannot go on from here",
-                        run->done_steps);
-    cli_line_clear(&line);
-    cli_line_add_word(&line, run->folder.path);
-    cli_options_add_again(run->options, &line);
-    if (line.used > COMMAND_BYTES_MOST) { /* a sentence of the library is cut at 1,024 bytes */
-        cli_note("cohobate train --resume %s", line.text);
-        return cli_fail(COH_ERR_STOPPED,
-                        "stopped after step %" PRIu64 " of %" PRIu64
-                        "; go on with the command above",
-                        run->done_steps, run->job.recipe.steps);
-    }
-    return cli_fail(COH_ERR_STOPPED,
-                    "stopped after step %" PRIu64 " of %" PRIu64
-                    "; go on with: cohobate train --resume %s",
-                    run->done_steps, run->job.recipe.steps, line.text);
+    return run->stopped ? cli_train_stopped(run) : COH_OK;
 }
 
 /* Records how the run ended, for its readers, while the folder is still locked. */

@@ -47,6 +47,7 @@ typedef struct cli_run {
     coh_calibration_class classes[COH_CALIBRATION_CLASSES_MOST]; /* of this run's lines */
     uint32_t class_count;
     int skipped_in_row;
+    int last_save_failed;                   /* that of the end or a stop, which ended the run */
     char (*scan_sentences)[CLI_SCAN_BYTES]; /* by rank */
     int tokens_are_new; /* the data was text, and became a token file of the run folder */
     int has_begun;      /* reached the first step; an earlier failure leaves no folder behind */
@@ -85,7 +86,21 @@ coh_status cli_train_name_data(const cli_run *run, const char *folder, cli_recip
 /* Runs steps until the last one, --stop-after-worse or a signal; saves and validates during the run
  * and at the end. Allocates nothing. A failed save during the run is a warning; at the end or at a
  * stop it is a failure. Fails: as the engine does; COH_ERR_NUMBER. The newest checkpoint stays
- * intact. */
+ * intact, and the error text names it (cli_train_failed). */
 coh_status cli_train_loop(cli_run *run);
+
+/* The number of saves after step `step`: one every --save-every steps and the last. A save at a
+ * stop replaces the last. */
+uint64_t cli_train_save_count(const cli_run *run, uint64_t step);
+
+/* ---- the last sentence of a run that did not end: go_on.c ---- */
+
+/* Fails with COH_ERR_STOPPED and the command that goes on. */
+coh_status cli_train_stopped(const cli_run *run);
+
+/* Adds to the error text of a failed run which steps are lost, which checkpoint remains and how to
+ * go on from it; only for failures of a drive, a device or memory, which another try may not meet.
+ * Call it on rank 0. Returns `status`. */
+coh_status cli_train_failed(const cli_run *run, coh_status status);
 
 #endif

@@ -194,7 +194,8 @@ static void note_failed_save(cli_run *run, uint64_t step)
 /* If the engine failed rather than the save, it refuses to drain. */
 static coh_status bear_failed_save(cli_run *run, coh_status status)
 {
-    if (save_matters(run) || status != COH_ERR_IO)
+    run->last_save_failed = save_matters(run);
+    if (run->last_save_failed || status != COH_ERR_IO)
         return status;
     CLI_TRY(coh_engine_drain(run->engine));
     note_failed_save(run, run->done_steps);
@@ -504,5 +505,6 @@ coh_status cli_train_loop(cli_run *run)
         return finish_save(run);
     snprintf(why, sizeof(why), "%s", coh_last_error());
     (void)finish_save(run); /* the checkpoint is whole, whatever failed */
-    return cli_fail(status, "%s", why);
+    (void)cli_fail(status, "%s", why);
+    return cli_ranks_is_first(run->ranks) ? cli_train_failed(run, status) : status;
 }

@@ -1,7 +1,7 @@
 /* weights.h - opens the source of a model's parameters: a checkpoint, a Hugging Face folder, or
  * none (a preset starts with the initial values of its kinds).
  *
- *     open ──> read facts, load the numbers ──> cli_weights_loaded: its files are closed ──> close */
+ *     open ──> read facts, load the numbers ──> loaded: its files are closed ──> close */
 #ifndef COH_CLI_WEIGHTS_H
 #define COH_CLI_WEIGHTS_H
 

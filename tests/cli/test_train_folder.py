@@ -12,7 +12,7 @@ import time
 import unittest
 
 import model_folder
-from program import (FAULTY, NANO, TINY, TrainTest, environment, held_files, last_save, lines_of, run, start,
+from program import (FAULTY, NANO, QUICK, TINY, TrainTest, environment, held_files, last_save, lines_of, run, start,
                      wait_for_save, wait_for_step)
 
 
@@ -403,6 +403,32 @@ class TrainFolder(TrainTest):
             self.assertNotIn("warning: nothing was saved", done.err)
             self.assertEqual(sorted(os.listdir(self.path("run"))), ["data.tokens", "lock", "plan.json", "run.json",
                                                                     "steps.jsonl", "trace.bin"])
+
+    def test_the_last_save_that_fails_says_what_is_lost_and_how_the_run_goes_on(self):
+        again = ["--threads", "2", *QUICK]
+        whole = self.train("--steps", 5, "--save", "none")
+        for flags, lost in (["--steps", 5], "steps 3 to 5"), (["--steps", 3], "step 3"):
+            run_folder = self.path(f"a run of {flags[1]}")
+            self.train("--steps", 2, "--schedule-steps", 5, "--save", run_folder)
+            done = self.fails(5, "train", "--resume", run_folder, *again, *flags, program=FAULTY,
+                              env=environment(COH_TEST_FAIL_AT="9:28"), says="No space left on device")
+            said = done.err.strip().split("\n")[-1]
+            found = re.search(rf"; the result of {lost} is lost: with ([\d.]+) MiB free there, go on from "
+                              rf"{re.escape(run_folder)}/step-2 with: cohobate (train --resume .*)$", said)
+            self.assertTrue(found, said)
+            self.assertGreaterEqual(float(found[1]) * 2**20, 5595136)  # what the save asked for
+            command = shlex.split(found[2])
+            self.assertEqual(command, ["train", "--resume", run_folder, *again])
+            self.assertEqual(self.says_hash(self.succeeds(*command, "--steps", 5)), self.says_hash(whole))
+        other = self.fails(5, "train", "--resume", self.path("a run of 3"), *again, "--steps", 6, "--save", self.path("other"),
+                           program=FAULTY, env=environment(COH_TEST_FAIL_AT="16:5")).err.strip().split("\n")[-1]
+        self.assertIn("the result of step 6 is lost: with ", other)
+        self.assertIn(f"go on from {self.path('a run of 3')}/step-5 with: ", other)
+        self.assertEqual(shlex.split(other.split("with: cohobate ")[1]),
+                         ["train", "--resume", self.path("a run of 3", "step-5"), "--save", self.path("other"), *again])
+        none = self.fails(5, "train", *TINY, "--data", self.corpus(), "--steps", 2, "--save", self.path("new"), program=FAULTY,
+                          env=environment(COH_TEST_FAIL_AT="9:28")).err
+        self.assertRegex(none, r"; the result of steps 1 to 2 is lost: with [\d.]+ MiB free there, start again, with --save-every N")
 
     def test_the_save_of_a_stop_that_fails_ends_the_run_with_its_reason(self):
         process = start("train", *TINY, "--data", self.corpus(), "--steps", 100000, "--save", self.path("run"),

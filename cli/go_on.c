@@ -1,0 +1,108 @@
+/* The last sentence of a run that ended before its last step was saved. The one idea: it says which
+ * steps are lost, which checkpoint remains, and the command that goes on from there. Next: train.h,
+ * train_loop.c. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/train.h"
+
+/* A sentence of the library is cut at 1,024 bytes; so much of it is for other words. */
+enum { SENTENCE_BYTES = 1024, OTHER_WORDS_BYTES = 124 };
+
+/* The newest checkpoint from which the run can go on. */
+typedef struct remainder_point {
+    int is_there;
+    uint64_t step;
+    char path[CLI_PATH_BYTES];
+} remainder_point;
+
+static remainder_point newest_checkpoint(const cli_run *run)
+{
+    const cli_run_folder *folder = &run->folder;
+    remainder_point point = { .step = run->job.first_step };
+    if (folder->step_count > 0) {
+        point.is_there = 1;
+        point.step = folder->steps[folder->step_count - 1];
+        (void)cli_run_folder_step_path(folder, point.step, point.path);
+    } else if (run->job.resumed) {
+        point.is_there = 1;
+        snprintf(point.path, sizeof(point.path), "%s", run->job.weights.facts.path);
+    }
+    return point;
+}
+
+/* Adds the command that goes on. Prints it by itself if a sentence with `used_bytes` more has no
+ * room for it. */
+static void add_command(const cli_run *run, size_t used_bytes, cli_line *line)
+{
+    cli_line command;
+    cli_line_clear(&command);
+    if (run->folder.step_count > 0) {
+        cli_line_add_word(&command, run->folder.path);
+    } else { /* a resumed run that saves into another folder, and has not yet */
+        cli_line_add_word(&command, run->job.weights.facts.path);
+        cli_line_add(&command, " --save ");
+        cli_line_add_word(&command, run->folder.path);
+    }
+    cli_options_add_again(run->options, &command);
+    if (used_bytes + line->used + command.used + OTHER_WORDS_BYTES <= SENTENCE_BYTES) {
+        cli_line_add(line, " with: cohobate train --resume %s", command.text);
+        return;
+    }
+    cli_note("cohobate train --resume %s", command.text);
+    cli_line_add(line, " with the command above");
+}
+
+coh_status cli_train_stopped(const cli_run *run)
+{
+    cli_line line;
+    if (!run->folder.path[0])
+        return cli_fail(COH_ERR_STOPPED,
+                        "stopped after step %" PRIu64
+                        "; nothing was kept (--save none): it cannot go on from here",
+                        run->done_steps);
+    cli_line_clear(&line);
+    add_command(run, 0, &line);
+    return cli_fail(COH_ERR_STOPPED, "stopped after step %" PRIu64 " of %" PRIu64 "; go on%s",
+                    run->done_steps, run->job.recipe.steps, line.text);
+}
+
+/* The space that the start of a run from `step` asks for. */
+static cli_text room_from(const cli_run *run, uint64_t step)
+{
+    const cli_run_folder *folder = &run->folder;
+    return cli_size(cli_run_folder_room_count(folder, cli_train_save_count(run, step)) *
+                    folder->checkpoint_bytes);
+}
+
+coh_status cli_train_failed(const cli_run *run, coh_status status)
+{
+    char why[SENTENCE_BYTES];
+    cli_line line;
+    const remainder_point point = newest_checkpoint(run);
+    const int is_mendable =
+        status == COH_ERR_IO || status == COH_ERR_DEVICE || status == COH_ERR_MEMORY;
+    const int is_lost = run->done_steps > point.step;
+    if (!is_mendable || !run->folder.path[0] || !(is_lost || point.is_there))
+        return status;
+    snprintf(why, sizeof(why), "%s", coh_last_error());
+    cli_line_clear(&line);
+    if (run->done_steps == point.step + 1)
+        cli_line_add(&line, "the result of step %" PRIu64 " is lost: ", run->done_steps);
+    else if (is_lost)
+        cli_line_add(&line,
+                     "the result of steps %" PRIu64 " to %" PRIu64 " is lost: ", point.step + 1,
+                     run->done_steps);
+    if (run->last_save_failed)
+        cli_line_add(&line, "with %s free there, ", room_from(run, point.step).at);
+    if (point.is_there) {
+        cli_line_add(&line, "go on from %s", point.path);
+        add_command(run, strlen(why), &line);
+    } else {
+        cli_line_add(&line, "start again%s",
+                     run->job.recipe.save_every == 0 ? ", with --save-every N to save on the way"
+                                                     : "");
+    }
+    return cli_fail(status, "%s; %s", why, line.text);
+}
