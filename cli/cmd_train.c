@@ -320,17 +320,35 @@ static void describe_disk(const cli_run *run, cli_line *line)
                              cli_speed_get(&run->job).written_per_day, line);
 }
 
+/* Adds the flags that change no step, since the schedule is over. */
+static void describe_useless_rates(const cli_job *job, cli_line *line)
+{
+    const coh_schedule *schedule = &job->recipe.schedule;
+    const int has_lr = cli_given(job->options, CLI_FLAG_LR) && schedule->lowest < schedule->highest;
+    const int has_warmup = cli_given(job->options, CLI_FLAG_WARMUP);
+    if (job->first_step < schedule->schedule_steps || !(has_lr || has_warmup))
+        return;
+    if (has_lr)
+        cli_line_add(line, "--lr %s is the rate of no step", cli_rate(schedule->highest).at);
+    if (has_warmup)
+        cli_line_add(line, "%s--warmup has no effect", has_lr ? ", and " : "");
+    cli_line_add(line, ": ");
+}
+
 /* Adds the number of steps after the end of the schedule, with constant rate: a resumed run may
  * have them. */
 static void describe_schedule(const cli_job *job, cli_line *line)
 {
     const coh_schedule *schedule = &job->recipe.schedule;
-    if (job->recipe.steps > schedule->schedule_steps && job->resumed)
-        cli_line_add(line,
-                     "note:   the schedule ends at step %" PRIu64
-                     ": later steps run at the learning rate %g, the lowest (--schedule-steps N "
-                     "stretches it)\n",
-                     schedule->schedule_steps, schedule->lowest);
+    if (job->recipe.steps <= schedule->schedule_steps || !job->resumed)
+        return;
+    cli_line_add(line, "note:   ");
+    describe_useless_rates(job, line);
+    cli_line_add(line,
+                 "the schedule ends at step %" PRIu64
+                 ": later steps run at the learning rate %g, the lowest (--schedule-steps N "
+                 "stretches it)\n",
+                 schedule->schedule_steps, schedule->lowest);
 }
 
 static void describe_start(const cli_run *run)

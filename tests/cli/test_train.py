@@ -11,7 +11,8 @@ import termios
 import time
 import unittest
 
-from program import COHOBATE, NANO, QUICK, SANITIZED, TINY, TINY_USUAL, TrainTest, environment, in_full, pairs, run
+from program import (COHOBATE, NANO, QUICK, SANITIZED, TINY, TINY_USUAL, TrainTest, environment, in_full, lines_of,
+                     pairs, run)
 
 
 class Train(TrainTest):
@@ -33,6 +34,24 @@ class Train(TrainTest):
         self.assertRegex(behind.err, r"(?m)^note:   the schedule ends at step 3: .* learning rate 0.0001, the lowest \(--schedule-steps N")
         with open(self.path("run.jsonl"), encoding="utf-8") as file:
             self.assertAlmostEqual(json.loads(file.read())["lr"], 1e-4)
+
+    def test_a_rate_that_no_step_takes_begins_the_note(self):
+        self.train("--steps", 2, "--lr", "1e-3", "--save", self.path("run"))
+        ends = ": the schedule ends at step 2: later steps run at the learning rate"
+        for steps, flags, note in ((3, ["--lr", "2e-3"], "--lr 2e-3 is the rate of no step" + ends + " 0.0002, "),
+                                   (4, ["--lr", "3e-3", "--warmup", 1],
+                                    "--lr 3e-3 is the rate of no step, and --warmup has no effect" + ends + " 0.0003, "),
+                                   (5, ["--warmup", 2], "--warmup has no effect" + ends),
+                                   (6, ["--lr", "3e-3", "--min-lr", "3e-3"], ends[2:] + " 0.003, "),
+                                   (7, ["--lr", "2e-3", "--schedule-steps", 9], None)):
+            said = self.resumed(self.path("run"), "--steps", steps, *flags, "--log", self.path("log")).err
+            if note:
+                self.assertIn("\nnote:   " + note, said)
+            else:
+                self.assertNotIn("the schedule ends", said)
+        # a new highest rate keeps its ratio to the lowest, which these steps take
+        for at, rate in zip(lines_of(self.path("log")), (2e-4, 3e-4, 3e-4, 3e-3)):
+            self.assertAlmostEqual(at["lr"], rate)
 
     @in_full
     def test_dropout_is_kept_by_resumes_and_changes_no_bit_from_tier_to_tier(self):
