@@ -367,8 +367,9 @@ static coh_status build_unnamed(const cli_data_source *source, const char *what,
 static coh_status check_facts(const cli_data_source *source, const char *flag, const char *what,
                               const coh_token_file_facts *facts)
 {
-    const uint64_t identity =
-        source->tokenizer ? coh_tokenizer_identity(source->tokenizer) : facts->tokenizer_identity;
+    const uint64_t identity = source->tokenizer ? coh_tokenizer_identity(source->tokenizer)
+                              : source->tokenizer_identity != 0 ? source->tokenizer_identity
+                                                                : facts->tokenizer_identity;
     if (!facts->is_raw && facts->tokenizer_identity != identity)
         return cli_fail(COH_ERR_CORRUPT,
                         "--%s %s was made by another tokenizer (%016" PRIx64

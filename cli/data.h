@@ -39,10 +39,11 @@ int cli_data_may_hold_lines(const char *path);
 
 /* Everything that determines the ids of a text. */
 typedef struct cli_data_source {
-    coh_tokenizer *tokenizer;   /* NULL: "none", and only ids are read */
-    const char *tokenizer_path; /* "bytes", "none", a folder or a file */
-    int64_t vocabulary;         /* of the model: ids must be below it */
-    int64_t sequence;           /* tokens of a window */
+    coh_tokenizer *tokenizer;    /* NULL: "none", and only ids are read */
+    uint64_t tokenizer_identity; /* of token files without `tokenizer`; 0: any */
+    const char *tokenizer_path;  /* "bytes", "none", a folder or a file */
+    int64_t vocabulary;          /* of the model: ids must be below it */
+    int64_t sequence;            /* tokens of a window */
     uint64_t seed;
     const cli_data_form *form;
     int32_t thread_count; /* threads that read a folder's files */

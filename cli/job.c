@@ -97,6 +97,32 @@ static coh_status find_rounded(cli_job *job, coh_dtype trained, int *out_is_roun
 
 /* ---- the recipe ---- */
 
+static int is_text(const char *flag, const char *path)
+{
+    int is = 0;
+    if (!path || !path[0] || strcmp(path, "none") == 0)
+        return 0;
+    return cli_data_is_text(flag, path, &is) == COH_OK && is; /* opening reports other failures */
+}
+
+/* Opens the tokenizer of a resumed run. The run's own data is tokenized, so it goes on without a
+ * tokenizer that is gone, unless it is to read other text. */
+static coh_status open_run_tokenizer(cli_job *job)
+{
+    const cli_options *options = job->options;
+    const cli_recipe *recipe = &job->recipe;
+    const char *validation = options->validation ? options->validation : recipe->validation;
+    if (cli_given(options, CLI_FLAG_TOKENIZER) ||
+        !cli_recipe_tokenizer_is_gone(recipe->tokenizer) || is_text("data", options->data) ||
+        is_text("validation", validation))
+        return cli_recipe_open_tokenizer(recipe, options, &job->tokenizer);
+    cli_note_choice("note: the tokenizer of the run, %s, is not there any more: the run goes on "
+                    "without it, since its data is tokenized; generate and export need it "
+                    "(--tokenizer PATH)",
+                    recipe->tokenizer);
+    return COH_OK;
+}
+
 static coh_status resume_recipe(cli_job *job)
 {
     const cli_options *options = job->options;
@@ -123,7 +149,7 @@ static coh_status resume_recipe(cli_job *job)
                         ": give --steps %" PRIu64 " or more to go on",
                         job->weights.facts.path, job->first_step, job->recipe.steps,
                         job->first_step + 1);
-    CLI_TRY(cli_recipe_open_tokenizer(&job->recipe, options, &job->tokenizer));
+    CLI_TRY(open_run_tokenizer(job));
     CLI_TRY(coh_model_resolve(job->weights.facts.path, 0, &job->model));
     CLI_TRY(cli_weights_check_vocabulary(&job->model, job->tokenizer));
     const coh_dtype trained = coh_model_size_get(&job->model).dtype,

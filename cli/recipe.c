@@ -100,11 +100,17 @@ coh_status cli_recipe_open_named(const char *tokenizer, coh_tokenizer **out_toke
     return coh_tokenizer_open(tokenizer, out_tokenizer);
 }
 
+int cli_recipe_tokenizer_is_gone(const char *tokenizer)
+{
+    struct stat facts;
+    return !is_word(tokenizer) && stat(tokenizer, &facts) != 0 &&
+           (errno == ENOENT || errno == ENOTDIR);
+}
+
 /* `more`: a further remedy. */
 static coh_status check_noted_is_there(const char *tokenizer, const char *more)
 {
-    struct stat facts;
-    if (is_word(tokenizer) || stat(tokenizer, &facts) == 0 || (errno != ENOENT && errno != ENOTDIR))
+    if (!cli_recipe_tokenizer_is_gone(tokenizer))
         return COH_OK;
     return cli_fail(COH_ERR_ARGUMENT,
                     "the tokenizer of the run, %s, is not there any more: give it with --tokenizer"

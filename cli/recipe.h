@@ -84,6 +84,9 @@ int cli_recipe_has_no_tokenizer(const char *tokenizer);
 /* The optimizer of parameters for which --optimizer-for names none. */
 const char *cli_recipe_optimizer(const cli_recipe *recipe);
 
+/* Is `tokenizer`, of a note, a path that no longer exists? */
+int cli_recipe_tokenizer_is_gone(const char *tokenizer);
+
 /* Opens the tokenizer of a recipe's path. *out_tokenizer is NULL for "none". Fails: as
  * coh_tokenizer_open. */
 coh_status cli_recipe_open_named(const char *tokenizer, coh_tokenizer **out_tokenizer);

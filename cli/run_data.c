@@ -136,7 +136,9 @@ static coh_status take_data(cli_run *run, const char *what)
 cli_data_source cli_train_data_source(const cli_job *job)
 {
     const cli_recipe *recipe = &job->recipe;
+    const int is_gone = !job->tokenizer && !cli_recipe_has_no_tokenizer(recipe->tokenizer);
     return (cli_data_source){ .tokenizer = job->tokenizer,
+                              .tokenizer_identity = is_gone ? recipe->tokenizer_identity : 0,
                               .tokenizer_path = recipe->tokenizer,
                               .vocabulary = coh_model_size_get(&job->model).vocabulary,
                               .sequence = recipe->sequence,

@@ -74,13 +74,30 @@ class Text(ProgramTest):
         self.succeeds("train", *TINY, "--tokenizer", self.path("tok"), "--data", text, "--steps", 2, "--save", run)
         os.rename(self.path("tok"), self.path("moved"))
         gone = f"the tokenizer of the run, {self.path('tok')}, is not there any more: give it with --tokenizer PATH"
-        for command in (["generate", run, "--prompt", "x"], ["eval", run, "--data", text],
-                        ["train", "--resume", run, "--steps", 3], ["export", run, "-o", self.path("out")],
-                        ["train", run, "--data", text]):
+        for command in (["generate", run, "--prompt", "x"], ["eval", run, "--data", text], ["export", run, "-o", self.path("out")],
+                        ["train", run, "--data", text], ["train", "--resume", run, "--steps", 3, "--data", text],
+                        ["train", "--resume", run, "--steps", 3, "--validation", text]):
             self.fails(2, *command, says=gone)
         self.succeeds("train", "--resume", run, "--steps", 3, "--tokenizer", "./moved", cwd=self.folder)
         self.assertEqual(self.succeeds("inspect", run, "--json").json["note"]["tokenizer"], self.path("moved"))
         self.succeeds("eval", run, "--data", text, cwd="/")
+
+    def test_a_run_goes_on_without_its_tokenizer_if_it_reads_no_text(self):
+        text = self.corpus(lines=20)
+        self.byte_vocabulary(self.path("tok"))
+        flags = [*TINY, "--tokenizer", self.path("tok"), "--data", text, "--schedule-steps", 4]
+        whole = self.succeeds("train", *flags, "--steps", 3, "--save", "none")
+        self.succeeds("train", *flags, "--steps", 2, "--save", self.path("run"))
+        for name, tokenizer in (("same", self.path("tok")), ("other", "bytes")):
+            self.succeeds("tokenize", text, "--tokenizer", tokenizer, "-o", self.path(name))
+        os.rename(self.path("tok"), self.path("moved"))
+        on = self.succeeds("train", "--resume", self.path("run"), "--threads", 2, "--steps", 3)
+        self.assertEqual(self.says_hash(on), self.says_hash(whole))
+        self.assertIn(f"note: the tokenizer of the run, {self.path('tok')}, is not there any more: the run goes on", on.err)
+        self.assertEqual(self.succeeds("inspect", self.path("run"), "--json").json["note"]["tokenizer"], self.path("tok"))
+        more = ["train", "--resume", self.path("run"), "--threads", 2, "--steps", 4, "--data"]
+        self.fails(4, *more, self.path("other"), says="made by another tokenizer")
+        self.succeeds(*more, self.path("same"), "--validation", self.path("same"))
 
     def test_prompts_that_do_not_fit_are_refused(self):
         run = self.trained()
