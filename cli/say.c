@@ -183,10 +183,21 @@ static void fill_line(cli_line *line, const char *format, va_list arguments)
     line->text[line->used++] = '\n';
 }
 
+static int drops_notes;
+
+int cli_notes_drop(int drops)
+{
+    const int before = drops_notes;
+    drops_notes = drops;
+    return before;
+}
+
 void cli_note(const char *format, ...)
 {
     cli_line line;
     va_list arguments;
+    if (drops_notes)
+        return;
     va_start(arguments, format);
     fill_line(&line, format, arguments);
     va_end(arguments);
@@ -200,6 +211,8 @@ void cli_note_choice(const char *format, ...)
 {
     cli_line line;
     va_list arguments;
+    if (drops_notes)
+        return;
     va_start(arguments, format);
     fill_line(&line, format, arguments);
     va_end(arguments);

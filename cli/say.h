@@ -74,6 +74,10 @@ coh_status cli_blame(coh_status status, const char *format, ...)
 void cli_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void cli_print(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/* 1: cli_note and cli_note_choice print nothing, as while a plan is made again whose notes were
+ * printed when it was first made. Returns the earlier value, to be set again. */
+int cli_notes_drop(int drops);
+
 /* Prints a choice of a run, as cli_note, once the run is accepted: between cli_choices_hold and
  * cli_choices_release these lines are kept, and printed by release. A run that is refused never
  * releases them, so nothing about it is printed but the refusal. */

@@ -470,6 +470,12 @@ class Folder(ProgramTest):
         none = self.train(folder, *STILL, "--save", "none")
         self.assertRegex(none.err, r"dropout.*resid_pdrop.*with 0 unless --dropout")
         self.assertNotRegex(none.err, r"(?m)^dropout:")
+        # reports and what-ifs plan again, and repeat no note
+        run_folder, page = self.path("reported"), ["--report", self.path("page.html")]
+        for said in (self.train(folder, *STILL, "--save", run_folder, *page), self.succeeds("plan", folder, *STILL, *page),
+                     self.succeeds("plan", folder, *STILL, "--what-if", "disk-read=2x", "--what-if", "device-memory=9MiB")):
+            self.assertEqual(said.err.count("asks for dropout"), 1, said.err)
+        self.assertEqual(self.succeeds("report", run_folder).err, "")
         some = self.train(folder, *STILL, "--save", "none", "--dropout", 0.25)
         self.assertRegex(some.err, r"(?m)^dropout: 0.25 in training, none in validation$")
         for share in ("1", "-0.1", "nan", "half"):
