@@ -115,6 +115,17 @@ coh_status cli_artefact_refuse_run(const char *path, const char *taker)
                     path, taker, path, path[strlen(path) - 1] == '/' ? "" : "/");
 }
 
+/* A file that begins like none of ours, as text does. */
+static coh_status refuse_unknown(const char *path)
+{
+    return cli_fail(
+        COH_ERR_CORRUPT,
+        "%s is not a file of Cohobate: give the folder of a run, a checkpoint or a "
+        "Hugging Face model, a plan, a profile, a kernel table, ids (*.bin), or a token "
+        "file, which cohobate tokenize makes of text",
+        path);
+}
+
 static coh_status find(const char *path, cli_artefact *out_artefact)
 {
     struct stat facts;
@@ -139,8 +150,10 @@ static coh_status find(const char *path, cli_artefact *out_artefact)
     head[got > 0 ? got : 0] = '\0';
     if (cli_data_is_raw(path, head, got > 0 ? (size_t)got : 0))
         *out_artefact = CLI_ARTEFACT_IDS;
-    else if (head[0] != '{')
+    else if (strncmp(head, "COHTOKEN", 8) == 0)
         *out_artefact = CLI_ARTEFACT_TOKENS;
+    else if (head[0] != '{' || !strstr(head, "\"cohobate "))
+        return refuse_unknown(path);
     else
         *out_artefact = strstr(head, "\"cohobate kernels\"")   ? CLI_ARTEFACT_KERNELS
                         : strstr(head, "\"cohobate profile\"") ? CLI_ARTEFACT_PROFILE
@@ -150,9 +163,11 @@ static coh_status find(const char *path, cli_artefact *out_artefact)
 
 coh_status cli_artefact_find(const cli_options *options, cli_artefact *out_artefact)
 {
-    CLI_TRY(find(options->operand, out_artefact));
-    if (*out_artefact == CLI_ARTEFACT_IDS || !cli_given(options, CLI_FLAG_ID_BYTES))
-        return COH_OK;
+    const coh_status status = find(options->operand, out_artefact);
+    const int is_readable = status == COH_OK || status == COH_ERR_CORRUPT;
+    if (!is_readable || !cli_given(options, CLI_FLAG_ID_BYTES) ||
+        (status == COH_OK && *out_artefact == CLI_ARTEFACT_IDS))
+        return status;
     return cli_fail(COH_ERR_ARGUMENT,
                     "--id-bytes is for ids in a *.bin, and %s is none: leave it out",
                     options->operand);

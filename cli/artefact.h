@@ -18,7 +18,7 @@ typedef enum cli_artefact {
 } cli_artefact;
 
 /* Finds the kind of the operand. Fails: COH_ERR_IO if the path does not exist, COH_ERR_ARGUMENT for
- * --id-bytes if it does not hold ids. */
+ * --id-bytes if it does not hold ids, COH_ERR_CORRUPT for a file that begins like none of ours. */
 coh_status cli_artefact_find(const cli_options *options, cli_artefact *out_artefact);
 
 /* Is `name` (NULL: no) the name of a shipped profile, or built-in, with or without entries? */

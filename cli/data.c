@@ -199,27 +199,33 @@ void cli_data_build_options(const cli_data_source *source, const char *what,
     out_options->vocabulary = source->vocabulary;
 }
 
+static const char *plural(uint64_t count)
+{
+    return count == 1 ? "" : "s";
+}
+
 void cli_data_say_build(const char *what, const coh_token_build_facts *facts)
 {
+    const uint64_t count = facts->document_count + facts->held_out_document_count;
     if (facts->chat_form[0])
-        cli_note_choice("%s: %" PRIu64 " conversations, written as %s", what,
-                        facts->document_count + facts->held_out_document_count, facts->chat_form);
+        cli_note_choice("%s: %" PRIu64 " conversation%s, written as %s", what, count, plural(count),
+                        facts->chat_form);
     if (facts->held_out_document_count)
-        cli_note_choice("%s: %" PRIu64 " documents, and %" PRIu64 " put aside for validation", what,
-                        facts->document_count, facts->held_out_document_count);
+        cli_note_choice("%s: %" PRIu64 " document%s, and %" PRIu64 " put aside for validation",
+                        what, facts->document_count, plural(facts->document_count),
+                        facts->held_out_document_count);
     if (facts->lines_as_text_count)
-        cli_note_choice("%s: %" PRIu64
-                        " files *.jsonl or *.ndjson are read as text: --field NAME (or "
-                        "--chat) reads their lines",
-                        what, facts->lines_as_text_count);
+        cli_note_choice("%s: %" PRIu64 " file%s *.jsonl or *.ndjson read as text: --field NAME (or "
+                        "--chat) reads the lines",
+                        what, facts->lines_as_text_count, plural(facts->lines_as_text_count));
     if (facts->replaced_count)
-        cli_note_choice("%s: %" PRIu64
-                        " halves of characters (\\ud800 to \\udfff alone) are read as "
+        cli_note_choice("%s: %" PRIu64 " hal%s of characters (\\ud800 to \\udfff alone) read as "
                         "U+FFFD",
-                        what, facts->replaced_count);
+                        what, facts->replaced_count, facts->replaced_count == 1 ? "f" : "ves");
     if (facts->empty_window_count)
-        cli_note_choice("%s: %" PRIu64 " windows are left out, for nothing in them counts", what,
-                        facts->empty_window_count);
+        cli_note_choice("%s: %" PRIu64 " window%s left out, for nothing in %s counts", what,
+                        facts->empty_window_count, plural(facts->empty_window_count),
+                        facts->empty_window_count == 1 ? "it" : "them");
 }
 
 static coh_status build(const cli_data_source *source, const char *what, const char *paths[2],

@@ -120,6 +120,10 @@ class Text(ProgramTest):
         self.fails(4, "check", self.write("torn.json", '{"format": "coho'))
         self.fails(4, "check", self.folder)
         self.fails(4, "inspect", self.write("empty", ""))
+        for command in ("check", "inspect"):  # all kinds that they take
+            for name, text in (("corpus.txt", "hello\n"), ("lines.jsonl", '{"text": "hello"}\n')):
+                self.fails(4, command, self.write(name, text), says="the folder of a run, a checkpoint or a Hugging Face model, "
+                           "a plan, a profile, a kernel table, ids (*.bin), or a token file")
 
     def test_plan_names_placements_peaks_and_time(self):
         plan = self.succeeds("plan", *NANO, "--device-memory", "64MiB", "--disk", self.folder, "--json").json
