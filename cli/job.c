@@ -149,6 +149,8 @@ static coh_status resume_recipe(cli_job *job)
                         ": give --steps %" PRIu64 " or more to go on",
                         job->weights.facts.path, job->first_step, job->recipe.steps,
                         job->first_step + 1);
+    if (options->command == CLI_TRAIN && !options->plan_file)
+        cli_recipe_say_budget(job->weights.facts.path, options);
     CLI_TRY(open_run_tokenizer(job));
     CLI_TRY(coh_model_resolve(job->weights.facts.path, 0, &job->model));
     CLI_TRY(cli_weights_check_vocabulary(&job->model, job->tokenizer));

@@ -70,6 +70,11 @@ coh_status cli_recipe_of_checkpoint(const char *note_json, const cli_options *op
  * run. */
 coh_status cli_recipe_override(cli_recipe *recipe, const cli_options *options, uint64_t step);
 
+/* Prints a note if the last command of the run with this checkpoint had flags of its budget that
+ * `options` lack: with other memory the same steps may be slower, or not fit. Its run.json has the
+ * command; without that file nothing is printed. */
+void cli_recipe_say_budget(const char *checkpoint, const cli_options *options);
+
 /* Sets when the run saves and validates, from the flags that are given. */
 void cli_recipe_set_saves(cli_recipe *recipe, const cli_options *options);
 

@@ -2,6 +2,8 @@
  * flag replaces one value, prints one line about it, and is stored in the next note (recipe.h).
  * Next: job.c, the caller. */
 #include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "cli/recipe.h"
@@ -268,6 +270,51 @@ static void set_gradients(cli_recipe *recipe, const cli_options *options)
         cli_note_choice("gradients %s -> %s: other rounding, the run will not continue bit for bit",
                         recipe->f32_gradients ? "f32" : "bf16", in_f32 ? "f32" : "bf16");
     recipe->f32_gradients = in_f32;
+}
+
+/* ---- the budget ---- */
+
+/* Adds the flag `row` of an earlier command, as it was given. */
+static void add_given(const json_t *command, const cli_flag_row *row, cli_line *line)
+{
+    size_t i;
+    json_t *element;
+    const size_t length = strlen(row->name);
+    json_array_foreach(command, i, element)
+    {
+        const char *word = json_string_value(element);
+        if (!word || strncmp(word, "--", 2) != 0 || strncmp(word + 2, row->name, length) != 0)
+            continue;
+        const char *value = word[2 + length] == '=' ? word + 2 + length + 1
+                            : word[2 + length] == '\0'
+                                ? json_string_value(json_array_get(command, i + 1))
+                                : NULL;
+        if (!value)
+            continue;
+        cli_line_add(line, " --%s ", row->name);
+        cli_line_add_word(line, value);
+    }
+}
+
+void cli_recipe_say_budget(const char *checkpoint, const cli_options *options)
+{
+    static const cli_flag budgets[] = { CLI_FLAG_DEVICE_MEMORY, CLI_FLAG_HOST_MEMORY,
+                                        CLI_FLAG_DISK };
+    char path[CLI_PATH_BYTES];
+    cli_line had;
+    cli_line_clear(&had);
+    if (snprintf(path, sizeof(path), "%s/../run.json", checkpoint) >= (int)sizeof(path))
+        return;
+    json_t *run = json_load_file(path, 0, NULL); /* NULL: there is none */
+    const json_t *command = json_object_get(run, "command");
+    for (size_t i = 0; i < sizeof(budgets) / sizeof(budgets[0]); i++)
+        if (!cli_given(options, budgets[i]))
+            add_given(command, &cli_flag_table[budgets[i]], &had);
+    json_decref(run);
+    if (had.used > 0)
+        cli_note_choice("note: the run had%s, and this command does not: no checkpoint keeps a "
+                        "budget, so give it again to have it",
+                        had.text);
 }
 
 coh_status cli_recipe_override(cli_recipe *recipe, const cli_options *options, uint64_t step)

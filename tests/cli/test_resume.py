@@ -162,6 +162,20 @@ class Resume(TrainTest):
         self.assertRegex(odd.err, r"(?m)^micro-batch 4 -> 3: other rounding")
         self.assertEqual(self.note("run")["lr"], 3e-4)
 
+    def test_a_budget_that_the_command_lacks_is_one_note(self):
+        drive = self.path("a drive")
+        os.mkdir(drive)
+        self.begin("run", "--batch", 2, "--steps", 1, "--device-memory", "3MiB", f"--disk={drive}")
+        note = "note: the run had"
+        bound = self.go_on("run", "--steps", 2, "--device-memory", "4MiB", "--disk", drive)
+        self.assertNotIn(note, bound.err)
+        part = self.go_on("run", "--steps", 3, "--device-memory", "1GiB")
+        self.assertEqual(part.err.count(f"{note} --disk '{drive}', and this command does not: "), 1, part.err)
+        none = self.go_on("run", "--steps", 4)
+        self.assertEqual(none.err.count(f"{note} --device-memory 1GiB, and"), 1, none.err)
+        os.unlink(self.path("run", "run.json"))
+        self.assertNotIn(note, self.go_on("run", "--steps", 5).err)
+
     def test_the_rate_of_the_next_step_follows_the_new_schedule(self):
         self.begin("run", "--batch", 1, "--lr", "8e-4", "--min-lr", 0, "--steps", 3, "--schedule-steps", 8, "--warmup", 0)
         self.go_on("run", "--steps", 4, "--lr", "4e-4", "--schedule-steps", 4, "--log", self.path("log"))
