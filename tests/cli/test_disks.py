@@ -157,7 +157,7 @@ class Disks(TrainTest):
         self.assertIn(f"of the working store in {self.path('b')} failed: the file ended", message)
         self.assertNotIn(f"in {self.path('a')} failed", message)
         last = last_save(self.path("run"))
-        self.assertIn(f"go on from {self.path('run')}/step-{last} with ", message)
+        self.assertIn(f"go on from {self.path('run')}/step-{last} with", message)
         self.succeeds("check", self.path("run", f"step-{last}"))
         steps = ["--steps", last + 1]
         done = self.resumed(self.path("run"), *steps, *STREAMED, *WRITES, *self.folders("a", "b"))
