@@ -85,8 +85,8 @@ class TrainFolder(TrainTest):
         self.assertIn("go on with: cohobate train --resume", sentence)
         arguments = shlex.split(sentence.split("go on with: cohobate ")[1])
         self.assertEqual(arguments, ["train", "--resume", self.path(odd), "--device-memory", "1000MiB", "--disk",
-                                     self.path("a disk") + ":1GB", "--threads", "2", "--search", "quick"])
-        self.assertTrue(sentence.endswith(":1GB --threads 2 --search quick"), sentence)
+                                     self.path("a disk") + ":1GB", "--threads", "2", *QUICK])
+        self.assertTrue(sentence.endswith(" ".join([":1GB --threads 2", *QUICK])), sentence)
         self.succeeds("check", self.path(odd))
         self.assertEqual(self.says_hash(self.succeeds(*arguments, "--threads", 2)), self.says_hash(whole))
 
