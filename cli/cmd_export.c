@@ -111,7 +111,7 @@ static coh_status open_run(export_run *run)
     CLI_TRY(cli_weights_open(&run->model, &run->weights));
     cli_weights_say(&run->model);
     if (run->weights.checkpoint)
-        CLI_TRY(cli_recipe_of_checkpoint(run->weights.facts.note_json, options, &run->recipe));
+        CLI_TRY(cli_recipe_of_checkpoint(&run->weights.facts, options, &run->recipe));
     /* Like PEFT, copies no tokenizer with adapters unless requested. */
     if (!is_beside(run) || cli_given(options, CLI_FLAG_TOKENIZER))
         CLI_TRY(choose_tokenizer(run));

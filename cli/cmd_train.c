@@ -169,12 +169,14 @@ static coh_status take_buffers(cli_run *run)
 
 /* ---- engine ---- */
 
-uint64_t cli_train_save_count(const cli_run *run, uint64_t step)
+/* The number of future saves: one every --save-every steps and the last. A save at a stop replaces
+ * the last. */
+static uint64_t save_count(const cli_run *run)
 {
     uint64_t every = run->job.recipe.save_every, steps = run->job.recipe.steps;
     if (every == 0)
         return 1;
-    return steps / every - step / every + (steps % every != 0);
+    return steps / every - run->job.first_step / every + (steps % every != 0);
 }
 
 /* Is this the process that looks at the drives, of those on its machine? */
@@ -189,8 +191,7 @@ static coh_status find_room(cli_run *run)
 {
     const cli_job *job = &run->job;
     int keeps = run->folder.path[0] != '\0';
-    const uint64_t save_count = cli_train_save_count(run, job->first_step);
-    uint64_t count = keeps ? cli_run_folder_room_count(&run->folder, save_count) : 0;
+    uint64_t count = keeps ? cli_run_folder_room_count(&run->folder, save_count(run)) : 0;
     const uint64_t store_bytes =
         job->summary.peak_bytes[COH_TIER_DISK] * (uint64_t)cli_budget_local_ranks(run->options);
     uint64_t checkpoint_bytes, record_bytes = 0;
@@ -659,6 +660,8 @@ static coh_status run_all(cli_run *run)
     run->has_begun = 1;
     if (options->launch)
         options->launch->has_begun = 1;
+    if (run->folder.path[0])
+        cli_recipe_keep_tokenizer(&run->job.recipe, run->folder.path);
     CLI_TRY(cli_train_loop(run));
     return finish(run);
 }

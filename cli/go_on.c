@@ -13,18 +13,18 @@ enum { SENTENCE_BYTES = 1024, OTHER_WORDS_BYTES = 124 };
 /* The newest checkpoint from which the run can go on. */
 typedef struct remainder_point {
     int is_there;
+    int is_new; /* this command has saved it: its note has all that this command changed */
     uint64_t step;
     char path[CLI_PATH_BYTES];
 } remainder_point;
 
 static remainder_point newest_checkpoint(const cli_run *run)
 {
-    const cli_run_folder *folder = &run->folder;
     remainder_point point = { .step = run->job.first_step };
-    if (folder->step_count > 0) {
-        point.is_there = 1;
-        point.step = folder->steps[folder->step_count - 1];
-        (void)cli_run_folder_step_path(folder, point.step, point.path);
+    if (run->saved_step != UINT64_MAX && run->saved_step > run->job.first_step) {
+        point.is_there = point.is_new = 1;
+        point.step = run->saved_step;
+        (void)cli_run_folder_step_path(&run->folder, point.step, point.path);
     } else if (run->job.resumed) {
         point.is_there = 1;
         snprintf(point.path, sizeof(point.path), "%s", run->job.weights.facts.path);
@@ -38,13 +38,7 @@ static void add_command(const cli_run *run, size_t used_bytes, cli_line *line)
 {
     cli_line command;
     cli_line_clear(&command);
-    if (run->folder.step_count > 0) {
-        cli_line_add_word(&command, run->folder.path);
-    } else { /* a resumed run that saves into another folder, and has not yet */
-        cli_line_add_word(&command, run->job.weights.facts.path);
-        cli_line_add(&command, " --save ");
-        cli_line_add_word(&command, run->folder.path);
-    }
+    cli_line_add_word(&command, run->folder.path);
     cli_options_add_again(run->options, &command);
     if (used_bytes + line->used + command.used + OTHER_WORDS_BYTES <= SENTENCE_BYTES) {
         cli_line_add(line, " with: cohobate train --resume %s", command.text);
@@ -68,14 +62,6 @@ coh_status cli_train_stopped(const cli_run *run)
                     run->done_steps, run->job.recipe.steps, line.text);
 }
 
-/* The space that the start of a run from `step` asks for. */
-static cli_text room_from(const cli_run *run, uint64_t step)
-{
-    const cli_run_folder *folder = &run->folder;
-    return cli_size(cli_run_folder_room_count(folder, cli_train_save_count(run, step)) *
-                    folder->checkpoint_bytes);
-}
-
 coh_status cli_train_failed(const cli_run *run, coh_status status)
 {
     char why[SENTENCE_BYTES];
@@ -94,11 +80,11 @@ coh_status cli_train_failed(const cli_run *run, coh_status status)
         cli_line_add(&line,
                      "the result of steps %" PRIu64 " to %" PRIu64 " is lost: ", point.step + 1,
                      run->done_steps);
-    if (run->last_save_failed)
-        cli_line_add(&line, "with %s free there, ", room_from(run, point.step).at);
-    if (point.is_there) {
+    if (point.is_new) {
         cli_line_add(&line, "go on from %s", point.path);
         add_command(run, strlen(why), &line);
+    } else if (point.is_there) {
+        cli_line_add(&line, "the same command goes on from %s", point.path);
     } else {
         cli_line_add(&line, "start again%s",
                      run->job.recipe.save_every == 0 ? ", with --save-every N to save on the way"

@@ -24,7 +24,7 @@ static coh_status open_checkpoint(cli_inference *inference)
     const cli_options *options = inference->options;
     cli_recipe *recipe = &inference->recipe;
     CLI_TRY(cli_weights_open_checkpoint(options->operand, &inference->weights));
-    CLI_TRY(cli_recipe_of_checkpoint(inference->weights.facts.note_json, options, recipe));
+    CLI_TRY(cli_recipe_of_checkpoint(&inference->weights.facts, options, recipe));
     CLI_TRY(coh_model_resolve(inference->weights.facts.path, 0, &inference->model));
     cli_recipe_set_tokenizer(recipe, options);
     set_trained(inference, recipe->steps > 0 ? recipe->sequence

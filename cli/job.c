@@ -116,9 +116,8 @@ static coh_status open_run_tokenizer(cli_job *job)
         !cli_recipe_tokenizer_is_gone(recipe->tokenizer) || is_text("data", options->data) ||
         is_text("validation", validation))
         return cli_recipe_open_tokenizer(recipe, options, &job->tokenizer);
-    cli_note_choice("note: the tokenizer of the run, %s, is not there any more: the run goes on "
-                    "without it, since its data is tokenized; generate and export need it "
-                    "(--tokenizer PATH)",
+    cli_note_choice("note: the tokenizer of the run, %s, no longer exists: the run goes on without "
+                    "it, since its data is tokenized; other commands need it (--tokenizer PATH)",
                     recipe->tokenizer);
     return COH_OK;
 }
@@ -139,7 +138,7 @@ static coh_status resume_recipe(cli_job *job)
     if (status == COH_ERR_CORRUPT)
         CLI_TRY(cli_watch_check_saved(options->resume));
     CLI_TRY(status);
-    CLI_TRY(cli_recipe_from_note(job->weights.facts.note_json, &job->recipe));
+    CLI_TRY(cli_recipe_from_checkpoint(&job->weights.facts, &job->recipe));
     job->resumed = 1;
     job->first_step = job->weights.facts.step;
     CLI_TRY(cli_recipe_override(&job->recipe, options, job->first_step));

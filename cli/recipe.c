@@ -9,9 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "cli/artefact.h"
 #include "cli/weights.h"
+#include "cohobate/folder.h"
 
 enum { MICRO_BATCH_MOST = 8, WARMUP_MOST = 100, WARMUP_SHARE = 10 };
 
@@ -76,7 +78,7 @@ static void find_noted(const char *path, char *out_path)
         coh_checkpoint_open(path, &checkpoint) != COH_OK)
         return;
     if (coh_checkpoint_facts_get(checkpoint, &facts) == COH_OK &&
-        cli_recipe_from_note(facts.note_json, &noted) == COH_OK)
+        cli_recipe_from_checkpoint(&facts, &noted) == COH_OK)
         snprintf(out_path, CLI_PATH_BYTES, "%s", noted.tokenizer);
     coh_checkpoint_close(checkpoint);
 }
@@ -389,6 +391,32 @@ coh_status cli_recipe_from_note(const char *note_json, cli_recipe *out_recipe)
     return coh_training_note_read(note_json, out_recipe);
 }
 
+/* In the folder of a run. */
+static const char kept_tokenizer[] = "tokenizer";
+
+coh_status cli_recipe_from_checkpoint(const coh_checkpoint_facts *facts, cli_recipe *out_recipe)
+{
+    char kept[CLI_PATH_BYTES];
+    CLI_TRY(cli_recipe_from_note(facts->note_json, out_recipe));
+    if (cli_recipe_tokenizer_is_gone(out_recipe->tokenizer) &&
+        snprintf(kept, sizeof(kept), "%s/../%s", facts->path, kept_tokenizer) < CLI_PATH_BYTES &&
+        access(kept, R_OK) == 0)
+        cli_recipe_keep_path(kept, out_recipe->tokenizer);
+    return COH_OK;
+}
+
+void cli_recipe_keep_tokenizer(const cli_recipe *recipe, const char *run_folder)
+{
+    char kept[CLI_PATH_BYTES];
+    if (is_word(recipe->tokenizer) || cli_recipe_tokenizer_is_gone(recipe->tokenizer) ||
+        snprintf(kept, sizeof(kept), "%s/%s", run_folder, kept_tokenizer) >= CLI_PATH_BYTES ||
+        access(kept, F_OK) == 0)
+        return;
+    if (coh_folder_write_tokenizer(recipe->tokenizer, kept) != COH_OK)
+        cli_note("warning: the run has no copy of its tokenizer, and needs that of %s: %s",
+                 recipe->tokenizer, coh_last_error());
+}
+
 coh_status cli_recipe_to_note(const cli_recipe *recipe, const coh_model *model, cli_line *out_note)
 {
     cli_line_clear(out_note);
@@ -406,11 +434,11 @@ static int is_of_training(const char *note_json)
     return is_ours;
 }
 
-coh_status cli_recipe_of_checkpoint(const char *note_json, const cli_options *options,
+coh_status cli_recipe_of_checkpoint(const coh_checkpoint_facts *facts, const cli_options *options,
                                     cli_recipe *out_recipe)
 {
-    if (is_of_training(note_json))
-        return cli_recipe_from_note(note_json, out_recipe);
+    if (is_of_training(facts->note_json))
+        return cli_recipe_from_checkpoint(facts, out_recipe);
     if (!cli_given(options, CLI_FLAG_TOKENIZER))
         return cli_fail(COH_ERR_ARGUMENT,
                         "%s was not written by cohobate train, so it does not name its tokenizer: "

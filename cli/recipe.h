@@ -58,10 +58,18 @@ void cli_recipe_keep_path(const char *path, char *out_path);
 /* Reads the recipe from a checkpoint's note. Fails: COH_ERR_CORRUPT naming the key. */
 coh_status cli_recipe_from_note(const char *note_json, cli_recipe *out_recipe);
 
+/* The same; a tokenizer that is gone is replaced by the copy in the run's folder, if it is there.
+ * Opening it compares it with the note. */
+coh_status cli_recipe_from_checkpoint(const coh_checkpoint_facts *facts, cli_recipe *out_recipe);
+
+/* Copies the run's tokenizer into the folder of the run, unless one is there: the run can be moved
+ * with it. Prints a warning if it cannot. */
+void cli_recipe_keep_tokenizer(const cli_recipe *recipe, const char *run_folder);
+
 /* Reads the recipe of a checkpoint that is used without being resumed: from its note, or from flags
  * if another program wrote it by the library; `steps` is 0 then. Fails: as above, COH_ERR_ARGUMENT
  * if nothing names a tokenizer. */
-coh_status cli_recipe_of_checkpoint(const char *note_json, const cli_options *options,
+coh_status cli_recipe_of_checkpoint(const coh_checkpoint_facts *facts, const cli_options *options,
                                     cli_recipe *out_recipe);
 
 /* Applies flags to a run resumed at step `step` (recipe_resume.c). Prints each change that alters

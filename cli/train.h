@@ -86,12 +86,8 @@ coh_status cli_train_name_data(const cli_run *run, const char *folder, cli_recip
 /* Runs steps until the last one, --stop-after-worse or a signal; saves and validates during the run
  * and at the end. Allocates nothing. A failed save during the run is a warning; at the end or at a
  * stop it is a failure. Fails: as the engine does; COH_ERR_NUMBER. The newest checkpoint stays
- * intact, and the error text names it (cli_train_failed). */
+ * intact; cli_train_failed says when the error text names it. */
 coh_status cli_train_loop(cli_run *run);
-
-/* The number of saves after step `step`: one every --save-every steps and the last. A save at a
- * stop replaces the last. */
-uint64_t cli_train_save_count(const cli_run *run, uint64_t step);
 
 /* ---- the last sentence of a run that did not end: go_on.c ---- */
 
@@ -99,8 +95,9 @@ uint64_t cli_train_save_count(const cli_run *run, uint64_t step);
 coh_status cli_train_stopped(const cli_run *run);
 
 /* Adds to the error text of a failed run which steps are lost, which checkpoint remains and how to
- * go on from it; only for failures of a drive, a device or memory, which another try may not meet.
- * Call it on rank 0. Returns `status`. */
+ * go on from it; only for failures of a drive, a device or memory, which another try may not meet,
+ * in a run that keeps checkpoints. Ranks of a launcher print the first failure instead. Call it on
+ * rank 0. Returns `status`. */
 coh_status cli_train_failed(const cli_run *run, coh_status status);
 
 #endif

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/bytes.h"
+#include "cohobate/folder.h"
 
 /* Files that any version of `transformers` reads for the tokenizer and for generation. */
 static const struct companion {
@@ -174,6 +175,28 @@ static coh_status take_templates(coh_folder_place *place, const char *from, uint
         return coh_folder_place_flush(place, MORE_TEMPLATES);
     *bytes += COH_PAGE_BYTES;
     return COH_OK;
+}
+
+coh_status coh_folder_write_tokenizer(const char *from, const char *path)
+{
+    coh_folder_place place = { 0 };
+    uint64_t bytes = 0;
+    COH_NEED(from);
+    COH_NEED(path);
+    COH_TRY(coh_companions_take(NULL, from, COH_COMPANIONS_TOKENIZER, &bytes));
+    if (bytes == 0)
+        return coh_fail(COH_ERR_CORRUPT,
+                        "%.300s holds no tokenizer: give a folder with tokenizer.json, "
+                        "tokenizer.model or vocab.json, or such a file",
+                        from);
+    coh_status status = coh_folder_place_begin(&place, path);
+    if (status == COH_OK)
+        status = coh_companions_take(&place, from,
+                                     COH_COMPANIONS_TOKENIZER | COH_COMPANIONS_NOTICES, NULL);
+    if (status == COH_OK)
+        status = coh_folder_place_publish(&place);
+    coh_folder_place_end(&place);
+    return status;
 }
 
 coh_status coh_companions_take(coh_folder_place *place, const char *from, unsigned which,

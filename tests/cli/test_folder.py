@@ -649,8 +649,12 @@ class Folder(ProgramTest):
 
     def test_a_tokenizer_that_is_gone_is_asked_for_or_left_out(self):
         folder, tensors = self.model("gpt2")
+        self.write(os.path.join(folder, "LICENSE"), "free\n")
         self.train(folder, *STILL, "--save", self.path("run"))
         os.rename(folder, self.path("elsewhere"))
+        self.succeeds("export", self.path("run"), "-o", self.path("kept"))
+        self.assertTrue({"LICENSE", "tokenizer.json"} <= set(os.listdir(self.path("kept"))))
+        shutil.rmtree(self.path("run/tokenizer"))
         self.fails(2, "export", self.path("run"), "-o", self.path("out"), says="--tokenizer")
         self.succeeds("export", self.path("run"), "-o", self.path("bare"), "--tokenizer", "none")
         self.assertEqual(sorted(os.listdir(self.path("bare"))), ["config.json", "model.safetensors"])

@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import shutil
 import unittest
 
 from program import NANO, TINY, TINY_USUAL, ProgramTest, environment
@@ -73,6 +74,7 @@ class Text(ProgramTest):
         self.byte_vocabulary(self.path("tok"))
         self.succeeds("train", *TINY, "--tokenizer", self.path("tok"), "--data", text, "--steps", 2, "--save", run)
         os.rename(self.path("tok"), self.path("moved"))
+        shutil.rmtree(self.path("run/tokenizer"))
         gone = f"the tokenizer of the run, {self.path('tok')}, is not there any more: give it with --tokenizer PATH"
         for command in (["generate", run, "--prompt", "x"], ["eval", run, "--data", text], ["export", run, "-o", self.path("out")],
                         ["train", run, "--data", text], ["train", "--resume", run, "--steps", 3, "--data", text],
@@ -81,6 +83,27 @@ class Text(ProgramTest):
         self.succeeds("train", "--resume", run, "--steps", 3, "--tokenizer", "./moved", cwd=self.folder)
         self.assertEqual(self.succeeds("inspect", run, "--json").json["note"]["tokenizer"], self.path("moved"))
         self.succeeds("eval", run, "--data", text, cwd="/")
+
+    def test_a_run_has_a_copy_of_its_tokenizer_and_moves_with_it(self):
+        text = self.corpus(lines=20)
+        self.byte_vocabulary(self.path("tok"))
+        self.write("tok/LICENSE", "free\n")
+        whole = self.succeeds("train", *TINY, "--tokenizer", self.path("tok"), "--data", text, "--steps", 3, "--save", self.path("whole"))
+        self.succeeds("train", *TINY, "--tokenizer", self.path("tok"), "--data", text, "--steps", 2, "--schedule-steps", 3,
+                      "--save", self.path("first"))
+        shutil.rmtree(self.path("tok"))
+        os.rename(self.path("first"), self.path("run"))
+        said = self.succeeds("generate", self.path("run"), "--prompt", "x", "--tokens", 4)
+        self.succeeds("eval", self.path("run"), "--data", text)
+        on = self.succeeds("train", "--resume", self.path("run"), "--steps", 3, "--threads", 2, "--data", text)
+        self.assertEqual(self.says_hash(on), self.says_hash(whole))
+        self.assertNotIn("not there any more", said.err + on.err)
+        self.assertEqual(self.succeeds("inspect", self.path("run"), "--json").json["note"]["tokenizer"], self.path("run/tokenizer"))
+        os.rename(self.path("run"), self.path("again"))
+        self.succeeds("export", self.path("again"), "-o", self.path("out"))
+        kept, out = (sorted(os.listdir(self.path(folder))) for folder in ("again/tokenizer", "out"))
+        self.assertEqual(kept, ["LICENSE", "merges.txt", "vocab.json"])
+        self.assertTrue({"merges.txt", "vocab.json"} <= set(out))
 
     def test_a_run_goes_on_without_its_tokenizer_if_it_reads_no_text(self):
         text = self.corpus(lines=20)
@@ -91,9 +114,10 @@ class Text(ProgramTest):
         for name, tokenizer in (("same", self.path("tok")), ("other", "bytes")):
             self.succeeds("tokenize", text, "--tokenizer", tokenizer, "-o", self.path(name))
         os.rename(self.path("tok"), self.path("moved"))
+        shutil.rmtree(self.path("run/tokenizer"))
         on = self.succeeds("train", "--resume", self.path("run"), "--threads", 2, "--steps", 3)
         self.assertEqual(self.says_hash(on), self.says_hash(whole))
-        self.assertIn(f"note: the tokenizer of the run, {self.path('tok')}, is not there any more: the run goes on", on.err)
+        self.assertIn(f"note: the tokenizer of the run, {self.path('tok')}, no longer exists: the run goes on", on.err)
         self.assertEqual(self.succeeds("inspect", self.path("run"), "--json").json["note"]["tokenizer"], self.path("tok"))
         more = ["train", "--resume", self.path("run"), "--threads", 2, "--steps", 4, "--data"]
         self.fails(4, *more, self.path("other"), says="made by another tokenizer")
