@@ -210,7 +210,7 @@ void cli_report_what_ifs(const cli_options *options, double seconds, report_anal
 {
     int planned[REPORT_WHAT_IFS];
     what_ifs *w = calloc(1, sizeof(*w));
-    const int dropped = cli_notes_drop(1); /* train or plan has printed them */
+    const int were_dropped = cli_choices_drop(1); /* the run or plan of the report made them */
     out_analysis->what_if_count = out_analysis->unplanned_count = out_analysis->needs_no_memory = 0;
     if (w && !options->plan_file) {
         change *as_it_is = &w->changes[w->count++];
@@ -227,7 +227,7 @@ void cli_report_what_ifs(const cli_options *options, double seconds, report_anal
             confirm(w, planned);
     }
     free(w);
-    (void)cli_notes_drop(dropped);
+    (void)cli_choices_drop(were_dropped);
 }
 
 /* ---- the plan ---- */

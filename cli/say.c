@@ -183,25 +183,56 @@ static void fill_line(cli_line *line, const char *format, va_list arguments)
     line->text[line->used++] = '\n';
 }
 
-static int drops_notes;
-
-int cli_notes_drop(int drops)
-{
-    const int before = drops_notes;
-    drops_notes = drops;
-    return before;
-}
-
 void cli_note(const char *format, ...)
 {
     cli_line line;
     va_list arguments;
-    if (drops_notes)
-        return;
     va_start(arguments, format);
     fill_line(&line, format, arguments);
     va_end(arguments);
     (void)cli_write(STDERR_FILENO, line.text, line.used);
+}
+
+static int drops_choices;
+
+int cli_choices_drop(int drops)
+{
+    const int before = drops_choices;
+    drops_choices = drops;
+    return before;
+}
+
+/* Was this line printed before? Rows of a table are planned one after the other, and share most
+ * notes. Lines that find no room are printed again. */
+static int was_said(const cli_line *line)
+{
+    static cli_line said;
+    if (said.used > 0 && strstr(said.text, line->text))
+        return 1;
+    if (said.used + line->used < sizeof(said.text))
+        cli_line_add(&said, "%s", line->text);
+    return 0;
+}
+
+/* Sets the line to a text and a newline. Returns 0 if it is not to be printed. */
+static int fill_new(cli_line *line, const char *format, va_list arguments)
+{
+    if (drops_choices)
+        return 0;
+    fill_line(line, format, arguments);
+    line->text[line->used < sizeof(line->text) ? line->used : sizeof(line->text) - 1] = '\0';
+    return !was_said(line);
+}
+
+void cli_note_once(const char *format, ...)
+{
+    cli_line line;
+    va_list arguments;
+    va_start(arguments, format);
+    const int is_new = fill_new(&line, format, arguments);
+    va_end(arguments);
+    if (is_new)
+        (void)cli_write(STDERR_FILENO, line.text, line.used);
 }
 
 static int holds;
@@ -211,11 +242,11 @@ void cli_note_choice(const char *format, ...)
 {
     cli_line line;
     va_list arguments;
-    if (drops_notes)
-        return;
     va_start(arguments, format);
-    fill_line(&line, format, arguments);
+    const int is_new = fill_new(&line, format, arguments);
     va_end(arguments);
+    if (!is_new)
+        return;
     if (held.used + line.used >= sizeof(held.text)) { /* then at once is better than never */
         (void)cli_write(STDERR_FILENO, held.text, held.used);
         cli_line_clear(&held);

@@ -74,13 +74,18 @@ coh_status cli_blame(coh_status status, const char *format, ...)
 void cli_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void cli_print(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* 1: cli_note and cli_note_choice print nothing, as while a plan is made again whose notes were
- * printed when it was first made. Returns the earlier value, to be set again. */
-int cli_notes_drop(int drops);
+/* As cli_note, but not if the same text was printed by it or by cli_note_choice before: plans that
+ * are made for the rows of a table share most notes. */
+void cli_note_once(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* 1: cli_note_once and cli_note_choice print nothing, as while a report plans a run again: its
+ * choices are past. Returns the earlier value, to be set again. */
+int cli_choices_drop(int drops);
 
 /* Prints a choice of a run, as cli_note, once the run is accepted: between cli_choices_hold and
  * cli_choices_release these lines are kept, and printed by release. A run that is refused never
- * releases them, so nothing about it is printed but the refusal. */
+ * releases them, so nothing about it is printed but the refusal. Each text once, as by
+ * cli_note_once. */
 void cli_note_choice(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void cli_choices_hold(void);
 void cli_choices_release(void);

@@ -388,10 +388,7 @@ static coh_status add_changes(table *t, const cli_sweep *sweep)
 static coh_status add_rows(table *t, const cli_sweep *sweep)
 {
     CLI_TRY(add_row(t, "", -1));
-    const int dropped = cli_notes_drop(1); /* the first row has printed them */
-    const coh_status status = add_changes(t, sweep);
-    (void)cli_notes_drop(dropped);
-    return status;
+    return add_changes(t, sweep);
 }
 
 /* Plans all rows without calibration, which holds only for one unchanged machine, so that rows

@@ -179,7 +179,7 @@ void cli_weights_say(const coh_model *model)
 {
     for (const char *line = model->notes; *line;) {
         const size_t length = strcspn(line, "\n");
-        cli_note("%.*s", (int)length, line); /* may explain a refusal */
+        cli_note_once("%.*s", (int)length, line); /* may explain a refusal */
         line += length + (line[length] == '\n');
     }
 }
