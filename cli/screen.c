@@ -142,7 +142,9 @@ static void add_parts(const cli_job *job, cli_line *line)
 /* Says that the ranks of this process have fewer cores than threads: each is priced alone. */
 static void add_crowd(const cli_job *job, cli_line *line)
 {
-    const int64_t threads = (int64_t)cli_job_rank_count(job) * job->plan_options.thread_count;
+    const int32_t ranks = cli_job_rank_count(job), of_node = job->plan_options.node_ranks;
+    const int64_t threads = (int64_t)(of_node > 0 && of_node < ranks ? of_node : ranks) *
+                            job->plan_options.thread_count;
     const int32_t cores = coh_machine_core_count();
     if (job->on_gpu || job->options->launch || job->options->profile || threads <= cores)
         return;
@@ -333,7 +335,7 @@ static void add_program(const cli_job *job, cli_line *line)
 
 /* ---- tables ---- */
 
-/* Adds what the steps take of each peak, if another program takes the rest. */
+/* Adds what a step uses of each arena, if another program uses more. */
 static void add_step_peaks(const cli_job *job, cli_line *line)
 {
     const coh_plan_summary *s = &job->summary;
@@ -342,12 +344,12 @@ static void add_step_peaks(const cli_job *job, cli_line *line)
         any |= s->step_peak_bytes[tier] < s->peak_bytes[tier];
     if (!any)
         return;
-    cli_line_add(line, "%-13s", "steps take");
+    cli_line_add(line, "%-13s", "in a step");
     for (int tier = 0; tier < COH_TIER_COUNT; tier++)
         if (s->step_peak_bytes[tier] < s->peak_bytes[tier])
-            cli_line_add(line, " %s of %s,", cli_size(s->step_peak_bytes[tier]).at,
-                         cli_tier_name(tier, job->on_gpu));
-    cli_line_add(line, " first values or a save the rest\n");
+            cli_line_add(line, " %s up to %s;", cli_tier_name(tier, job->on_gpu),
+                         cli_size(s->step_peak_bytes[tier]).at);
+    cli_line_add(line, " the rest is for first values, evaluations or saves\n");
 }
 
 static coh_status add_memory(const cli_job *job, cli_line *line)

@@ -331,8 +331,8 @@ typedef struct coh_plan_summary {
      * work above 1 all ranks take part in evaluations. */
     coh_rank_parts rank_parts;
     char rank_pattern[COH_RANK_PATTERN_BYTES]; /* as in the options, or what "auto" has chosen */
-    /* The bytes that a step takes: less than peak_bytes where another program takes more, such as
-     * the one that makes the first values. */
+    /* The part of each arena that a step uses, up to its highest address: less than peak_bytes
+     * where another program uses more, such as the one that makes the first values. */
     uint64_t step_peak_bytes[COH_TIER_COUNT];
 } coh_plan_summary;
 
