@@ -5,6 +5,7 @@ it. Arrays that come back are NumPy's if NumPy is installed, else memoryviews of
 from __future__ import annotations
 
 import ctypes
+import numbers
 import operator
 import os
 import types
@@ -140,7 +141,8 @@ def ids_of(values, rows, columns, what):
         try:
             ids = array("i", flat)
         except TypeError:
-            kind = getattr(values, "dtype", None) or type(next(iter(flat), None)).__name__
+            wrong = next((value for value in flat if not isinstance(value, numbers.Integral)), None)
+            kind = getattr(values, "dtype", None) or type(wrong).__name__
             raise TypeError(f"{what} takes integers, not {kind}") from None
     if len(ids) != count:
         raise ValueError(f"{what} has {len(ids)} ids, the plan's step takes {count}")

@@ -275,7 +275,7 @@ class Package(PackageTest):
                 engine.step([999] * 64, [1] * 64, RATE)
             with self.assertRaises(OverflowError):
                 engine.step([2**40] * 64, [1] * 64, RATE)
-            for wrong, kind in ((array("d", [1] * 64), "float"), ([1.5] * 64, "float"), ([None] * 64, "NoneType")):
+            for wrong, kind in ((array("d", [1] * 64), "float"), ([1] * 63 + [1.5], "float"), ([1, None] * 32, "NoneType")):
                 with self.assertRaisesRegex(TypeError, f"^tokens takes integers, not {kind}$"):
                     engine.step(wrong, [1] * 64, RATE)
 
