@@ -120,7 +120,7 @@ static coh_status refuse_unknown(const char *path)
 {
     return cli_fail(
         COH_ERR_CORRUPT,
-        "%s is not a file of Cohobate: give the folder of a run, a checkpoint or a "
+        "%s begins like no file of Cohobate: give the folder of a run, a checkpoint or a "
         "Hugging Face model, a plan, a profile, a kernel table, ids (*.bin), or a token "
         "file, which cohobate tokenize makes of text",
         path);

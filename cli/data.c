@@ -215,15 +215,17 @@ void cli_data_say_build(const char *what, const coh_token_build_facts *facts)
                         what, facts->document_count, plural(facts->document_count),
                         facts->held_out_document_count);
     if (facts->lines_as_text_count)
-        cli_note_choice("%s: %" PRIu64 " file%s *.jsonl or *.ndjson read as text: --field NAME (or "
+        cli_note_choice("%s: %" PRIu64
+                        " file%s *.jsonl or *.ndjson: read as text; --field NAME (or "
                         "--chat) reads the lines",
                         what, facts->lines_as_text_count, plural(facts->lines_as_text_count));
     if (facts->replaced_count)
-        cli_note_choice("%s: %" PRIu64 " hal%s of characters (\\ud800 to \\udfff alone) read as "
+        cli_note_choice("%s: %" PRIu64 " %s of characters (\\ud800 to \\udfff alone): read as "
                         "U+FFFD",
-                        what, facts->replaced_count, facts->replaced_count == 1 ? "f" : "ves");
+                        what, facts->replaced_count,
+                        facts->replaced_count == 1 ? "half" : "halves");
     if (facts->empty_window_count)
-        cli_note_choice("%s: %" PRIu64 " window%s left out, for nothing in %s counts", what,
+        cli_note_choice("%s: %" PRIu64 " window%s left out: nothing in %s counts", what,
                         facts->empty_window_count, plural(facts->empty_window_count),
                         facts->empty_window_count == 1 ? "it" : "them");
 }

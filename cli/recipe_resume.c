@@ -312,8 +312,8 @@ void cli_recipe_say_budget(const char *checkpoint, const cli_options *options)
             add_given(command, &cli_flag_table[budgets[i]], &had);
     json_decref(run);
     if (had.used > 0)
-        cli_note_choice("note: the run had%s, and this command does not: no checkpoint keeps a "
-                        "budget, so give it again to have it",
+        cli_note_choice("note: the last command of the run had%s, which this one lacks: no "
+                        "checkpoint keeps a budget, so give it again to have it",
                         had.text);
 }
 

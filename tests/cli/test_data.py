@@ -170,9 +170,9 @@ class Data(ProgramTest):
         os.mkdir(self.path("folder"))
         self.documents("folder/a.jsonl", "body", DOCUMENTS[:3])
         told = ["tokenize", self.path("folder"), "-o", self.path("as-text")]
-        self.assertIn("folder: 1 file *.jsonl or *.ndjson read as text: ", self.succeeds(*told).err)
+        self.assertIn("folder: 1 file *.jsonl or *.ndjson: read as text; ", self.succeeds(*told).err)
         self.documents("folder/b.jsonl", "body", DOCUMENTS[3:])
-        self.assertIn("folder: 2 files *.jsonl or *.ndjson read as text: ", self.succeeds(*told[:3], self.path("two")).err)
+        self.assertIn("folder: 2 files *.jsonl or *.ndjson: read as text; ", self.succeeds(*told[:3], self.path("two")).err)
         self.write("folder/c.txt", "not these")
         self.assertEqual(self.tokenize(self.path("folder"), "--field", "body").ids, file.ids)
 

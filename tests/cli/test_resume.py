@@ -166,13 +166,13 @@ class Resume(TrainTest):
         drive = self.path("a drive")
         os.mkdir(drive)
         self.begin("run", "--batch", 2, "--steps", 1, "--device-memory", "3MiB", f"--disk={drive}")
-        note = "note: the run had"
+        note = "note: the last command of the run had"
         bound = self.go_on("run", "--steps", 2, "--device-memory", "4MiB", "--disk", drive)
         self.assertNotIn(note, bound.err)
         part = self.go_on("run", "--steps", 3, "--device-memory", "1GiB")
-        self.assertEqual(part.err.count(f"{note} --disk '{drive}', and this command does not: "), 1, part.err)
+        self.assertEqual(part.err.count(f"{note} --disk '{drive}', which this one lacks: "), 1, part.err)
         none = self.go_on("run", "--steps", 4)
-        self.assertEqual(none.err.count(f"{note} --device-memory 1GiB, and"), 1, none.err)
+        self.assertEqual(none.err.count(f"{note} --device-memory 1GiB, which"), 1, none.err)
         os.unlink(self.path("run", "run.json"))
         self.assertNotIn(note, self.go_on("run", "--steps", 5).err)
 
