@@ -71,8 +71,9 @@ static void ranks_with_parts_of_the_states_give_the_twins_bits(void **state)
 {
     (void)state;
     for (int i = 0; i < PARTS; i++) {
-        /* all places; parts of everything, of all but the weights, by a pin */
-        if (test_is_brief() && i % (test_seeks_races() ? 8 : 4) != 1)
+        /* all places; parts of everything, of all but the weights, by a pin; of these the thread
+         * sanitizer sees memory, host memory and the drive */
+        if (test_is_brief() && (i % 4 != 1 || (test_seeks_races() && (i == 5 || i == 17))))
             continue;
         const end twin = twin_of(parts[i]);
         expect_twin(&parts[i], &twin);
