@@ -47,7 +47,6 @@ typedef struct cli_run {
     coh_calibration_class classes[COH_CALIBRATION_CLASSES_MOST]; /* of this run's lines */
     uint32_t class_count;
     int skipped_in_row;
-    int last_save_failed;                   /* that of the end or a stop, which ended the run */
     char (*scan_sentences)[CLI_SCAN_BYTES]; /* by rank */
     int tokens_are_new; /* the data was text, and became a token file of the run folder */
     int has_begun;      /* reached the first step; an earlier failure leaves no folder behind */

@@ -194,8 +194,7 @@ static void note_failed_save(cli_run *run, uint64_t step)
 /* If the engine failed rather than the save, it refuses to drain. */
 static coh_status bear_failed_save(cli_run *run, coh_status status)
 {
-    run->last_save_failed = save_matters(run);
-    if (run->last_save_failed || status != COH_ERR_IO)
+    if (save_matters(run) || status != COH_ERR_IO)
         return status;
     CLI_TRY(coh_engine_drain(run->engine));
     note_failed_save(run, run->done_steps);

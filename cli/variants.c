@@ -369,9 +369,9 @@ static coh_status improve_row(table *t, int row)
     return status;
 }
 
-/* Adds the rows after the first one. */
-static coh_status add_changes(table *t, const cli_sweep *sweep)
+static coh_status add_rows(table *t, const cli_sweep *sweep)
 {
+    CLI_TRY(add_row(t, "", -1));
     for (int i = 0; t->options->what_if[i]; i++) {
         const coh_status status = add_row(t, t->options->what_if[i], -1);
         if (status != COH_OK)
@@ -383,12 +383,6 @@ static coh_status add_changes(table *t, const cli_sweep *sweep)
     for (int row = first; row < t->count; row++)
         CLI_TRY(improve_row(t, row));
     return COH_OK;
-}
-
-static coh_status add_rows(table *t, const cli_sweep *sweep)
-{
-    CLI_TRY(add_row(t, "", -1));
-    return add_changes(t, sweep);
 }
 
 /* Plans all rows without calibration, which holds only for one unchanged machine, so that rows
