@@ -94,15 +94,16 @@ static void each_tile(void *queue, const coh_classifier *c, const coh_classifier
 {
     coh_logit_tile tile = { .c = c };
     for (tile.v0 = c->row_begin; tile.v0 < c->row_end; tile.v0 += COH_ROW_BLOCK) {
-        const int64_t left = c->row_end - tile.v0, unit = device->alignment;
+        const int64_t left = c->row_end - tile.v0;
         tile.rows = left < COH_ROW_BLOCK ? left : COH_ROW_BLOCK;
         tile.weight = coh_element_const(c->dtype, c->weight, (tile.v0 - c->row_begin) * c->C);
-        tile.stride = c->cache != NULL ? tile.rows : (tile.rows + unit - 1) / unit * unit;
+        tile.stride = coh_logit_stride(tile.rows);
         for (tile.n0 = 0; tile.n0 < c->N; tile.n0 += device->chunk) {
             tile.tokens = c->N - tile.n0 < device->chunk ? c->N - tile.n0 : device->chunk;
             tile.logits = c->logits;
             if (c->cache != NULL)
-                tile.logits = coh_element(c->dtype, c->cache, tile.v0 * c->N + tile.n0 * tile.rows);
+                tile.logits =
+                    coh_element(c->dtype, c->cache, tile.v0 * c->N + tile.n0 * tile.stride);
             use(queue, &tile, device);
         }
     }

@@ -3,8 +3,8 @@
  *
  *           v0      v0+1024
  *     n0  +-------+-------+--          cache: a block's tiles follow one another, tile (v0, n0) at
- *         | tile 0| tile 2|            element v0 N + n0 rows(v0): forward writes them in sequence,
- *   n0+.. +-------+-------+--          backward reads them in sequence
+ *         | tile 0| tile 2|            element v0 N + n0 stride(v0): forward writes them in
+ *   n0+.. +-------+-------+--          sequence, backward reads them in sequence
  *         | tile 1| tile 3|
  *
  * Blocks of rows are in rising order, chunks of tokens rise within a block, whatever the ranges of
@@ -25,7 +25,6 @@ typedef struct coh_logit_tile {
 
 typedef struct coh_classifier_device {
     int64_t chunk;      /* most tokens of a tile */
-    int64_t alignment;  /* elements of which a row of logits in scratch has a multiple */
     float *dweight_sum; /* scratch for a block's dweight; NULL: one chunk, or f32 */
     /* Folds a tile into max, sum and target_logit of its tokens. */
     void (*take)(void *queue, const coh_logit_tile *tile);

@@ -324,6 +324,13 @@ void coh_kernel_attention_decode(void *queue, const coh_attention_decode *decode
  * logits exist for only one such tile. */
 #define COH_ROW_BLOCK 1024
 
+/* Returns the elements between the logits of two tokens, with a cache and without: cuBLASLt adds in
+ * another order if rows are not aligned to 16 bytes, so both must have the same. */
+static inline int64_t coh_logit_stride(int64_t rows)
+{
+    return (rows + 7) / 8 * 8;
+}
+
 /* Softmax cross-entropy over x weight^T, rows [row_begin, row_end) of the table's V in this call;
  * `weight` and `dweight` point at row row_begin. Calls must come in rising order and cover 0..V. */
 typedef struct coh_classifier {
@@ -334,7 +341,8 @@ typedef struct coh_classifier {
     const int32_t *targets; /* [N]; -1: no loss, no gradient */
     float *max, *sum, *target_logit; /* [N] each, kept between calls and for backward */
     void *logits;                    /* coh_kernel_classifier_logits elements of scratch */
-    /* NULL, or N x V elements that forward leaves for backward, which overwrites them */
+    /* NULL, or N x coh_logit_stride(V) elements that forward leaves for backward, which overwrites
+     * them */
     void *cache;
     float *loss; /* [1], written by the last call: sum over items / N */
     /* backward; NULL: not wanted */

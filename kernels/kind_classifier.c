@@ -60,7 +60,7 @@ static coh_status infer(const void *attributes, const coh_shape *inputs, coh_op_
     facts->workspace_bytes[COH_PHASE_BACKWARD] =
         logit_bytes(x->dtype, N, V) +
         (size_t)coh_kernel_classifier_dweight_sums(x->dtype, N, C, V) * sizeof(float);
-    facts->cache_bytes = (size_t)(N * V) * coh_dtype_bytes(x->dtype);
+    facts->cache_bytes = (size_t)(N * coh_logit_stride(V)) * coh_dtype_bytes(x->dtype);
     /* x is read for each block of rows; logits are written once and read once (forward) or read and
      * written three times more (backward) */
     const int64_t block_count = (V + COH_ROW_BLOCK - 1) / COH_ROW_BLOCK;

@@ -27,7 +27,8 @@ int64_t coh_kernel_classifier_chunk(coh_dtype dtype)
 
 int64_t coh_kernel_classifier_logits(coh_dtype dtype, int64_t N, int64_t V)
 {
-    return smaller(N, coh_kernel_classifier_chunk(dtype)) * smaller(V, COH_ROW_BLOCK);
+    return smaller(N, coh_kernel_classifier_chunk(dtype)) *
+           coh_logit_stride(smaller(V, COH_ROW_BLOCK));
 }
 
 int64_t coh_kernel_classifier_dx_sums(coh_dtype dtype, int64_t N, int64_t C)
@@ -140,7 +141,6 @@ static void gradient_tile(void *queue, const coh_logit_tile *tile)
 static coh_classifier_device device_of(const coh_classifier *c)
 {
     return (coh_classifier_device){ .chunk = coh_kernel_classifier_chunk(c->dtype),
-                                    .alignment = 1,
                                     .dweight_sum = c->dweight_sum,
                                     .take = take_tile,
                                     .gradient = gradient_tile };

@@ -50,7 +50,6 @@ static void gradient_tile(void *queue, const coh_logit_tile *tile)
 static coh_classifier_device device_of(const coh_classifier *c)
 {
     coh_classifier_device device = { .chunk = coh_cuda_classifier_chunk(c->dtype),
-                                     .alignment = coh_cuda_classifier_stride(1),
                                      .take = take_tile,
                                      .gradient = gradient_tile };
     if (coh_cuda_classifier_sum_bytes(c->dtype, c->N, c->C, c->V) > 0)

@@ -56,18 +56,12 @@ static inline int64_t coh_cuda_classifier_chunk(coh_dtype dtype)
     return (32 << 20) / COH_ROW_BLOCK / (dtype == COH_DTYPE_BF16 ? 2 : 4);
 }
 
-/* Elements of a row of logits in scratch: each row is 16-byte aligned. */
-static inline int64_t coh_cuda_classifier_stride(int64_t rows)
-{
-    return (rows + 7) / 8 * 8;
-}
-
 /* Bytes of logits, followed by dweight's sums. coh_classifier's `logits` points to both; its
  * dweight_sum is ignored. */
 static inline size_t coh_cuda_classifier_logit_bytes(coh_dtype dtype, int64_t N, int64_t V)
 {
     const int64_t chunk = coh_cuda_classifier_chunk(dtype);
-    const int64_t stride = coh_cuda_classifier_stride(V < COH_ROW_BLOCK ? V : COH_ROW_BLOCK);
+    const int64_t stride = coh_logit_stride(V < COH_ROW_BLOCK ? V : COH_ROW_BLOCK);
     return (size_t)((N < chunk ? N : chunk) * stride) * coh_dtype_bytes(dtype);
 }
 

@@ -94,7 +94,7 @@ static classifier_call make_call(coh_dtype dtype, const shape *s, int calls, int
             .sum = coh_twins_poisoned(COH_DTYPE_F32, N, 0),
             .target_logit = coh_twins_poisoned(COH_DTYPE_F32, N, 0),
             .logits = scratch(dtype, larger(logits, host_logits)),
-            .cache = is_cached ? coh_twins_poisoned(dtype, N * V, 0) : NULL,
+            .cache = is_cached ? coh_twins_poisoned(dtype, N * coh_logit_stride(V), 0) : NULL,
             .loss = coh_twins_poisoned(COH_DTYPE_F32, 1, 0),
             .dx = coh_twins_random(dtype, N * C, 0, 4),
             .dx_adds = adds,
