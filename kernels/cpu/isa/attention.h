@@ -129,7 +129,8 @@ LANES_INLINE void head_kept(const head *one, int64_t j, int64_t i, vector_bits k
     kept[1] = bits_all(one->first_row + (uint32_t)(j / 4));
     kept[2] = bits_all(random->high[0]);
     kept[3] = bits_all(random->high[1]);
-    philox_blocks(kept, random->key);
+    const philox_keys keys = philox_keys_of(random->key);
+    philox_blocks(kept, &keys);
     for (int e = 0; e < 4; e++)
         kept[e] = bits_kept(kept[e], one->drop->threshold);
 }

@@ -8,11 +8,6 @@
 #include "kernels/cpu/isa/vector.h"
 #include "kernels/random.h"
 
-LANES_INLINE vector_bits bits_all(uint32_t value)
-{
-    return value - (vector_bits){ 0 };
-}
-
 /* 0, 1, 2, ... by lane. */
 LANES_INLINE vector_bits bits_order(void)
 {
@@ -22,61 +17,67 @@ LANES_INLINE vector_bits bits_order(void)
     return order;
 }
 
-typedef struct wide_product {
-    vector_bits high, low;
-} wide_product;
+typedef uint64_t vector_wides __attribute__((vector_size(COH_VECTOR_FLOATS * 4)));
 
-/* x * factor with 64 bits per lane. A register multiplies every other lane, and the result uses its
- * neighbour's place too: so once for the even lanes, once for the odd ones. */
-LANES_INLINE wide_product bits_multiply(vector_bits x, uint32_t factor)
+/* Returns the products of 64 bits of the lower halves of each lane. */
+LANES_INLINE vector_wides wides_multiply(vector_wides x, uint32_t factor)
 {
 #if defined(__AVX512F__)
-    const __m512i m = _mm512_set1_epi32((int)factor);
-    const __m512i even = _mm512_mul_epu32((__m512i)x, m);
-    const __m512i odd = _mm512_mul_epu32(_mm512_srli_epi64((__m512i)x, 32), m);
-    return (wide_product){
-        .high = (vector_bits)_mm512_mask_mov_epi32(_mm512_srli_epi64(even, 32), 0xaaaa, odd),
-        .low = (vector_bits)_mm512_mask_mov_epi32(even, 0xaaaa, _mm512_slli_epi64(odd, 32)),
-    };
+    return (vector_wides)_mm512_mul_epu32((__m512i)x, _mm512_set1_epi64((long long)factor));
 #elif defined(__AVX2__)
-    const __m256i m = _mm256_set1_epi32((int)factor);
-    const __m256i even = _mm256_mul_epu32((__m256i)x, m);
-    const __m256i odd = _mm256_mul_epu32(_mm256_srli_epi64((__m256i)x, 32), m);
-    return (wide_product){
-        .high = (vector_bits)_mm256_blend_epi32(_mm256_srli_epi64(even, 32), odd, 0xaa),
-        .low = (vector_bits)_mm256_blend_epi32(even, _mm256_slli_epi64(odd, 32), 0xaa),
-    };
+    return (vector_wides)_mm256_mul_epu32((__m256i)x, _mm256_set1_epi64x((long long)factor));
 #elif defined(__SSE2__)
-    const __m128i m = _mm_set1_epi32((int)factor);
-    const __m128i even = _mm_mul_epu32((__m128i)x, m);
-    const __m128i odd = _mm_mul_epu32(_mm_srli_epi64((__m128i)x, 32), m);
-    const vector_bits at_odd = { 0, ~0u, 0, ~0u };
-    return (wide_product){
-        .high = (vector_bits)_mm_srli_epi64(even, 32) | (at_odd & (vector_bits)odd),
-        .low = (~at_odd & (vector_bits)even) | (vector_bits)_mm_slli_epi64(odd, 32),
-    };
+    return (vector_wides)_mm_mul_epu32((__m128i)x, _mm_set1_epi64x((long long)factor));
 #else
-    wide_product product = { .low = x * factor };
-    for (int lane = 0; lane < COH_VECTOR_FLOATS; lane++)
-        product.high[lane] = (uint32_t)((uint64_t)x[lane] * factor >> 32);
-    return product;
+    return (x & 0xffffffffu) * (uint64_t)factor;
 #endif
 }
 
-/* Replaces x[4], the counters' words from the lowest on, by the blocks' words. */
-LANES_INLINE void philox_blocks(vector_bits x[4], const uint32_t key[2])
+/* The keys of all rounds: in memory, so that no register has to be filled with one. */
+typedef struct philox_keys {
+    uint64_t round[COH_PHILOX_ROUNDS][2];
+} philox_keys;
+
+LANES_INLINE philox_keys philox_keys_of(const uint32_t key[2])
 {
+    philox_keys keys;
     uint32_t k0 = key[0], k1 = key[1];
     for (int round = 0; round < COH_PHILOX_ROUNDS; round++) {
-        const wide_product a = bits_multiply(x[0], COH_PHILOX_M0);
-        const wide_product b = bits_multiply(x[2], COH_PHILOX_M1);
-        x[0] = b.high ^ x[1] ^ bits_all(k0);
-        x[1] = b.low;
-        x[2] = a.high ^ x[3] ^ bits_all(k1);
-        x[3] = a.low;
+        keys.round[round][0] = k0;
+        keys.round[round][1] = k1;
         k0 += COH_PHILOX_W0;
         k1 += COH_PHILOX_W1;
     }
+    return keys;
+}
+
+/* One round, in the lower halves of each lane; the upper ones hold anything. */
+LANES_INLINE void philox_round(vector_wides x[4], const uint64_t key[2])
+{
+    const vector_wides a = wides_multiply(x[0], COH_PHILOX_M0);
+    const vector_wides b = wides_multiply(x[2], COH_PHILOX_M1);
+    x[0] = b >> 32 ^ x[1] ^ key[0];
+    x[1] = b;
+    x[2] = a >> 32 ^ x[3] ^ key[1];
+    x[3] = a;
+}
+
+/* Replaces x[4], the counters' words from the lowest on, by the blocks' words. A register
+ * multiplies every other lane, and a product uses its neighbour's place too: so even and odd lanes
+ * stay apart until the last round. */
+LANES_INLINE void philox_blocks(vector_bits x[4], const philox_keys *keys)
+{
+    vector_wides even[4], odd[4];
+    for (int w = 0; w < 4; w++) {
+        even[w] = (vector_wides)x[w];
+        odd[w] = even[w] >> 32;
+    }
+    for (int round = 0; round < COH_PHILOX_ROUNDS; round++) {
+        philox_round(even, keys->round[round]);
+        philox_round(odd, keys->round[round]);
+    }
+    for (int w = 0; w < 4; w++)
+        x[w] = (vector_bits)((even[w] & 0xffffffffu) | odd[w] << 32);
 }
 
 /* Returns lanes of all ones where the word keeps its element, of zeros where it drops it. */

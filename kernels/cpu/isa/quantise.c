@@ -2,14 +2,13 @@
  * Compiled once per instruction set; all give the same bits. Next: kernels/quantise.h for the
  * definitions. */
 #include "kernels/quantise.h"
+#include "kernels/cpu/isa/halves.h"
 #include "kernels/cpu/isa/isa.h"
 #include "kernels/cpu/isa/lanes.h"
-#include "kernels/cpu/isa/philox.h"
 
 #define INFINITY_BITS 0x7f800000u
 #define NAN_BITS      0x7fc00000u
-#define LARGEST_BITS  0x7f7f0000u /* of bf16 */
-#define LEVELS        127.0f      /* largest code, on either side of 0 */
+#define LEVELS        127.0f /* largest code, on either side of 0 */
 
 /* Added to a float of at most 2^22, it rounds it to an integer, ties to even. The lowest bits of
  * the sum are the integer's two's complement. */
@@ -17,23 +16,13 @@
 
 /* ---- to bf16 ---- */
 
-/* The result is in the lower half of each lane. */
-LANES_INLINE vector_bits round_bits(vector_bits bits, vector_bits half)
-{
-    const vector_bits size = bits & 0x7fffffffu, infinity = bits_all(INFINITY_BITS);
-    const vector_bits sum = size + half;
-    const vector_bits is_past = (vector_bits)(sum >= infinity) & (vector_bits)(size < infinity);
-    const vector_bits held = (~is_past & sum) | (is_past & LARGEST_BITS);
-    return vector_quiet((vector)bits, held | (bits & 0x80000000u)) >> 16;
-}
-
 LANES_INLINE void round_part(uint16_t *y, const float *x, const uint32_t *halves)
 {
     for (int k = 0; k < COH_LANES; k += COH_VECTOR_FLOATS) {
         vector_bits bits, half;
         memcpy(&bits, x + k, sizeof(bits));
         memcpy(&half, halves + k, sizeof(half));
-        const vector_halves rounded = vector_narrow(round_bits(bits, half));
+        const vector_halves rounded = vector_narrow(bits_round_by(bits, half));
         memcpy(y + k, &rounded, sizeof(rounded));
     }
 }

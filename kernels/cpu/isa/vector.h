@@ -41,11 +41,18 @@ LANES_INLINE vector vector_select(vector_bits mask, vector a, vector b)
     return (vector)((mask & (vector_bits)a) | (~mask & (vector_bits)b));
 }
 
+LANES_INLINE vector_bits bits_all(uint32_t value)
+{
+    return value - (vector_bits){ 0 };
+}
+
 /* larger: a > b ? a : b, smaller: a < b ? a : b, so b if either is NaN.
  * zero_below: x < bound ? 0 : value.
  * widen, narrow: 16 bits to and from the lower half of 32; the upper half is discarded.
  * widen_bytes, narrow_bytes: 8 bits to and from the lowest of 32; the others are discarded.
- * quiet: `bits` unchanged, or, if x is NaN, the bits of x with the quiet bit set. */
+ * quiet: `bits` unchanged, or, if x is NaN, the bits of x with the quiet bit set.
+ * if_below: bits < bound ? below : other, for bits and bounds below 2^31.
+ * bits_larger, bits_smaller, bits_largest: of numbers below 2^31, the last of all lanes. */
 #if defined(__AVX512F__)
 
 LANES_INLINE vector vector_larger(vector a, vector b)
@@ -84,6 +91,28 @@ LANES_INLINE vector_bytes vector_narrow_bytes(vector_bits bits)
     return (vector_bytes)_mm512_cvtepi32_epi8((__m512i)bits);
 }
 
+LANES_INLINE vector vector_if_below(vector_bits bits, uint32_t bound, vector below, vector other)
+{
+    const __mmask16 is_below =
+        _mm512_cmplt_epu32_mask((__m512i)bits, _mm512_set1_epi32((int)bound));
+    return (vector)_mm512_mask_mov_ps((__m512)other, is_below, (__m512)below);
+}
+
+LANES_INLINE vector_bits bits_larger(vector_bits a, vector_bits b)
+{
+    return (vector_bits)_mm512_max_epu32((__m512i)a, (__m512i)b);
+}
+
+LANES_INLINE vector_bits bits_smaller(vector_bits a, vector_bits b)
+{
+    return (vector_bits)_mm512_min_epu32((__m512i)a, (__m512i)b);
+}
+
+LANES_INLINE uint32_t bits_largest(vector_bits a)
+{
+    return _mm512_reduce_max_epu32((__m512i)a);
+}
+
 LANES_INLINE vector_bits vector_quiet(vector x, vector_bits bits)
 {
     const __mmask16 is_nan = _mm512_cmp_ps_mask((__m512)x, (__m512)x, _CMP_UNORD_Q);
@@ -92,6 +121,47 @@ LANES_INLINE vector_bits vector_quiet(vector x, vector_bits bits)
 }
 
 #else
+
+LANES_INLINE vector vector_if_below(vector_bits bits, uint32_t bound, vector below, vector other)
+{
+    const vector_bits is_below = (vector_bits)((vector_ints)bits < (int32_t)bound);
+    return vector_select(is_below, below, other);
+}
+
+LANES_INLINE vector_bits bits_larger(vector_bits a, vector_bits b)
+{
+#if defined(__AVX2__)
+    return (vector_bits)_mm256_max_epu32((__m256i)a, (__m256i)b);
+#else
+    const vector_bits is_larger = (vector_bits)((vector_ints)a > (vector_ints)b);
+    return (is_larger & a) | (~is_larger & b);
+#endif
+}
+
+LANES_INLINE vector_bits bits_smaller(vector_bits a, vector_bits b)
+{
+#if defined(__AVX2__)
+    return (vector_bits)_mm256_min_epu32((__m256i)a, (__m256i)b);
+#else
+    const vector_bits is_smaller = (vector_bits)((vector_ints)a < (vector_ints)b);
+    return (is_smaller & a) | (~is_smaller & b);
+#endif
+}
+
+LANES_INLINE uint32_t bits_largest(vector_bits a)
+{
+#if defined(__AVX2__)
+    const __m128i four =
+        _mm_max_epu32(_mm256_castsi256_si128((__m256i)a), _mm256_extracti128_si256((__m256i)a, 1));
+    const __m128i two = _mm_max_epu32(four, _mm_shuffle_epi32(four, 0x4e));
+    return (uint32_t)_mm_cvtsi128_si32(_mm_max_epu32(two, _mm_shuffle_epi32(two, 0xb1)));
+#else
+    uint32_t most = 0;
+    for (int j = 0; j < COH_VECTOR_FLOATS; j++)
+        most = a[j] > most ? a[j] : most;
+    return most;
+#endif
+}
 
 #if defined(__AVX2__)
 
