@@ -199,22 +199,16 @@ def share(found, name, or_with_host=False):
 
 # ---- 6-1: correctness, the same bits, PyTorch's losses ----
 
-def bits(case, minutes=8, **options):
-    """case: (MODEL, vocabulary, sequence, batch, micro-batch, steps, part of its states' bytes on the device)."""
-    model, vocabulary, sequence, batch, micro, steps, part = case
-    device, opened = session([(model, vocabulary, sequence, batch, micro)], minutes, **options)
-    try:
-        whole = device.train(opened, model, vocabulary, sequence, batch, micro, steps, *device.IN_MEMORY)
-        budget = budget_of(device, opened, model, vocabulary, sequence, batch, micro, part=part)
-        streamed = device.train(opened, model, vocabulary, sequence, batch, micro, steps, "--device-memory", f"{budget}B")
-    except device.Failed as failure:
-        return [], [], [f"{model} ({failure})"]
-    missed = [name for name in ("hash", "losses") if whole[name] != streamed[name]]
-    if sum(whole["link_bytes"].values()) > 0:
-        missed.append("in memory bytes moved")
-    if not sum(streamed["link_bytes"].values()) > 0:
-        missed.append("nothing was streamed")
-    return [f"in memory {whole['hash']}, in {budget / 2**20:.0f} MiB {streamed['hash']}"], missed, []
+def bits(found):
+    """Of phase bits: the places of a model, in memory and streamed."""
+    rows = found["phases"].get("bits", {}).get("rows", {})
+    hashes = {name: row["hash"] for name, row in rows.items()}
+    streamed = [name for name, row in rows.items() if sum(row["link_bytes"].values()) > 0]
+    if not streamed or len(streamed) == len(rows):
+        return [], [], ["one model in memory and streamed"]
+    first = next(row for name, row in rows.items() if name not in streamed)
+    words = [*origin(found, "bits"), ", ".join(f"{name} {value}" for name, value in hashes.items())]
+    return words, [name for name, row in rows.items() if (row["hash"], row["losses"]) != (first["hash"], first["losses"])], []
 
 
 def sanitized(check, groups, sanitizer):

@@ -20,7 +20,7 @@ NAME = "NVIDIA H200"
 LIBRARIES = ("attention-cudnn", "matmul-cublaslt", "kinds-libraries")  # groups that check NVIDIA's libraries
 CHECKED = ("indices", "quantise", *LIBRARIES)  # others take minutes here
 BENCHMARKS = ("probe", "gpu_copies", "gpu_products", "gpu_attention", "gpu_rows")
-PHASES = ("doctor", "check", "profile", "facts", "memory", "offload", "kernels", "pytorch")
+PHASES = ("doctor", "check", "profile", "facts", "bits", "memory", "offload", "kernels", "pytorch")
 
 
 class DevicePlayed(ProgramTest):
@@ -75,7 +75,7 @@ class DevicePlayed(ProgramTest):
         for one in (*(f"check: {group}: skipped: " for group in LIBRARIES), "gpu_rows: ", "gpu_attention: ",
                     "gpt2-nano by PyTorch: "):
             self.assertTrue(any(skipped.startswith(one) for skipped in found["skipped"]), (one, found["skipped"]))
-        self.assertEqual([one for one in found["skipped"] if one.startswith(("memory", "offload", "profile"))], [])
+        self.assertEqual([one for one in found["skipped"] if one.startswith(("bits", "memory", "offload", "profile"))], [])
         end = said[said.index("things were skipped"):]
         for one in found["skipped"]:
             self.assertIn(one, end)
@@ -120,9 +120,10 @@ class DevicePlayed(ProgramTest):
     def claims_can_be_judged(self, result):
         """Whatever the figures are: nothing is missing except what this machine lacks."""
         done = self.python(f"found = json.load(open({result!r})); print(json.dumps([gpu_claim.speed(found, ['gpt2-nano']), "
-                           "gpu_claim.offload(found, 'gpt2-nano at 50 %'), gpu_claim.facts(found)]))")
+                           "gpu_claim.offload(found, 'gpt2-nano at 50 %'), gpu_claim.facts(found), gpu_claim.bits(found)]))")
         self.assertEqual(done.returncode, 0, done.stderr)
-        speed, offload, facts = json.loads(done.stdout)
+        speed, offload, facts, bits = json.loads(done.stdout)
+        self.assertEqual(bits[1:], [[], []])
         self.assertEqual((speed[2], offload[2]), (["gpt2-nano by PyTorch"], []))
         without = [] if os.path.isfile(self.path("benchmarks", "bench_probe")) else [
             "the host's memory by threads", "kernels that copy"]
@@ -138,14 +139,12 @@ class DevicePlayed(ProgramTest):
         self.assertEqual((words[0], missed), ("1 of 4 groups right", []))
         self.assertEqual([one.split()[0] for one in unmeasured], list(LIBRARIES))
 
-    def test_claims_that_run_by_themselves_find_bits_and_peaks(self):
+    def test_the_claim_of_predictions_runs_by_itself(self):
         case = ("gpt2-nano", 257, 16, 2, 2, 6, 0.5)
-        script = (f"print(json.dumps([gpu_claim.bits({case!r}, build={self.folder!r}), "
-                  f"gpu_claim.prediction([{case!r}], [{case[:3] + (4,) + case[4:6] + (None,)!r}], build={self.folder!r})]))")
-        done = self.python(script)
+        done = self.python(f"print(json.dumps(gpu_claim.prediction([{case!r}], [{case[:3] + (4,) + case[4:6] + (None,)!r}], "
+                           f"build={self.folder!r})))")
         self.assertEqual(done.returncode, 0, done.stderr)
-        bits, prediction = json.loads(done.stdout.splitlines()[-1])
-        self.assertEqual(bits[1:], [[], []])
+        prediction = json.loads(done.stdout.splitlines()[-1])
         self.assertEqual(prediction[2], [], done.stdout)
         self.assertIn(" 0 peaks differ", prediction[0][0])
 

@@ -93,6 +93,19 @@ for found, missed in ((streamed(1.1, 0.5 / 1.1, 0.6), []), (streamed(1.2, 0.5 / 
                       (streamed(2.0, 0.94, 0.04), ["speed"])):
     check(f"{gpu_claim.offload(found)}, not {missed}", gpu_claim.offload(found)[1] == missed)
 
+# ---- bits: places that are streamed have those of the ones in memory ----
+
+
+def places(*hashes):
+    rows = {f"place {i}": {"hash": one, "losses": [1.0], "link_bytes": {"h2d": i}} for i, one in enumerate(hashes)}
+    return {"phases": {"bits": {"rows": rows}}}
+
+
+for found, missed, unmeasured in ((places("a", "a", "a"), [], []), (places("a", "b", "a"), ["place 1"], []),
+                                  (places("a"), [], ["one model in memory and streamed"])):
+    words, found_missed, found_unmeasured = gpu_claim.bits(found)
+    check(f"{words}, {found_missed}, {found_unmeasured}", (found_missed, found_unmeasured) == (missed, unmeasured))
+
 # ---- speed ----
 
 
