@@ -8,6 +8,7 @@
 
 #include "base/alloc.h"
 #include "planner/effort.h"
+#include "planner/lower_late.h"
 #include "planner/simplex.h"
 #include "planner/step_facts.h"
 
@@ -471,6 +472,20 @@ static double most_fixed_ns(const programme *p)
     return most;
 }
 
+/* Estimates the part of the host's updates for which the last backward leaves no time, if it
+ * recomputes so many blocks. */
+static int32_t estimate_late(const programme *p, int32_t recompute)
+{
+    double back_ns = p->f->compute_ns[BACK], host_ns = 0;
+    for (int i = 0; i < p->f->unit_count; i++) {
+        const unit *u = &p->f->units[i];
+        back_ns += u->is_block ? u->copies * u->recompute_ns * recompute / p->f->block_count : 0;
+        host_ns += u->copies * u->host_update_ns;
+    }
+    back_ns /= p->f->passes;
+    return back_ns < host_ns ? (int32_t)(COH_LATE_PARTS * (1 - back_ns / host_ns)) : 0;
+}
+
 /* Rounds the decisions of the solution to whole blocks. */
 static void read_decisions(const programme *p, const double *x, coh_least_step *out)
 {
@@ -488,6 +503,7 @@ static void read_decisions(const programme *p, const double *x, coh_least_step *
     out->host_updates = (int32_t)(host_updates + 0.5);
     if (out->host_updates >= p->f->block_count && host_updates > 0)
         out->host_updates = p->f->block_count + 1;
+    out->late = is_deferred(p) ? 0 : estimate_late(p, out->recompute);
 }
 
 /* The error of the solver, as a part of the sum of all phases, and of each object's time. */

@@ -5,6 +5,8 @@
  * pattern (pattern.h); the interface is lower.h. */
 #include "planner/lower.h"
 
+#include <string.h>
+
 #include "base/alloc.h"
 #include "planner/pattern.h"
 
@@ -16,6 +18,38 @@ void coh_lowered_fini(coh_lowered *lowered)
     coh_free(lowered->bindings);
     coh_free(lowered->comms);
     *lowered = (coh_lowered){ 0 };
+}
+
+coh_status coh_lowered_reorder(const uint32_t *order, coh_lowered *lowered)
+{
+    coh_lowered_instruction *instructions = NULL;
+    coh_lowered_operand *operands = NULL;
+    coh_comm_call *comms = NULL;
+    coh_status status = COH_OK;
+    uint32_t operand_count = 0, comm_count = 0;
+    COH_TRY_GOTO(status, COH_ALLOC(lowered->instruction_count, &instructions), done);
+    COH_TRY_GOTO(status, COH_ALLOC(lowered->operand_count, &operands), done);
+    COH_TRY_GOTO(status, COH_ALLOC(lowered->comm_count, &comms), done);
+    for (size_t i = 0; i < lowered->instruction_count; i++) {
+        coh_lowered_instruction *to = &instructions[i];
+        *to = lowered->instructions[order[i]];
+        memcpy(operands + operand_count, lowered->operands + to->operand_begin,
+               to->operand_count * sizeof(*operands));
+        to->operand_begin = operand_count;
+        operand_count += to->operand_count;
+        if (to->comm == 0)
+            continue;
+        comms[comm_count] = lowered->comms[to->comm - 1];
+        to->comm = ++comm_count;
+    }
+    memcpy(lowered->instructions, instructions, lowered->instruction_count * sizeof(*instructions));
+    memcpy(lowered->operands, operands, operand_count * sizeof(*operands));
+    memcpy(lowered->comms, comms, comm_count * sizeof(*comms));
+done:
+    coh_free(instructions);
+    coh_free(operands);
+    coh_free(comms);
+    return status;
 }
 
 /* ---- whole objects ---- */

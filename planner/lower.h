@@ -62,6 +62,9 @@ coh_status coh_lower(const coh_graph *graph, const coh_plan_options *options,
                      const coh_layout *layout, const coh_object_map *map,
                      const coh_block_set *recompute, int host_updates, coh_program_kind kind,
                      coh_lowered *out_lowered);
+/* Puts the instructions, with their operands and groups of ranks, into another order: of the i-th
+ * instruction `order[i]` is the present index. Fails: COH_ERR_MEMORY; nothing has then changed. */
+coh_status coh_lowered_reorder(const uint32_t *order, coh_lowered *lowered);
 void coh_lowered_fini(coh_lowered *lowered); /* accepts a zeroed struct */
 
 #endif

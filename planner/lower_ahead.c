@@ -2,8 +2,6 @@
  * lower_ahead.h first. */
 #include "planner/lower_ahead.h"
 
-#include <string.h>
-
 #include "base/alloc.h"
 #include "planner/opcodes.h"
 
@@ -117,39 +115,6 @@ static void order_turns(const coh_lowered *lowered, const turn *turns, uint32_t 
         order[written++] = at;
 }
 
-/* Copies instructions, operands and groups of ranks in the new order. */
-static coh_status apply(const uint32_t *order, coh_lowered *lowered)
-{
-    coh_lowered_instruction *instructions = NULL;
-    coh_lowered_operand *operands = NULL;
-    coh_comm_call *comms = NULL;
-    coh_status status = COH_OK;
-    uint32_t operand_count = 0, comm_count = 0;
-    COH_TRY_GOTO(status, COH_ALLOC(lowered->instruction_count, &instructions), done);
-    COH_TRY_GOTO(status, COH_ALLOC(lowered->operand_count, &operands), done);
-    COH_TRY_GOTO(status, COH_ALLOC(lowered->comm_count, &comms), done);
-    for (size_t i = 0; i < lowered->instruction_count; i++) {
-        coh_lowered_instruction *to = &instructions[i];
-        *to = lowered->instructions[order[i]];
-        memcpy(operands + operand_count, lowered->operands + to->operand_begin,
-               to->operand_count * sizeof(*operands));
-        to->operand_begin = operand_count;
-        operand_count += to->operand_count;
-        if (to->comm == 0)
-            continue;
-        comms[comm_count] = lowered->comms[to->comm - 1];
-        to->comm = ++comm_count;
-    }
-    memcpy(lowered->instructions, instructions, lowered->instruction_count * sizeof(*instructions));
-    memcpy(lowered->operands, operands, operand_count * sizeof(*operands));
-    memcpy(lowered->comms, comms, comm_count * sizeof(*comms));
-done:
-    coh_free(instructions);
-    coh_free(operands);
-    coh_free(comms);
-    return status;
-}
-
 coh_status coh_lower_ahead(const coh_layout *layout, int lead, coh_lowered *lowered)
 {
     turn *turns = NULL;
@@ -160,7 +125,7 @@ coh_status coh_lower_ahead(const coh_layout *layout, int lead, coh_lowered *lowe
     COH_TRY(COH_ALLOC(lowered->instruction_count, &turns));
     COH_TRY_GOTO(status, COH_ALLOC(lowered->instruction_count, &order), done);
     order_turns(lowered, turns, list_turns(layout, lowered, lead, turns), order);
-    status = apply(order, lowered);
+    status = coh_lowered_reorder(order, lowered);
 done:
     coh_free(order);
     coh_free(turns);

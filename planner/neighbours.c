@@ -10,6 +10,7 @@
 #include "planner/at_once.h"
 #include "planner/initial.h"
 #include "planner/lower_ahead.h"
+#include "planner/lower_late.h"
 #include "planner/rank_axes.h"
 #include "planner/residency.h"
 
@@ -126,6 +127,12 @@ static void vary_leads(const coh_candidates *candidates, neighbours *n)
             d->lead = lead;
 }
 
+static void update_on_host(int32_t blocks, coh_decisions *d)
+{
+    d->host_updates = blocks;
+    d->late = blocks > 0 ? d->late : 0;
+}
+
 /* With a host tier: varies the updates there: none, all, a quarter or half of them, and a few more
  * or fewer. */
 static void vary_updates(const coh_candidates *candidates, neighbours *n)
@@ -140,7 +147,20 @@ static void vary_updates(const coh_candidates *candidates, neighbours *n)
         return;
     for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++)
         if (counts[i] >= 0 && counts[i] <= blocks + 1 && (d = add_neighbour(n, candidates)) != NULL)
-            d->host_updates = counts[i];
+            update_on_host(counts[i], d);
+}
+
+/* Varies how many of the host lane's updates run late, if some do. */
+static void vary_late(const coh_candidates *candidates, neighbours *n)
+{
+    enum { FEW = COH_LATE_PARTS / 8 };
+    const int32_t now = candidates->best.decisions.late;
+    const int32_t parts[] = { now - FEW, now + FEW, now - 1, now + 1 };
+    coh_decisions *d;
+    for (size_t i = 0; now > 0 && i < sizeof(parts) / sizeof(parts[0]); i++)
+        if (parts[i] >= 0 && parts[i] <= COH_LATE_PARTS &&
+            (d = add_neighbour(n, candidates)) != NULL)
+            d->late = parts[i];
 }
 
 /* Varies recomputation and updates together: one leaves time on the link or the device that the
@@ -162,7 +182,7 @@ static void vary_both(const coh_candidates *candidates, neighbours *n)
             updates_more > blocks + 1 || (d = add_neighbour(n, candidates)) == NULL)
             continue;
         d->recompute = as_many(candidates, blocks_more, blocks);
-        d->host_updates = updates_more;
+        update_on_host(updates_more, d);
     }
 }
 
@@ -283,7 +303,7 @@ typedef void vary(const coh_candidates *, neighbours *);
 
 static vary *const variations[] = { vary_window,   vary_updates, vary_sizes,  vary_recompute,
                                     vary_resident, vary_places,  vary_budget, vary_together,
-                                    vary_both,     vary_leads };
+                                    vary_both,     vary_leads,   vary_late };
 enum { VARIATION_COUNT = sizeof(variations) / sizeof(variations[0]) };
 
 /* Tries the neighbours that one variation makes; *out_gains: one is better than the best. */

@@ -35,7 +35,10 @@ typedef struct coh_decisions {
     /* With a host tier and a drive: this many 64ths of the host tier are a window through which the
      * rest is streamed; chunks in the other part never reach the drive. 0: it is all window. */
     int32_t host_window;
-    int32_t lead;            /* calls by which a GATHER comes early (lower_ahead.h) */
+    int32_t lead; /* calls by which a GATHER comes early (lower_ahead.h) */
+    /* Sixteenths of the host lane's updates that run after the others, in the order of next use
+     * (lower_late.h). Deferred updates are in that order anyway. */
+    int32_t late;
     coh_block_set recompute; /* these blocks are recomputed, the others kept or moved */
 } coh_decisions;
 
@@ -52,6 +55,7 @@ typedef struct coh_least_step {
     uint64_t ns; /* 0: no bound is known (a forward-only plan, no far tier) */
     /* The decisions of the solution, rounded to whole blocks. */
     int32_t recompute, host_updates;
+    int32_t late; /* estimated: how late updates on the host lane run best */
 } coh_least_step;
 
 /* How the body treats an operator. */

@@ -11,6 +11,7 @@
 #include "base/json.h"
 #include "base/struct_bytes.h"
 #include "planner/lower_ahead.h"
+#include "planner/lower_late.h"
 #include "planner/plan_file.h"
 #include "planner/plan_make.h"
 #include "planner/profile_file.h"
@@ -324,6 +325,7 @@ static const coh_json_field decision_fields[] = {
     { "resident", DECIDED(resident, INT32_MAX) },
     { "host_window", DECIDED(host_window, 64), .rule = COH_JSON_UNLESS_ZERO },
     { "lead", DECIDED(lead, COH_LEAD_MOST), .rule = COH_JSON_UNLESS_ZERO },
+    { "late", DECIDED(late, COH_LATE_PARTS), .rule = COH_JSON_UNLESS_ZERO },
     { "patterns", COH_JSON_OWN, .rule = COH_JSON_MAY_LACK, .read = read_patterns,
       .write = write_patterns },
     { "recompute", COH_JSON_OWN, .read = read_recompute, .write = write_recompute },

@@ -11,6 +11,7 @@
 #include "base/bytes.h"
 #include "base/refusal.h"
 #include "planner/lower_ahead.h"
+#include "planner/lower_late.h"
 #include "planner/pattern.h"
 #include "planner/schedule_builder.h"
 #include "planner/waits.h"
@@ -61,6 +62,8 @@ coh_status coh_builder_lower(coh_builder *b, coh_program_kind kind, int32_t micr
     COH_TRY(coh_lower(b->graph, &options, b->layout, &b->map, &b->recompute,
                       has_host(b) ? b->decisions->host_updates : 0, kind, &d->lowered));
     COH_TRY(coh_lower_ahead(b->layout, b->decisions->lead, &d->lowered));
+    if (!coh_plan_defers(&options))
+        COH_TRY(coh_lower_late(b->layout, b->decisions->late, &d->lowered));
     d->is_wanted = d->lowered.instruction_count > 0;
     COH_TRY(COH_ALLOC(d->lowered.instruction_count + 1, &d->operand_begin));
     for (size_t i = 0; i < d->lowered.instruction_count; i++)

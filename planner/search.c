@@ -35,6 +35,10 @@ enum { STARTS_PART = 3, STARTS_LEAST = 8 };
 /* Starts that are improved, best first. */
 enum { VALLEYS = 4 };
 
+/* Likewise, of those with late updates; none that is slower than the best by more than a
+ * LATE_PART. */
+enum { LATE_VALLEYS = 2, LATE_PART = 16 };
+
 /* Starts built at a time. */
 enum { INITIAL_AT_ONCE = 4 };
 
@@ -182,16 +186,16 @@ static coh_status try_any(coh_candidates *candidates, const coh_initial_candidat
     return COH_OK;
 }
 
-/* Tries the starts in their order, a few at a time; a start that cannot beat the best is not
- * built. */
-static coh_status try_initial(coh_candidates *candidates, const coh_initial_candidate *starts,
-                              int count)
+/* Tries the starts in their order, a few at a time, up to `most` evaluations (0: those that starts
+ * get); a start that cannot beat the best is not built. */
+static coh_status try_starts(coh_candidates *candidates, const coh_initial_candidate *starts,
+                             int count, uint32_t most)
 {
     const coh_candidate *best = &candidates->best;
     for (int i = 0; i < count;) {
         coh_decisions list[INITIAL_AT_ONCE];
         int taken = 0;
-        if (candidates->evaluations >= evaluations_of_starts(candidates))
+        if (candidates->evaluations >= (most > 0 ? most : evaluations_of_starts(candidates)))
             break;
         for (; i < count && taken < INITIAL_AT_ONCE; i++)
             if (starts[i].bound_ns < best->step_ns ||
@@ -212,15 +216,24 @@ static int compare_candidates(const void *x, const void *y)
     return a->number < b->number ? -1 : a->number > b->number;
 }
 
+/* The candidates that are improved. */
+enum improved { ANY, WITHOUT_HOST, LATE };
+
 /* Moves the candidates to improve to the front, in the same order: with a host tier the best of
  * each number of host updates, since others of that number mostly lead to the same local optimum;
- * with `without_host` those of none. */
-static size_t take_valleys(const coh_plan *plan, int without_host, coh_candidate *all, size_t count)
+ * or those of none. */
+static size_t take_valleys(const coh_plan *plan, enum improved which, coh_candidate *all,
+                           size_t count)
 {
+    const size_t most = which == LATE ? LATE_VALLEYS : VALLEYS;
+    const int has_host = which != WITHOUT_HOST && plan->options.host_memory_bytes > 0;
+    const uint64_t near_ns = count > 0 ? all[0].step_ns + all[0].step_ns / LATE_PART : 0;
     size_t valleys = 0;
-    for (size_t i = 0; i < count && valleys < VALLEYS && all[i].valid; i++) {
-        int is_taken = !without_host || all[i].decisions.host_updates == 0;
-        for (size_t k = 0; !without_host && plan->options.host_memory_bytes > 0 && k < valleys; k++)
+    for (size_t i = 0; i < count && valleys < most && all[i].valid; i++) {
+        int is_taken = which == ANY ||
+                       (which == LATE && all[i].decisions.late > 0 && all[i].step_ns <= near_ns) ||
+                       (which == WITHOUT_HOST && all[i].decisions.host_updates == 0);
+        for (size_t k = 0; has_host && k < valleys; k++)
             is_taken &= all[k].decisions.host_updates != all[i].decisions.host_updates;
         if (is_taken)
             all[valleys++] = all[i];
@@ -258,16 +271,17 @@ static int take_least(const coh_plan *plan, coh_candidate *all, size_t count)
 
 /* Improves from the best candidate, then from the next best: they may lead to other local
  * optima. */
-static coh_status improve_several(coh_candidates *candidates, int without_host, uint64_t bound_ns)
+static coh_status improve_several(coh_candidates *candidates, enum improved which,
+                                  uint64_t bound_ns)
 {
     coh_candidate *from = NULL, best = candidates->best;
     COH_TRY(COH_ALLOC(candidates->count, &from));
     for (size_t i = 0; i < candidates->count; i++)
         from[i] = candidates->all[i];
     qsort(from, candidates->count, sizeof(*from), compare_candidates);
-    const int has_least = !without_host && take_least(candidates->plan, from, candidates->count);
+    const int has_least = which == ANY && take_least(candidates->plan, from, candidates->count);
     const size_t count =
-        has_least ? 2 : take_valleys(candidates->plan, without_host, from, candidates->count);
+        has_least ? 2 : take_valleys(candidates->plan, which, from, candidates->count);
     coh_status status = COH_OK;
     for (size_t i = 0; i < count && status == COH_OK; i++) {
         candidates->best = from[i];
@@ -315,11 +329,52 @@ static coh_status improve_all(coh_candidates *candidates, uint64_t start_ns)
     if (candidates->evaluations_most < 2 * half)
         candidates->evaluations_most = 2 * half;
     if (is_short(candidates)) {
-        COH_TRY(improve_several(candidates, 1, bound_ns));
+        COH_TRY(improve_several(candidates, WITHOUT_HOST, bound_ns));
         candidates->evaluations_most = candidates->evaluations + half / 4;
     }
-    COH_TRY(improve_several(candidates, 0, bound_ns));
+    COH_TRY(improve_several(candidates, ANY, bound_ns));
     return coh_candidates_spread(candidates, half, bound_ns);
+}
+
+/* Tries the best sets of different numbers of host updates with late ones. */
+static coh_status try_late(coh_candidates *candidates)
+{
+    coh_candidate *all = NULL;
+    coh_decisions list[VALLEYS];
+    COH_TRY(COH_ALLOC(candidates->count, &all));
+    for (size_t i = 0; i < candidates->count; i++)
+        all[i] = candidates->all[i];
+    qsort(all, candidates->count, sizeof(*all), compare_candidates);
+    const size_t count = take_valleys(candidates->plan, ANY, all, candidates->count);
+    int taken = 0;
+    for (size_t i = 0; i < count; i++)
+        if (all[i].decisions.host_updates > 0) {
+            list[taken] = all[i].decisions;
+            list[taken++].late = candidates->plan->least.late;
+        }
+    coh_free(all);
+    return coh_candidates_try(candidates, list, taken);
+}
+
+/* Searches once more, with late updates on the host lane, where backward leaves too little time for
+ * them: with these, other numbers of updates and recomputed blocks are best. */
+static coh_status search_late(coh_candidates *candidates, coh_initial_candidate *starts, int count)
+{
+    const coh_plan *plan = candidates->plan;
+    const uint32_t half = evaluations_for(candidates->best.instruction_count);
+    int late_count = 0;
+    if (plan->least.late == 0 || candidates->best.step_ns <= plan->least.ns + plan->least.ns / 500)
+        return COH_OK;
+    for (int i = 0; i < count; i++) {
+        starts[i].decisions.late = plan->least.late;
+        if (starts[i].decisions.host_updates > 0)
+            starts[late_count++] = starts[i];
+    }
+    candidates->evaluations_most = candidates->evaluations + half;
+    COH_TRY(try_late(candidates));
+    COH_TRY(try_starts(candidates, starts, late_count, candidates->evaluations + half / 4));
+    candidates->evaluations_most = candidates->evaluations + half;
+    return improve_several(candidates, LATE, plan->least.ns);
 }
 
 /* Finds out first whether any start fits: bounds, which say which of them are the most promising,
@@ -340,9 +395,11 @@ static coh_status search_candidates(coh_candidates *candidates, const coh_decisi
     COH_TRY_GOTO(status, coh_initial_rank(plan, candidates->pool, starts, count), done);
     const uint64_t least_ns = count > 0 ? starts[0].bound_ns : 0;
     spread_starts(starts, count);
-    COH_TRY_GOTO(status, try_initial(candidates, starts, count), done);
+    COH_TRY_GOTO(status, try_starts(candidates, starts, count, 0), done);
     if (plan->options.search == COH_SEARCH_USUAL)
-        status = improve_all(candidates, least_ns);
+        COH_TRY_GOTO(status, improve_all(candidates, least_ns), done);
+    if (plan->options.search == COH_SEARCH_USUAL)
+        status = search_late(candidates, starts, count);
 done:
     coh_free(starts);
     return status;

@@ -1,5 +1,6 @@
 """cohobate plan: a plan on one screen, the same as JSON, and the limit of writes to a drive."""
 
+import json
 import math
 import os
 import re
@@ -100,6 +101,15 @@ class Plan(ProgramTest):
         asked = self.succeeds("plan", *NANO, "--recompute", "all", "--json").json["recompute"]
         self.assertGreater(asked["of_forward"], 0.5)
         self.assertIsNone(asked["end_device_bytes"])
+
+    def test_a_host_lane_that_lags_behind_backward_updates_first_what_the_next_step_needs_first(self):
+        plan = self.succeeds("plan", "opt-125m", "--profile", "h200,host-memory=64GB", "--calibration", "none", "--sequence", 512,
+                             "--batch", 16, "--micro-batch", 16, "--dtype", "bf16", "--state", "split", "--clip-mode", "previous",
+                             "--device-memory", "800MiB", "-o", self.path("plan.json"), "--json").json
+        with open(self.path("plan.json"), encoding="utf-8") as file:
+            self.assertGreater(json.load(file)["decisions"]["late"], 0)
+        self.assertEqual(plan["binding"], "host window")
+        self.assertLess(plan["step_seconds"], 1.1 * plan["limits"][0]["seconds"])  # in the order of arrival 1.21
 
     def test_the_screen_says_what_a_user_would_try_next(self):
         of = ["--profile", "rtx-4090", "--calibration", "none"]

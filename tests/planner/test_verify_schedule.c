@@ -34,7 +34,7 @@ typedef struct setting {
     int node_ranks;
     const char *pattern; /* coh_plan_options.rank_pattern; NULL: "" */
     coh_wires wires;     /* likewise */
-    int lead;            /* of the decisions */
+    int lead, late;      /* of the decisions */
     int speculates;      /* 1: coh_plan_options.speculates, with the decisions found without */
 } setting;
 
@@ -461,6 +461,16 @@ static const setting settings[] = {
       60,
       .updates = 1,
       .speculates = 1 },
+    { "host, direct, tied, all updates on the host, half of them late",
+      { .layers = 3, .width = 64, .vocabulary = 300, .rows = 40, .is_tied = 1 },
+      2,
+      0,
+      1,
+      0,
+      COH_RECOMPUTE_NONE,
+      60,
+      .updates = 4,
+      .late = 8 },
 };
 
 /* Replaces the plan by one with other places of updates, or slices, or that speculates. */
@@ -473,6 +483,7 @@ static void put_decisions(const setting *what, coh_plan **plan)
     other->decisions.host_updates = what->updates;
     other->decisions.slices = what->slices;
     other->decisions.lead = what->lead;
+    other->decisions.late = what->late;
     other->decisions.patterns = coh_pattern_choose(what->slices);
     if (coh_plan_finish(other) != COH_OK)
         fail_msg("%s: %s", what->name, coh_last_error());
