@@ -465,12 +465,52 @@ static uint64_t transfer_ns(const coh_bound_base *base, coh_lane lane, uint64_t 
            coh_whole_ns(base->profile->link[lane].latency_ns.p50);
 }
 
+/* The least time for two lanes with work of x and y alone, which run at a and b of their speed
+ * while both are busy. A linear program: t together and s, r alone with a t + s >= x and
+ * b t + r >= y. Its dual has three corners. A third lane only makes both slower. */
+static double pair_least(double x, double y, double a, double b)
+{
+    if (a + b <= 1)
+        return x + y;
+    double first = x + y * (1 - a) / b, second = y + x * (1 - b) / a;
+    return first > second ? first : second;
+}
+
+/* The updates whose parameters are needed until some instruction, and what moves for them. */
+typedef struct host_work {
+    uint64_t ns, work_bytes, grad_bytes;
+} host_work;
+
+/* The least time from the release of the first of these updates to the use of the last: the host
+ * lane slows, and is slowed by, the gradients, the parameters, and the `inside_ns` of instructions
+ * of that time. After the last update some parameters still arrive, for `load_ns` at least; what
+ * moves or computes meanwhile meets no update, and takes that time itself if it is more. */
+static uint64_t window_ns(const coh_bound_base *base, const host_work *of, uint64_t inside_ns,
+                          uint64_t load_ns)
+{
+    const double beside[COH_LANE_COUNT] = {
+        [COH_LANE_COMPUTE] = (double)inside_ns - (double)load_ns,
+        [COH_LANE_H2D] =
+            (double)of->work_bytes * base->least_ns_per_byte[COH_LANE_H2D] - (double)load_ns,
+        [COH_LANE_D2H] = (double)of->grad_bytes * base->least_ns_per_byte[COH_LANE_D2H],
+    };
+    double most = (double)of->ns;
+    for (int lane = 0; lane < COH_LANE_COUNT; lane++) {
+        const double a = base->profile->contention[COH_LANE_HOST][lane];
+        const double b = base->profile->contention[lane][COH_LANE_HOST];
+        const double least = beside[lane] > 0 ? pair_least((double)of->ns, beside[lane], a, b) : 0;
+        most = least > most ? least : most;
+    }
+    return (uint64_t)floor(most) + load_ns;
+}
+
 /* Bounds each update's path from the last instruction of its gradient to the first instruction
  * of its parameters. Also bounds all updates whose parameters are needed until some instruction:
  * they run one after another, and the rest of the step follows. */
 static void bound_host(const coh_bound_base *base, coh_bounds *out)
 {
-    uint64_t sum_ns = 0, release = UINT64_MAX, least_load_ns = UINT64_MAX;
+    uint64_t release = UINT64_MAX, least_load_ns = UINT64_MAX;
+    host_work sum = { 0 };
     raise_bound(out, COH_PLAN_BOUND_HOST, base->host_ns);
     for (uint32_t i = 0; i < base->host_instruction_count; i++) {
         const host_instruction *instruction = &base->host_instructions[i];
@@ -481,13 +521,16 @@ static void bound_host(const coh_bound_base *base, coh_bounds *out)
         raise_bound(out, COH_PLAN_BOUND_TURNAROUND,
                     way_ns + base->before_ns[instruction->release + 1] -
                         base->before_ns[instruction->use]);
-        sum_ns += instruction->service_ns;
+        sum.ns += instruction->service_ns;
+        sum.work_bytes += instruction->work_bytes;
+        sum.grad_bytes += instruction->grad_bytes;
         release = instruction->release < release ? instruction->release : release;
         least_load_ns = load_ns < least_load_ns ? load_ns : least_load_ns;
         uint64_t beside_ns = instruction->use <= release
                                  ? base->before_ns[release + 1] - base->before_ns[instruction->use]
                                  : 0;
-        raise_bound(out, COH_PLAN_BOUND_HOST_WINDOW, sum_ns + least_load_ns + beside_ns);
+        raise_bound(out, COH_PLAN_BOUND_HOST_WINDOW,
+                    window_ns(base, &sum, compute_ns(base) - beside_ns, least_load_ns) + beside_ns);
     }
 }
 
@@ -502,17 +545,6 @@ static coh_plan_bound pair_name(int a, int b)
     if ((a == COH_LANE_READ || a == COH_LANE_WRITE) && (b == COH_LANE_READ || b == COH_LANE_WRITE))
         return COH_PLAN_BOUND_DRIVE;
     return COH_PLAN_BOUND_DRAM;
-}
-
-/* The least time for two lanes with work of x and y alone, which run at a and b of their speed
- * while both are busy. A linear program: t together and s, r alone with a t + s >= x and
- * b t + r >= y. Its dual has three corners. A third lane only makes both slower. */
-static double pair_least(double x, double y, double a, double b)
-{
-    if (a + b <= 1)
-        return x + y;
-    double first = x + y * (1 - a) / b, second = y + x * (1 - b) / a;
-    return first > second ? first : second;
 }
 
 static void bound_pairs(const coh_bound_base *base, coh_bounds *out)

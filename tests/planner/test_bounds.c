@@ -15,6 +15,7 @@
 #include "planner/bounds.h"
 #include "planner/bounds_traffic.h"
 #include "planner/least_step.h"
+#include "planner/lower_late.h"
 #include "planner/plan_make.h"
 #include "planner/schedule.h"
 #include "tests/length.h"
@@ -91,6 +92,7 @@ static void make_decisions(draws *d, int layers, uint64_t memory, coh_decisions 
     for (int32_t block = 0; block < layers; block++)
         if (draw(d, 2))
             coh_block_set_add(&out->recompute, block);
+    out->late = draw(d, 2) ? 0 : (int32_t)draw(d, COH_LATE_PARTS + 1);
 }
 
 /* ---- one configuration ---- */
@@ -108,7 +110,8 @@ typedef struct tally {
 static int is_of_two_lanes(int bound)
 {
     return bound == COH_PLAN_BOUND_LINK || bound == COH_PLAN_BOUND_DRIVE ||
-           bound == COH_PLAN_BOUND_CORES || bound == COH_PLAN_BOUND_DRAM;
+           bound == COH_PLAN_BOUND_CORES || bound == COH_PLAN_BOUND_DRAM ||
+           bound == COH_PLAN_BOUND_HOST_WINDOW;
 }
 
 static void compare(uint64_t seed, const coh_bounds *bounds, const coh_simulation *alone,
@@ -313,6 +316,57 @@ static void the_drive_carries_what_the_host_lane_needs(void **state)
     assert_true(t.built >= cases / 2 && t.beyond >= cases / 10);
 }
 
+/* Returns the bound of updates on the host, which run at 0.6 of their speed beside the lane
+ * `meets`, and it beside them; COH_LANE_HOST: no lane slows another. */
+static uint64_t host_window_ns(const coh_graph *graph, coh_lane meets)
+{
+    coh_plan_options options;
+    coh_profile profile;
+    coh_pricer pricer;
+    coh_bound_base *base = NULL;
+    coh_bounds bounds;
+    coh_profile_init(&profile);
+    profile.flops_per_s[COH_ROOF_F32] = coh_figure_of(100e9);
+    profile.memory_bytes_per_s = coh_figure_of(100e9);
+    profile.host_update_bytes_per_s = coh_figure_of(10e9);
+    for (int lane = COH_LANE_H2D; lane <= COH_LANE_D2H; lane++)
+        profile.link[lane] = (coh_link_profile){ .bytes_per_s = coh_figure_of(10e9), .depth = 1 };
+    if (meets != COH_LANE_HOST)
+        profile.contention[meets][COH_LANE_HOST] = profile.contention[COH_LANE_HOST][meets] = 0.6;
+    coh_plan_options_init(&options);
+    options.profile = &profile;
+    options.deferred_update = 0; /* gradients leave in the window, too */
+    options.emulate_host = 1;
+    options.host_memory_bytes = (uint64_t)1 << 30;
+    const coh_decisions decisions = { .device_bytes = (uint64_t)1 << 24,
+                                      .chunk_bytes = 65536,
+                                      .row_passes = 1,
+                                      .patterns = coh_pattern_choose(1),
+                                      .host_updates = 8 };
+    assert_int_equal(coh_pricer_init(&pricer, &profile, graph), COH_OK);
+    assert_int_equal(coh_bound_base_create(graph, &options, &pricer, &decisions, &base), COH_OK);
+    assert_int_equal(
+        coh_bounds_at(base, decisions.device_bytes, options.host_memory_bytes, &bounds), COH_OK);
+    assert_int_equal(bounds.binding, COH_PLAN_BOUND_HOST_WINDOW);
+    coh_bound_base_destroy(base);
+    coh_pricer_fini(&pricer);
+    coh_profile_fini(&profile);
+    return bounds.ns[COH_PLAN_BOUND_HOST_WINDOW];
+}
+
+static void what_slows_the_host_in_its_window_raises_the_bound(void **state)
+{
+    (void)state;
+    const toy_options toy = { .layers = 6, .width = 128, .vocabulary = 600, .rows = 40 };
+    const coh_lane meets[] = { COH_LANE_COMPUTE, COH_LANE_H2D, COH_LANE_D2H };
+    coh_graph *graph = NULL;
+    assert_int_equal(toy_graph_make(&toy, &graph), COH_OK);
+    const uint64_t alone_ns = host_window_ns(graph, COH_LANE_HOST);
+    for (size_t i = 0; i < sizeof(meets) / sizeof(meets[0]); i++)
+        assert_true(host_window_ns(graph, meets[i]) > alone_ns);
+    coh_graph_destroy(graph);
+}
+
 /* With a bound that is low enough for the caller, one below it is told only if there is one. */
 static void check_enough(const coh_graph *graph, const coh_plan_options *options, uint64_t least_ns)
 {
@@ -384,6 +438,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_program_is_faster_than_a_bound),
+        cmocka_unit_test(what_slows_the_host_in_its_window_raises_the_bound),
         cmocka_unit_test(the_drive_carries_what_the_host_lane_needs),
         cmocka_unit_test(no_plan_is_much_faster_than_what_is_known_without_making_it),
     };
