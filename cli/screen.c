@@ -278,6 +278,34 @@ coh_lane cli_limiting_exchanges(const coh_plan_summary *summary)
     return most;
 }
 
+/* Returns what a limit's name leaves open, in parentheses; "": nothing. */
+static const char *limit_words(coh_plan_bound bound)
+{
+    switch (bound) {
+    case COH_PLAN_BOUND_PHASE:
+        return " (part of the step waits for more bytes than memory holds at once)";
+    case COH_PLAN_BOUND_UPDATE_PHASE:
+        return " (the first forward waits for the states of all updates)";
+    case COH_PLAN_BOUND_HOST_WINDOW:
+        return " (the updates of the host fit only between gradients and the next forward)";
+    case COH_PLAN_BOUND_TURNAROUND:
+        return " (a gradient leaves, the host updates, the weight returns)";
+    case COH_PLAN_BOUND_COMPUTE:
+    case COH_PLAN_BOUND_H2D:
+    case COH_PLAN_BOUND_D2H:
+    case COH_PLAN_BOUND_READ:
+    case COH_PLAN_BOUND_WRITE:
+    case COH_PLAN_BOUND_HOST:
+    case COH_PLAN_BOUND_LINK:
+    case COH_PLAN_BOUND_DRIVE:
+    case COH_PLAN_BOUND_CORES:
+    case COH_PLAN_BOUND_DRAM:
+    case COH_PLAN_BOUND_COUNT:
+        break;
+    }
+    return "";
+}
+
 static void add_limits(const cli_job *job, const cli_speed *s, cli_line *line)
 {
     const coh_plan_summary *summary = &job->summary;
@@ -293,10 +321,10 @@ static void add_limits(const cli_job *job, const cli_speed *s, cli_line *line)
                      cli_time(bound_s).at);
         return;
     }
-    cli_line_add(line,
-                 "limit:  %s: no schedule of these decisions is below %s (this one: %.1f %% above)",
-                 coh_plan_bound_name(summary->binding), cli_time(bound_s).at,
-                 100 * (times(s->step_s, bound_s) - 1));
+    cli_line_add(
+        line, "limit:  %s%s: no schedule of these decisions is below %s (this one: %.1f %% above)",
+        coh_plan_bound_name(summary->binding), limit_words(summary->binding), cli_time(bound_s).at,
+        100 * (times(s->step_s, bound_s) - 1));
     if (summary->bounds_ns[summary->runner_up] > 0 && summary->runner_up != summary->binding)
         cli_line_add(line, "; then %s, %s", coh_plan_bound_name(summary->runner_up),
                      cli_time((double)summary->bounds_ns[summary->runner_up] * 1e-9).at);

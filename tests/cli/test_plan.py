@@ -68,7 +68,7 @@ class Plan(ProgramTest):
         said, planned = self.succeeds("plan", *NANO, *flags).out, self.plan(*flags)
         rate = float(re.search(r"speed:  ([\d.]+) tokens/s", said)[1])
         self.assertAlmostEqual(rate, planned["batch"] * planned["sequence"] / planned["step_seconds"], delta=rate / 1e3)
-        self.assertIn(f"limit:  {planned['binding']}: ", said)
+        self.assertRegex(said, rf"limit:  {planned['binding']}( \(|: )")
         self.assertEqual(planned["chunk_bytes"], 2**18)
         self.assertIn("chunks of 256.00 KiB, ", said)
         self.assertIn("chunks of 1.00 MiB, ", self.succeeds("plan", *NANO, "--chunk", "1MiB").out)
@@ -110,6 +110,20 @@ class Plan(ProgramTest):
             self.assertGreater(json.load(file)["decisions"]["late"], 0)
         self.assertEqual(plan["binding"], "host window")
         self.assertLess(plan["step_seconds"], 1.1 * plan["limits"][0]["seconds"])  # in the order of arrival 1.21
+
+    def test_a_limit_whose_name_says_little_is_put_in_words(self):
+        of = ["plan", "gpt2-nano", *QUICK, "--threads", "2", "--dtype", "f32", "--calibration", "none", "--sequence", 64]
+        drive = ["--disk", self.folder, "--profile"]
+        cases = {"phase": (["--device-memory", "120MiB", *drive, "built-in-2,disk-read=0.2x,disk-write=0.2x"],
+                           "part of the step waits for more bytes than memory holds at once"),
+                 "update phase": (["--device-memory", "60MiB", *drive, "built-in-2,disk-read=0.5x,disk-write=0.5x"],
+                                  "the first forward waits for the states of all updates"),
+                 "host window": (["--device-memory", "60MiB", "--emulate-host", "1GiB", "--link-rate", "200MB/s"],
+                                 "the updates of the host fit only between gradients and the next forward")}
+        for name, (flags, words) in cases.items():
+            with self.subTest(limit=name):
+                said = " ".join(self.succeeds(*of, *flags).out.split())
+                self.assertIn(f"limit: {name} ({words}): no schedule ", said)
 
     def test_the_screen_says_what_a_user_would_try_next(self):
         of = ["--profile", "rtx-4090", "--calibration", "none"]
