@@ -19,9 +19,9 @@
 #include "cli/variants.h"
 
 /* The largest shares of a step's time that are worth a change of states, or of what gradients are
- * clipped by, and the longest program for which they are looked for. */
+ * clipped by or how they are summed, and the longest program for which they are looked for. */
 #define WORTH_SAYING      0.99
-#define WORTH_SAYING_CLIP 0.95
+#define WORTH_SAYING_BITS 0.95
 enum { HINT_INSTRUCTIONS_MOST = 30000 };
 
 /* Fewer tokens at once are told, if there could be more: products of few rows are slow. */
@@ -90,11 +90,34 @@ static void add_previous(const cli_job *job, cli_line *line)
         return;
     options.deferred_update = options.speculates = 0;
     const double share = share_of_step(job, options);
-    if (share < WORTH_SAYING_CLIP)
+    if (share < WORTH_SAYING_BITS)
         cli_line_add(line,
                      "clip:   by the norm of the step before (--clip-mode previous) a step takes "
                      "%s, %.2f of this one\n",
                      cli_time(share * (double)job->summary.step_ns * 1e-9).at, share);
+}
+
+/* Where a step streams each micro-batch through all layers only since the other order rounds
+ * otherwise (tied models), plans the step in that order by a quick search, and prints its time if
+ * it is much shorter: the planner chooses no other rounding by itself. */
+static void add_layers(const cli_job *job, cli_line *line)
+{
+    const coh_plan_summary *summary = &job->summary;
+    coh_plan_options options = job->plan_options;
+    if (summary->order_keeps_bits || summary->sweep_order == COH_SWEEP_LAYER ||
+        summary->work_link_bytes + summary->grad_link_bytes == 0 ||
+        options.microbatch_count == coh_fold_shape_replicas(&options.replicas) ||
+        cli_given(job->options, CLI_FLAG_SWEEP_ORDER) || job->options->resume ||
+        job->budget.plan_file != NULL || summary->instruction_count > HINT_INSTRUCTIONS_MOST)
+        return;
+    options.sweep_order = COH_SWEEP_LAYER;
+    const double share = share_of_step(job, options);
+    if (share < WORTH_SAYING_BITS)
+        cli_line_add(
+            line,
+            "order:  by layers (--sweep-order layer, other rounding) a step takes %s, %.2f "
+            "of this one\n",
+            cli_time(share * (double)summary->step_ns * 1e-9).at, share);
 }
 
 /* Tells how the default micro-batch came to be small. Other sizes round otherwise, so the planner
@@ -122,6 +145,7 @@ static coh_status print_text(const cli_job *job, uint64_t in_memory_bytes)
     cli_progress_begin("comparing with other states of", job->model.name, CLI_PROGRESS_FIRST_S);
     add_lean(job, &line);
     add_previous(job, &line);
+    add_layers(job, &line);
     cli_progress_end();
     add_micro_batch(job, &line);
     printf("%s", line.text);
