@@ -396,10 +396,10 @@ static coh_status search_candidates(coh_candidates *candidates, const coh_decisi
     const uint64_t least_ns = count > 0 ? starts[0].bound_ns : 0;
     spread_starts(starts, count);
     COH_TRY_GOTO(status, try_starts(candidates, starts, count, 0), done);
-    if (plan->options.search == COH_SEARCH_USUAL)
+    if (plan->options.search == COH_SEARCH_USUAL) {
         COH_TRY_GOTO(status, improve_all(candidates, least_ns), done);
-    if (plan->options.search == COH_SEARCH_USUAL)
         status = search_late(candidates, starts, count);
+    }
 done:
     coh_free(starts);
     return status;
