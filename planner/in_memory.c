@@ -66,7 +66,7 @@ static coh_status time_exchanges(const coh_plan *plan, coh_candidate *best)
 
 /* Recomputes fewer blocks than the best plan in memory does, as few as fit: bisects between it and
  * the next smaller one of the usual choices, which did not fit. */
-static coh_status recompute_fewer(const coh_plan *plan, coh_candidate *best)
+static coh_status recompute_fewest(const coh_plan *plan, coh_candidate *best)
 {
     int32_t choices[COH_INITIAL_CHOICES], low = 0;
     int32_t high = coh_block_set_count(&best->decisions.recompute);
@@ -116,6 +116,6 @@ coh_status coh_in_memory_search(const coh_plan *plan, coh_candidate *best,
         }
     }
     if (plan->options.recompute == COH_RECOMPUTE_AUTO)
-        COH_TRY(recompute_fewer(plan, best));
+        COH_TRY(recompute_fewest(plan, best));
     return plan->options.ranks.factors[0] > 1 ? time_exchanges(plan, best) : COH_OK;
 }

@@ -364,7 +364,7 @@ static void list_spread(const coh_candidates *candidates, neighbours *n)
 /* From a spread set goes on to fewer blocks, with the same horizon and a longer one, by an eighth
  * of them, then by ever smaller steps: the fewer blocks are recomputed, the more arrives, so the
  * best horizon grows with it, and one decision varied at a time would not find both. */
-static coh_status recompute_fewer(coh_candidates *candidates, uint64_t bound_ns)
+static coh_status spread_fewer(coh_candidates *candidates, uint64_t bound_ns)
 {
     const int32_t blocks = coh_graph_block_count(candidates->plan->graph);
     int32_t fewer = (coh_block_set_count(&candidates->best.decisions.recompute) + 7) / 8;
@@ -399,6 +399,6 @@ coh_status coh_candidates_spread(coh_candidates *candidates, uint32_t most, uint
     candidates->evaluations_most = candidates->evaluations + most / 2;
     if (candidates->best.step_ns >= before_ns)
         return COH_OK;
-    COH_TRY(recompute_fewer(candidates, bound_ns));
+    COH_TRY(spread_fewer(candidates, bound_ns));
     return coh_candidates_improve(candidates, bound_ns);
 }
