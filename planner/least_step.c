@@ -9,6 +9,7 @@
 #include "base/alloc.h"
 #include "planner/effort.h"
 #include "planner/lower_late.h"
+#include "planner/rank_axes.h"
 #include "planner/simplex.h"
 #include "planner/step_facts.h"
 
@@ -503,7 +504,9 @@ static void read_decisions(const programme *p, const double *x, coh_least_step *
     out->host_updates = (int32_t)(host_updates + 0.5);
     if (out->host_updates >= p->f->block_count && host_updates > 0)
         out->host_updates = p->f->block_count + 1;
-    out->late = is_deferred(p) ? 0 : estimate_late(p, out->recompute);
+    /* where ranks divide states, a gather follows each update and holds it in its place */
+    out->late =
+        is_deferred(p) || coh_ranks_divide(p->options) ? 0 : estimate_late(p, out->recompute);
 }
 
 /* The error of the solver, as a part of the sum of all phases, and of each object's time. */

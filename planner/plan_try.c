@@ -173,6 +173,7 @@ coh_status coh_plan_try_update(const coh_plan *plan, int32_t index, int32_t on_h
     if (plan->options.host_memory_bytes == 0 || decisions.in_memory)
         return coh_fail(COH_ERR_ARGUMENT, "without a host tier all updates are the device's");
     decisions.host_updates = count_updates(plan, first_user(plan->graph, (size_t)index), on_host);
+    decisions.late = decisions.host_updates > 0 ? decisions.late : 0;
     const coh_status status = build(plan, &plan->options, &decisions, &trial);
     return end_trial(status, &trial, out_trial);
 }

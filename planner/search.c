@@ -217,7 +217,7 @@ static int compare_candidates(const void *x, const void *y)
 }
 
 /* The candidates that are improved. */
-enum improved { ANY, WITHOUT_HOST, LATE };
+enum improved { IMPROVE_ANY, IMPROVE_WITHOUT_HOST, IMPROVE_LATE };
 
 /* Moves the candidates to improve to the front, in the same order: with a host tier the best of
  * each number of host updates, since others of that number mostly lead to the same local optimum;
@@ -225,14 +225,15 @@ enum improved { ANY, WITHOUT_HOST, LATE };
 static size_t take_valleys(const coh_plan *plan, enum improved which, coh_candidate *all,
                            size_t count)
 {
-    const size_t most = which == LATE ? LATE_VALLEYS : VALLEYS;
-    const int has_host = which != WITHOUT_HOST && plan->options.host_memory_bytes > 0;
+    const size_t most = which == IMPROVE_LATE ? LATE_VALLEYS : VALLEYS;
+    const int has_host = which != IMPROVE_WITHOUT_HOST && plan->options.host_memory_bytes > 0;
     const uint64_t near_ns = count > 0 ? all[0].step_ns + all[0].step_ns / LATE_PART : 0;
     size_t valleys = 0;
     for (size_t i = 0; i < count && valleys < most && all[i].valid; i++) {
-        int is_taken = which == ANY ||
-                       (which == LATE && all[i].decisions.late > 0 && all[i].step_ns <= near_ns) ||
-                       (which == WITHOUT_HOST && all[i].decisions.host_updates == 0);
+        int is_taken =
+            which == IMPROVE_ANY ||
+            (which == IMPROVE_LATE && all[i].decisions.late > 0 && all[i].step_ns <= near_ns) ||
+            (which == IMPROVE_WITHOUT_HOST && all[i].decisions.host_updates == 0);
         for (size_t k = 0; has_host && k < valleys; k++)
             is_taken &= all[k].decisions.host_updates != all[i].decisions.host_updates;
         if (is_taken)
@@ -279,7 +280,8 @@ static coh_status improve_several(coh_candidates *candidates, enum improved whic
     for (size_t i = 0; i < candidates->count; i++)
         from[i] = candidates->all[i];
     qsort(from, candidates->count, sizeof(*from), compare_candidates);
-    const int has_least = which == ANY && take_least(candidates->plan, from, candidates->count);
+    const int has_least =
+        which == IMPROVE_ANY && take_least(candidates->plan, from, candidates->count);
     const size_t count =
         has_least ? 2 : take_valleys(candidates->plan, which, from, candidates->count);
     coh_status status = COH_OK;
@@ -329,10 +331,10 @@ static coh_status improve_all(coh_candidates *candidates, uint64_t start_ns)
     if (candidates->evaluations_most < 2 * half)
         candidates->evaluations_most = 2 * half;
     if (is_short(candidates)) {
-        COH_TRY(improve_several(candidates, WITHOUT_HOST, bound_ns));
+        COH_TRY(improve_several(candidates, IMPROVE_WITHOUT_HOST, bound_ns));
         candidates->evaluations_most = candidates->evaluations + half / 4;
     }
-    COH_TRY(improve_several(candidates, ANY, bound_ns));
+    COH_TRY(improve_several(candidates, IMPROVE_ANY, bound_ns));
     return coh_candidates_spread(candidates, half, bound_ns);
 }
 
@@ -345,7 +347,7 @@ static coh_status try_late(coh_candidates *candidates)
     for (size_t i = 0; i < candidates->count; i++)
         all[i] = candidates->all[i];
     qsort(all, candidates->count, sizeof(*all), compare_candidates);
-    const size_t count = take_valleys(candidates->plan, ANY, all, candidates->count);
+    const size_t count = take_valleys(candidates->plan, IMPROVE_ANY, all, candidates->count);
     int taken = 0;
     for (size_t i = 0; i < count; i++)
         if (all[i].decisions.host_updates > 0) {
@@ -374,7 +376,7 @@ static coh_status search_late(coh_candidates *candidates, coh_initial_candidate 
     COH_TRY(try_late(candidates));
     COH_TRY(try_starts(candidates, starts, late_count, candidates->evaluations + half / 4));
     candidates->evaluations_most = candidates->evaluations + half;
-    return improve_several(candidates, LATE, plan->least.ns);
+    return improve_several(candidates, IMPROVE_LATE, plan->least.ns);
 }
 
 /* Finds out first whether any start fits: bounds, which say which of them are the most promising,

@@ -1,6 +1,6 @@
 /* The lane of updates changes no bit: compares a small tied GPT-2 in memory with the same steps
  * under an emulated host tier, where all parameters, those of the last blocks or none are updated
- * on the host lane; with a disk as well, with NaN in released memory and delays before lines,
+ * on the host lane, in backward half of them late; with a disk as well, with NaN in released memory and delays before lines,
  * across quiet points and a checkpoint. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,12 +13,13 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "planner/lower_late.h"
 #include "planner/plan_make.h"
 #include "tests/claims/trial.h"
 #include "tests/length.h"
 #include "tests/temporary.h"
 
-enum { STEPS = 4, LAYERS = 3, ALL = LAYERS + 1, DELAY_MOST_US = 100 };
+enum { STEPS = 4, LAYERS = 3, ALL = LAYERS + 1, DELAY_MOST_US = 100, LATE = COH_LATE_PARTS / 2 };
 
 static const trial_subject small = { .vocabulary = 600,
                                      .sequences = 2,
@@ -53,14 +54,15 @@ enum {
     PLACEMENT_COUNT = sizeof(placements) / sizeof(placements[0])
 };
 
-/* Plans again with the searched decisions, but updates as `host_updates` says. */
-static void put_updates(trial *t, int32_t host_updates)
+/* Plans again with the searched decisions, but updates as `host_updates` and `late` say. */
+static void put_updates(trial *t, int32_t host_updates, int32_t late)
 {
     coh_plan *plan = NULL;
     if (coh_plan_open(t->subject->graph, &t->plan->options, &plan) != COH_OK)
         fail_msg("%s: %s", t->placement->name, coh_last_error());
     plan->decisions = t->plan->decisions;
     plan->decisions.host_updates = host_updates;
+    plan->decisions.late = late;
     if (coh_plan_finish(plan) != COH_OK)
         fail_msg("%s, host updates %d: %s", t->placement->name, (int)host_updates,
                  coh_last_error());
@@ -76,11 +78,11 @@ static uint32_t host_lines(const trial *t)
 }
 
 static void plan_with(trial *t, const trial_subject *subject, const trial_numbers *numeric,
-                      const trial_placement *placement, int32_t host_updates)
+                      const trial_placement *placement, int32_t host_updates, int32_t late)
 {
     trial_plan(t, subject, numeric, placement);
     assert_false(t->plan->decisions.in_memory);
-    put_updates(t, host_updates);
+    put_updates(t, host_updates, late);
     assert_int_equal(host_lines(t) > 0, host_updates > 0);
 }
 
@@ -114,9 +116,10 @@ static void check_numbers(const trial_subject *subject, const trial_numbers *num
                 continue;
             char name[128];
             trial t;
-            plan_with(&t, subject, numeric, &placements[p], count);
-            snprintf(name, sizeof(name), "%s, %s, %d on the host", placements[p].name,
-                     numeric->name, (int)count);
+            const int32_t late = numeric->clip == 0 && count > 0 ? LATE : 0; /* in backward */
+            plan_with(&t, subject, numeric, &placements[p], count, late);
+            snprintf(name, sizeof(name), "%s, %s, %d on the host, late %d", placements[p].name,
+                     numeric->name, (int)count, (int)late);
             trial_run_plan(&t, &manner, STEPS, &found);
             trial_check_equal(name, &found, &expected);
             trial_check_moved(&placements[p], &found, &expected);
@@ -201,12 +204,12 @@ static void quiet_points_and_a_resume_elsewhere_change_no_bit(void **state)
         trial_outcome expected, found = { 0 };
         trial t;
         trial_run(&subject, numeric, &in_memory, &(trial_manner){ 0 }, STEPS, &expected);
-        plan_with(&t, &subject, numeric, &placements[i % 2], ALL);
+        plan_with(&t, &subject, numeric, &placements[i % 2], ALL, 0);
         run_and_save(&t, path, &found);
         trial_check_equal("with quiet points", &found, &expected);
         trial_check_peak("with quiet points", &found);
         trial_close(&t);
-        plan_with(&t, &subject, numeric, &placements[1 - i % 2], elsewhere);
+        plan_with(&t, &subject, numeric, &placements[1 - i % 2], elsewhere, 0);
         resume(&t, path, &found);
         trial_check_equal("resumed", &found, &expected);
         trial_close(&t);

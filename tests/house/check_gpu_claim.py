@@ -96,13 +96,16 @@ for found, missed in ((streamed(1.1, 0.5 / 1.1, 0.6), []), (streamed(1.2, 0.5 / 
 # ---- bits: places that are streamed have those of the ones in memory ----
 
 
-def places(*hashes):
-    rows = {f"place {i}": {"hash": one, "losses": [1.0], "link_bytes": {"h2d": i}} for i, one in enumerate(hashes)}
-    return {"phases": {"bits": {"rows": rows}}}
+def places(*hashes, skipped=()):
+    rows = {f"place {i}" if i else "in memory": {"hash": one, "losses": [1.0], "link_bytes": {"h2d": i}}
+            for i, one in enumerate(hashes) if one}
+    return {"phases": {"bits": {"rows": rows}}, "skipped": skipped}
 
 
+TOO_FEW = ["one model in memory, and in two places that are streamed"]
 for found, missed, unmeasured in ((places("a", "a", "a"), [], []), (places("a", "b", "a"), ["place 1"], []),
-                                  (places("a"), [], ["one model in memory and streamed"])):
+                                  (places("a", "a"), [], TOO_FEW), (places(None, "a", "a"), [], TOO_FEW),
+                                  (places("a", "a", "a", skipped=["bits: x", "facts: y"]), [], ["bits: x"])):
     words, found_missed, found_unmeasured = gpu_claim.bits(found)
     check(f"{words}, {found_missed}, {found_unmeasured}", (found_missed, found_unmeasured) == (missed, unmeasured))
 

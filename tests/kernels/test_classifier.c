@@ -1,5 +1,5 @@
-/* A plan decides whether the classifier keeps its logits, and may not change bits by that: with a
- * cache and without, it multiplies in the same forms, for each of which a device has one algorithm.
+/* A plan decides whether the classifier keeps its logits. That changes no bit: with a cache and
+ * without, it multiplies in the same forms, for each of which a device has one algorithm.
  * Vocabularies as GPT-2's end in a tile whose rows are no multiple of 16 bytes. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -6,8 +6,8 @@
 Ours trains in bf16 on --device (default: the host), PyTorch under autocast on its --torch device: weights and states in
 float, products in bf16. The text is this repository's documentation, in bytes: losses fall from ln(vocabulary) to those
 of English text, so a wrong update shows. PyTorch also trains in f32, since its autocast may leave that curve: on an H200, with
-50 steps, it had a loss of 21 where f32 and ours had 3.4. Exits 0 if the loss of each step is within --bound of one of the two,
-1 if one is not or nothing was learned, 77 if PyTorch or its CUDA is missing. Without flags the model is GPT-2 124M."""
+50 steps, it had a loss of 21 where f32 and ours had 3.4. Exits 0 if all losses are within --bound of one of the two
+curves, 1 if not or nothing was learned, 77 if PyTorch or its CUDA is missing. Without flags the model is GPT-2 124M."""
 
 import argparse
 import glob
@@ -75,15 +75,14 @@ def main():
     with tempfile.TemporaryDirectory(prefix="cohobate-curve-") as folder:
         ours, theirs, exact = curves(options, config, folder)
     apart, beside_f32 = abs(ours - theirs), abs(ours - exact)
-    nearer = numpy.minimum(apart, beside_f32)
     for step in range(0, options.steps, max(1, options.steps // ROWS)):
         print(f"step {step}: ours {ours[step]:.4f}, PyTorch {theirs[step]:.4f}, in f32 {exact[step]:.4f}")
     last = slice(-max(1, options.steps // 20), None)
     fell = statistics.fmean(ours[last]) < 0.95 * ours[0]
-    right = bool(nearer.max() <= options.bound)  # NaN is not
+    right = bool(apart.max() <= options.bound or beside_f32.max() <= options.bound)  # NaN is not
     print(f"{options.steps} losses from {ours[0]:.3f} to {statistics.fmean(ours[last]):.3f}: at most {apart.max():.2g} (in the mean "
           f"{apart.mean():.2g}) from those of PyTorch {torch.__version__} under bf16 autocast on {options.torch}, {beside_f32.max():.2g} "
-          f"({beside_f32.mean():.2g}) from its f32, {nearer.max():.2g} from the nearer (must {options.bound:g}); its two curves are "
+          f"({beside_f32.mean():.2g}) from its f32 (one must be {options.bound:g}); its two curves are "
           f"{abs(exact - theirs).max():.2g} apart" + ("" if fell else ", and nothing was learned"))
     return 0 if right and fell else 1
 

@@ -33,7 +33,8 @@ LANES_INLINE vector open_v(vector_bits code, uint32_t lowest)
                            (vector)(grown - (1u << 23)));
 }
 
-/* `half` is added at the upper end of the bits that are dropped. v >= 0 */
+/* `half` is added at the upper end of the bits that are dropped. v >= 0; the code of a NaN has no
+ * meaning. */
 LANES_INLINE vector_bits close_v(vector v, vector_bits half, uint32_t lowest)
 {
     const vector_bits bits = (vector_bits)v;
