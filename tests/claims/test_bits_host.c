@@ -1,7 +1,7 @@
 /* The lane of updates changes no bit: compares a small tied GPT-2 in memory with the same steps
  * under an emulated host tier, where all parameters, those of the last blocks or none are updated
- * on the host lane, in backward half of them late; with a disk as well, with NaN in released memory and delays before lines,
- * across quiet points and a checkpoint. */
+ * on the host lane, in backward half of them late; with a disk as well, with NaN in released memory
+ * and delays before lines, across quiet points and a checkpoint. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
