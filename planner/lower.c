@@ -44,7 +44,8 @@ coh_status coh_lowered_reorder(const uint32_t *order, coh_lowered *lowered)
     }
     memcpy(lowered->instructions, instructions, lowered->instruction_count * sizeof(*instructions));
     memcpy(lowered->operands, operands, operand_count * sizeof(*operands));
-    memcpy(lowered->comms, comms, comm_count * sizeof(*comms));
+    if (comm_count > 0) /* else both are NULL */
+        memcpy(lowered->comms, comms, comm_count * sizeof(*comms));
 done:
     coh_free(instructions);
     coh_free(operands);

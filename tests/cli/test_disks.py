@@ -154,8 +154,10 @@ class Disks(TrainTest):
         said = process.communicate()[1].decode()
         self.assertEqual(process.returncode, 5, said)
         message = said.strip().split("\n")[-1]
-        self.assertIn(f"of the working store in {self.path('b')} failed: the file ended", message)
-        self.assertNotIn(f"in {self.path('a')} failed", message)
+        # A write after the cut makes the file longer again, with zeros before it: those fail the checksum.
+        drive = re.escape(self.path("b"))
+        self.assertRegex(message, f"the working store in {drive}( failed: the file ended|: chunk .* is torn or damaged)")
+        self.assertNotIn(f"the working store in {self.path('a')}", message)
         last = last_save(self.path("run"))
         self.assertIn(f"go on from {self.path('run')}/step-{last} with", message)
         self.succeeds("check", self.path("run", f"step-{last}"))
