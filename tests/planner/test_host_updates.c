@@ -13,6 +13,7 @@
 #include "planner/plan_make.h"
 #include "planner/verify.h"
 #include "tests/planner/toy_graph.h"
+#include "tests/planner/toy_plan.h"
 #include "tests/temporary.h"
 
 enum { LAYERS = 3, ALL = LAYERS + 1 };
@@ -32,48 +33,25 @@ typedef struct setting {
     int toy, microbatches, deferred, disk, boundary, percent;
 } setting;
 
-static uint64_t in_memory(const coh_graph *graph, const coh_plan_options *options)
-{
-    uint64_t bytes = 0;
-    assert_int_equal(coh_plan_in_memory_bytes(graph, options, &bytes), COH_OK);
-    return bytes;
-}
-
 static coh_plan_options options_of(const setting *what, const coh_graph *graph)
 {
-    coh_plan_options options = { .struct_bytes = sizeof(options),
-                                 .device_memory_bytes = UINT64_MAX,
-                                 .thread_count = 2,
-                                 .microbatch_count = what->microbatches,
-                                 .deferred_update = what->deferred,
-                                 .sweep_order =
-                                     what->boundary == 1 ? COH_SWEEP_LAYER : COH_SWEEP_MICROBATCH,
-                                 .kernel_path = "toy" };
-    uint64_t memory = in_memory(graph, &options);
-    options.device_memory_bytes = memory / 100 * (uint64_t)what->percent;
-    options.emulate_host = 1;
-    options.host_memory_bytes = what->disk ? memory / 2 : 4 * memory;
-    options.disk_bytes = what->disk ? UINT64_MAX : 0;
-    return options;
+    const toy_tiers tiers = { .microbatches = what->microbatches,
+                              .deferred = what->deferred,
+                              .order = what->boundary == 1 ? COH_SWEEP_LAYER : COH_SWEEP_MICROBATCH,
+                              .percent = what->percent,
+                              .disk = what->disk };
+    return toy_plan_options(graph, &tiers);
 }
 
-/* Verifies every program of the plan. */
 static coh_plan *make_plan_of(const setting *what, const coh_graph *graph, int host_updates,
                               int host_window)
 {
     const coh_plan_options options = options_of(what, graph);
+    const coh_decisions decisions = { .boundary = what->boundary,
+                                      .host_updates = host_updates,
+                                      .host_window = host_window };
     coh_plan *plan = NULL;
-    assert_int_equal(coh_plan_open(graph, &options, &plan), COH_OK);
-    plan->decisions = (coh_decisions){ .device_bytes = options.device_memory_bytes & ~4095ull,
-                                       .chunk_bytes = 65536,
-                                       .row_passes = 4,
-                                       .patterns = coh_pattern_choose(1),
-                                       .patient = 1,
-                                       .boundary = what->boundary,
-                                       .horizon = 16,
-                                       .host_updates = host_updates,
-                                       .host_window = host_window };
-    if (coh_plan_finish(plan) != COH_OK)
+    if (toy_plan_make(graph, &options, &decisions, &plan) != COH_OK)
         fail_msg("toy %d, %d micro-batches, deferred %d, disk %d, boundary %d, host updates %d, "
                  "window %d: %s",
                  what->toy, what->microbatches, what->deferred, what->disk, what->boundary,

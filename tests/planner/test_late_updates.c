@@ -10,9 +10,9 @@
 #include <cmocka.h>
 
 #include "planner/lower_late.h"
-#include "planner/plan_make.h"
 #include "planner/residency.h"
 #include "tests/planner/toy_graph.h"
+#include "tests/planner/toy_plan.h"
 #include "tests/temporary.h"
 
 enum { LAYERS = 6, ALL = LAYERS + 1, UPDATES_MOST = 256 };
@@ -20,60 +20,38 @@ enum { LAYERS = 6, ALL = LAYERS + 1, UPDATES_MOST = 256 };
 typedef struct setting {
     const char *name;
     toy_options toy;
-    int microbatches, deferred, disk, host_updates;
-    coh_sweep_order order;
+    toy_tiers tiers;
+    int host_updates;
 } setting;
 
 static const setting settings[] = {
     { "all updates, tied",
       { .layers = LAYERS, .width = 64, .vocabulary = 600, .rows = 40, .is_tied = 1 },
-      1,
+      { .microbatches = 1, .percent = 60 },
       .host_updates = ALL },
     { "half of the updates, accumulation, kinds that cannot add",
       { .layers = LAYERS, .width = 80, .vocabulary = 300, .rows = 60, .overwrites = 1 },
-      3,
+      { .microbatches = 3, .percent = 60 },
       .host_updates = LAYERS / 2 },
     { "all updates, bf16, a drive, by layers",
       { .layers = LAYERS, .width = 64, .vocabulary = 900, .rows = 40, .dtype = COH_DTYPE_BF16 },
-      3,
-      .disk = 1,
-      .host_updates = ALL,
-      .order = COH_SWEEP_LAYER },
+      { .microbatches = 3, .percent = 60, .disk = 1, .order = COH_SWEEP_LAYER },
+      .host_updates = ALL },
     { "a shared parameter, one frozen",
       { .layers = LAYERS, .width = 64, .vocabulary = 300, .rows = 40, .freezes = 1, .extras = 1 },
-      2,
+      { .microbatches = 2, .percent = 60 },
       .host_updates = ALL },
 };
 enum { SETTING_COUNT = sizeof(settings) / sizeof(settings[0]) };
 
-/* Verifies every program of the plan. */
 static coh_plan *make_plan(const setting *what, const coh_graph *graph, int late)
 {
-    coh_plan_options options = { .struct_bytes = sizeof(options),
-                                 .device_memory_bytes = UINT64_MAX,
-                                 .thread_count = 2,
-                                 .microbatch_count = what->microbatches,
-                                 .deferred_update = what->deferred,
-                                 .sweep_order = what->order,
-                                 .kernel_path = "toy" };
-    uint64_t memory = 0;
+    const coh_plan_options options = toy_plan_options(graph, &what->tiers);
+    const coh_decisions decisions = { .boundary = COH_BOUNDARY_SETTLED,
+                                      .host_updates = what->host_updates,
+                                      .late = late };
     coh_plan *plan = NULL;
-    assert_int_equal(coh_plan_in_memory_bytes(graph, &options, &memory), COH_OK);
-    options.device_memory_bytes = memory / 100 * 60;
-    options.emulate_host = 1;
-    options.host_memory_bytes = what->disk ? memory / 2 : 4 * memory;
-    options.disk_bytes = what->disk ? UINT64_MAX : 0;
-    assert_int_equal(coh_plan_open(graph, &options, &plan), COH_OK);
-    plan->decisions = (coh_decisions){ .device_bytes = options.device_memory_bytes & ~4095ull,
-                                       .chunk_bytes = 65536,
-                                       .row_passes = 4,
-                                       .patterns = coh_pattern_choose(1),
-                                       .patient = 1,
-                                       .boundary = COH_BOUNDARY_SETTLED,
-                                       .horizon = 16,
-                                       .host_updates = what->host_updates,
-                                       .late = late };
-    if (coh_plan_finish(plan) != COH_OK)
+    if (toy_plan_make(graph, &options, &decisions, &plan) != COH_OK)
         fail_msg("%s, %d late: %s", what->name, late, coh_last_error());
     return plan;
 }
@@ -180,7 +158,7 @@ static void deferred_updates_are_in_that_order_anyway(void **state)
     (void)state;
     setting what = settings[0];
     coh_graph *graph = NULL;
-    what.deferred = 1;
+    what.tiers.deferred = 1;
     assert_int_equal(toy_graph_make(&what.toy, &graph), COH_OK);
     coh_plan *prompt = make_plan(&what, graph, 0), *late = make_plan(&what, graph, 8);
     assert_true(prompt->program_hash == late->program_hash);
