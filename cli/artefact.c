@@ -95,10 +95,10 @@ coh_status cli_artefact_refuse_adapters(const char *path)
         snprintf(base, sizeof(base), " of %s", of);
     json_decref(config);
     return cli_fail(COH_ERR_CORRUPT,
-                    "%s holds adapters%.300s (%s), not a model: merge them into it with PEFT "
-                    "(merge_and_unload) and give that folder; of a run, cohobate export RUN "
-                    "-o FOLDER --merge-lora writes it",
-                    path, base, name);
+                    "%s holds adapters%.300s (%s), not a model: give their model, and the "
+                    "adapters with --adapter %s; of a run, cohobate export RUN -o FOLDER "
+                    "--merge-lora writes the model with its adapters merged",
+                    path, base, name, path);
 }
 
 coh_status cli_artefact_refuse_run(const char *path, const char *taker)

@@ -114,7 +114,7 @@ static coh_status check_folder_numbers(const cli_weights *weights)
 static coh_status check_folder(const cli_options *options)
 {
     coh_model model;
-    cli_weights weights;
+    cli_weights weights = { 0 };
     CLI_TRY(cli_weights_resolve(options->operand, 0, &model));
     CLI_TRY(cli_weights_open(&model, &weights));
     const coh_status status = check_folder_numbers(&weights);

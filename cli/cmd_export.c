@@ -92,10 +92,12 @@ static int is_beside(const export_run *run)
 static coh_status check_adapters(const export_run *run)
 {
     const cli_options *options = run->options;
+    if (options->adapter && !options->merge_lora)
+        return cli_fail(COH_ERR_ARGUMENT, "--adapter of export is for merging: add --merge-lora");
     if (options->merge_lora && run->model.adapters.rank == 0)
         return cli_fail(COH_ERR_ARGUMENT,
-                        "%s has no adapters to merge: leave --merge-lora out, or give the "
-                        "checkpoint of a run with --lora",
+                        "%s has no adapters to merge: leave --merge-lora out, give the "
+                        "checkpoint of a run with --lora, or add --adapter",
                         options->operand);
     if (is_beside(run) && cli_given(options, CLI_FLAG_SHARD_SIZE))
         return cli_fail(COH_ERR_ARGUMENT, "adapters are one file: leave --shard-size out, or write "
@@ -107,6 +109,7 @@ static coh_status open_run(export_run *run)
 {
     const cli_options *options = run->options;
     CLI_TRY(cli_weights_resolve(options->operand, 0, &run->model));
+    CLI_TRY(cli_weights_open_adapters(options, &run->model, &run->weights));
     CLI_TRY(check_adapters(run));
     CLI_TRY(cli_weights_open(&run->model, &run->weights));
     cli_weights_say(&run->model);
@@ -153,6 +156,8 @@ static uint64_t parameter_count(const export_run *run)
     const uint64_t adapters = coh_model_adapter_elements(&run->model);
     if (run->weights.folder)
         return run->weights.folder_facts.parameter_count;
+    if (run->weights.adapters) /* of a folder of their own */
+        return run->weights.facts.parameter_count;
     return is_beside(run) ? adapters : run->weights.facts.parameter_count - adapters;
 }
 

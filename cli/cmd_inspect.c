@@ -118,7 +118,7 @@ static coh_status inspect_open_checkpoint(const cli_options *options, coh_checkp
 
 static coh_status inspect_checkpoint(const cli_options *options)
 {
-    cli_weights weights;
+    cli_weights weights = { 0 };
     CLI_TRY(cli_weights_open_checkpoint(options->operand, &weights));
     const coh_status status = inspect_open_checkpoint(options, weights.checkpoint, &weights.facts);
     cli_weights_close(&weights);

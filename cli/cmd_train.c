@@ -383,6 +383,8 @@ static void describe_start(const cli_run *run)
         cli_line_add(&line, "start:  %s, %" PRId64 " tensors of %s\n", run->job.model.folder,
                      run->job.weights.folder_facts.tensor_count,
                      cli_dtype_name(run->job.model.stored));
+    if (run->options->adapter)
+        cli_line_add(&line, "start:  adapters of %s\n", run->options->adapter);
     if (run->options->from_scratch)
         cli_line_add(&line,
                      "start:  first values of seed %" PRIu64 ", as %s/config.json has them\n",

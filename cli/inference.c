@@ -26,6 +26,7 @@ static coh_status open_checkpoint(cli_inference *inference)
     CLI_TRY(cli_weights_open_checkpoint(options->operand, &inference->weights));
     CLI_TRY(cli_recipe_of_checkpoint(&inference->weights.facts, options, recipe));
     CLI_TRY(coh_model_resolve(inference->weights.facts.path, 0, &inference->model));
+    CLI_TRY(cli_weights_open_adapters(options, &inference->model, &inference->weights));
     cli_recipe_set_tokenizer(recipe, options);
     set_trained(inference, recipe->steps > 0 ? recipe->sequence
                                              : coh_model_size_get(&inference->model).positions);
@@ -43,6 +44,7 @@ static coh_status open_folder(cli_inference *inference)
     CLI_TRY(cli_recipe_open_named(recipe->tokenizer, &inference->tokenizer));
     CLI_TRY(cli_weights_resolve(options->operand, 0, &inference->model));
     CLI_TRY(cli_weights_check_vocabulary(&inference->model, inference->tokenizer));
+    CLI_TRY(cli_weights_open_adapters(options, &inference->model, &inference->weights));
     CLI_TRY(cli_weights_open(&inference->model, &inference->weights));
     set_trained(inference, coh_model_size_get(&inference->model).positions);
     return COH_OK;
@@ -129,7 +131,7 @@ coh_status cli_inference_start(cli_inference *inference)
     engine_options.disks = disks.of;
     engine_options.disk_count = disks.count;
     CLI_TRY(coh_engine_create(inference->plan, &engine_options, &inference->engine));
-    if (inference->weights.is_folder)
+    if (inference->weights.is_folder || inference->weights.adapters)
         CLI_TRY(
             coh_engine_init_from(inference->engine, 0, cli_weights_source, &inference->weights));
     else

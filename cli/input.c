@@ -24,6 +24,7 @@ typedef enum kind {
     READS_ANY,      /* a file or a folder */
     READS_MODEL,    /* the folder of a checkpoint, a run or a Hugging Face model */
     READS_RUN,      /* a run's folder */
+    READS_FOLDER,   /* a folder */
     USES_FOLDER,    /* temporary files are made in it */
     KEEPS_FILE,     /* read if it exists, and written */
     WRITES_FILE,    /* replaced as a whole */
@@ -50,6 +51,7 @@ static const verdict verdicts[KIND_COUNT][FOUND_COUNT] = {
     [READS_ANY] = { MISSING, FINE, FINE, FINE, WRONG },
     [READS_MODEL] = { MISSING, WRONG, WRONG, FINE, WRONG },
     [READS_RUN] = { MISSING, WRONG, WRONG, FINE, WRONG },
+    [READS_FOLDER] = { MISSING, WRONG, WRONG, FINE, WRONG },
     [USES_FOLDER] = { MISSING, WRONG, WRONG, FINE, WRONG },
     [KEEPS_FILE] = { NEEDS_PLACE, WRONG, FINE, WRONG, WRONG },
     [WRITES_FILE] = { NEEDS_PLACE, FINE, FINE, WRONG, WRONG },
@@ -65,6 +67,7 @@ static const char *const needs[KIND_COUNT] = {
     [READS_ANY] = "a file or a folder",
     [READS_MODEL] = "the folder of a checkpoint, a run or a Hugging Face model",
     [READS_RUN] = "a run's folder",
+    [READS_FOLDER] = "a folder",
     [USES_FOLDER] = "a folder",
     [KEEPS_FILE] = "a file",
     [WRITES_FILE] = "a file",
@@ -82,6 +85,7 @@ typedef struct row {
 
 static const row rows[] = {
     { CLI_FLAG_RESUME, READS_MODEL, NULL, "give a run folder or a checkpoint" },
+    { CLI_FLAG_ADAPTER, READS_FOLDER, NULL, "give a folder that cohobate export or PEFT wrote" },
     { CLI_FLAG_DATA, READS_ANY, NULL, "give a file or folder that is" },
     { CLI_FLAG_VALIDATION, READS_ANY, "none", "give a file or folder that is" },
     { CLI_FLAG_TOKENIZER, READS_ANY, "bytes",

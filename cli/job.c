@@ -33,6 +33,7 @@ static coh_status set_adapters(cli_job *job)
     const coh_adapters *before = &job->adapters_before, *now = &job->model.adapters;
     job->adapters_before = job->model.adapters;
     CLI_TRY(cli_adapters_select(job->options, &job->model));
+    CLI_TRY(cli_weights_open_adapters(job->options, &job->model, &job->weights));
     job->freezes_anew = now->rank != before->rank || strcmp(now->freeze, before->freeze) != 0;
     return COH_OK;
 }
@@ -246,11 +247,13 @@ static coh_status check_from_scratch(const cli_job *job)
                         "--from-scratch is for a folder with a config.json, and %s begins with "
                         "first values anyway: leave it out",
                         options->operand);
-    if (options->lora || options->freeze)
+    if (options->lora || options->freeze || options->adapter)
         return cli_fail(COH_ERR_ARGUMENT,
                         "--%s keeps trained weights, and --from-scratch begins "
                         "without any: leave one of them out",
-                        options->lora ? "lora" : "freeze");
+                        options->lora     ? "lora"
+                        : options->freeze ? "freeze"
+                                          : "adapter");
     return COH_OK;
 }
 

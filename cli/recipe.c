@@ -220,7 +220,7 @@ void cli_recipe_set_rate(cli_recipe *recipe, const cli_options *options, int is_
     recipe->schedule.highest = options->lr;
     if (!is_pretrained || cli_given(options, CLI_FLAG_LR))
         return;
-    const int adapts = cli_given(options, CLI_FLAG_LORA);
+    const int adapts = cli_given(options, CLI_FLAG_LORA) || cli_given(options, CLI_FLAG_ADAPTER);
     recipe->schedule.highest = adapts ? ADAPTER_RATE : PRETRAINED_RATE;
     if (options->command == CLI_TRAIN)
         cli_note_choice("lr %s: default for %s", cli_rate(recipe->schedule.highest).at,

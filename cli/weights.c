@@ -12,7 +12,8 @@
 
 coh_status cli_weights_open_checkpoint(const char *path, cli_weights *out_weights)
 {
-    *out_weights = (cli_weights){ .facts.struct_bytes = sizeof(out_weights->facts) };
+    *out_weights = (cli_weights){ .facts.struct_bytes = sizeof(out_weights->facts),
+                                  .adapters = out_weights->adapters };
     CLI_TRY(coh_checkpoint_open(path, &out_weights->checkpoint));
     out_weights->is_checkpoint = 1;
     const coh_status status =
@@ -84,7 +85,7 @@ static coh_status open_folder(coh_model *model, cli_weights *weights)
 
 coh_status cli_weights_open(coh_model *model, cli_weights *out_weights)
 {
-    *out_weights = (cli_weights){ 0 };
+    *out_weights = (cli_weights){ .adapters = out_weights->adapters };
     if (model->checkpoint[0])
         return cli_weights_open_checkpoint(model->checkpoint, out_weights);
     if (!model->folder[0])
@@ -93,6 +94,24 @@ coh_status cli_weights_open(coh_model *model, cli_weights *out_weights)
     if (status != COH_OK)
         cli_weights_close(out_weights);
     return status;
+}
+
+coh_status cli_weights_open_adapters(const cli_options *options, coh_model *model,
+                                     cli_weights *weights)
+{
+    if (!options->adapter)
+        return COH_OK;
+    if (!model->folder[0] && !model->checkpoint[0])
+        return cli_fail(COH_ERR_ARGUMENT,
+                        "--adapter goes with trained weights, and %s begins with first values: "
+                        "give the folder of the model that the adapters belong to",
+                        options->operand);
+    if (model->adapters.rank > 0 || model->adapters.freeze[0])
+        return cli_fail(COH_ERR_ARGUMENT,
+                        "%s has adapters or frozen operators of its own: leave --adapter out, or "
+                        "give the model that the adapters belong to",
+                        options->operand);
+    return coh_adapters_open(options->adapter, model, &weights->adapters);
 }
 
 coh_status cli_weights_loaded(cli_weights *weights)
@@ -106,8 +125,10 @@ coh_status cli_weights_loaded(cli_weights *weights)
     }
     coh_checkpoint_close(weights->checkpoint);
     coh_folder_close(weights->folder);
+    coh_adapters_close(weights->adapters);
     weights->checkpoint = NULL;
     weights->folder = NULL;
+    weights->adapters = NULL;
     return COH_OK;
 }
 
@@ -115,6 +136,7 @@ void cli_weights_close(cli_weights *weights)
 {
     coh_checkpoint_close(weights->checkpoint);
     coh_folder_close(weights->folder);
+    coh_adapters_close(weights->adapters);
     free(weights->loaded_path);
     *weights = (cli_weights){ 0 };
 }
@@ -134,6 +156,8 @@ coh_status cli_weights_numbers(void *weights, const char *name, uint64_t element
                                uint64_t count, float *values)
 {
     const cli_weights *from = weights;
+    if (from->adapters && coh_model_is_adapter_name(name))
+        return coh_adapters_numbers(from->adapters, name, element_begin, count, values);
     if (from->folder)
         return coh_folder_numbers(from->folder, COH_PARAMETER_NEW, name, element_begin, count,
                                   values);
@@ -168,6 +192,8 @@ coh_status cli_weights_source(void *weights, coh_parameter parameter, const char
 {
     const cli_weights *from = weights;
     (void)parameter;
+    if (from->adapters && coh_model_is_adapter_name(name))
+        return coh_adapters_numbers(from->adapters, name, element_begin, count, values);
     /* New adapters start with the initial values of their kinds. */
     if (!from->folder && coh_model_is_adapter_name(name) && tensor_named(from, name) < 0)
         return COH_OK;

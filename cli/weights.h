@@ -5,7 +5,7 @@
 #ifndef COH_CLI_WEIGHTS_H
 #define COH_CLI_WEIGHTS_H
 
-#include "cli/say.h"
+#include "cli/options.h"
 
 typedef struct cli_weights {
     int is_checkpoint, is_folder; /* the source, also when its files are closed */
@@ -13,21 +13,27 @@ typedef struct cli_weights {
     coh_checkpoint_facts facts;   /* of the checkpoint */
     coh_folder *folder;           /* NULL: none is open */
     coh_folder_facts folder_facts;
-    char *loaded_path; /* facts.path of a checkpoint whose files are closed */
+    coh_adapter_folder *adapters; /* of --adapter; NULL: none is open */
+    char *loaded_path;            /* facts.path of a checkpoint whose files are closed */
 } cli_weights;
 
 /* As coh_model_resolve for a path: a folder takes precedence over a preset of the same name. Fails:
  * as that does. */
 coh_status cli_weights_resolve(const char *path, int64_t vocabulary, coh_model *out_model);
 
-/* Opens the source of a resolved model. For a folder, records in `model` how its tensors are stored
- * (coh_folder_describe). Fails: COH_ERR_CORRUPT, COH_ERR_IO; nothing is then open. */
+/* Opens the source of a resolved model; `out_weights` is zeroed, except for its adapters. For a
+ * folder, records in `model` how its tensors are stored (coh_folder_describe). Fails:
+ * COH_ERR_CORRUPT, COH_ERR_IO; nothing is then open. */
 coh_status cli_weights_open(coh_model *model, cli_weights *out_weights);
-/* Opens a checkpoint whose model is not known yet. */
+/* Likewise a checkpoint whose model is not known yet. */
 coh_status cli_weights_open_checkpoint(const char *path, cli_weights *out_weights);
 /* Call it if no checkpoint was found: fails with COH_ERR_ARGUMENT if the folder is in use by a run
  * that has not saved yet. Otherwise keeps the current error message. */
 coh_status cli_weights_check_not_in_use(const char *folder);
+/* Opens --adapter, if it is given, and sets its adapters in `model`; the numbers below are then
+ * those of the source and of the adapters. Fails: COH_ERR_ARGUMENT, COH_ERR_CORRUPT, COH_ERR_IO. */
+coh_status cli_weights_open_adapters(const cli_options *options, coh_model *model,
+                                     cli_weights *weights);
 /* Checks that the model has a row for each id of its tokenizer. Added tokens beyond its table are
  * only noted; the vocabulary itself must fit. `tokenizer` NULL: checks nothing. Fails:
  * COH_ERR_ARGUMENT. */

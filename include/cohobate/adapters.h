@@ -1,10 +1,10 @@
-/* adapters.h - writes trained adapters (coh_adapters, models.h) to a separate folder, or merges
- * them into the model.
+/* adapters.h - writes trained adapters (coh_adapters, models.h) to a separate folder, reads such a
+ * folder, or merges adapters into the model.
  *
- *     checkpoint ──> coh_adapters_write ──> FOLDER that the Python package PEFT reads
+ *     checkpoint ──> coh_adapters_write ──> FOLDER of the Python package PEFT ──> coh_adapters_open
  *                ──> coh_merge_numbers  ──> coh_folder_write ──> a model without adapters
  *
- * Both read numbers through a coh_number_source, in ranges, as coh_folder_write does.
+ * The writers read numbers through a coh_number_source, in ranges, as coh_folder_write does.
  * Threads: any; a merge is used by one thread at a time. */
 #ifndef COHOBATE_ADAPTERS_H
 #define COHOBATE_ADAPTERS_H
@@ -38,6 +38,27 @@ COH_API coh_status coh_adapters_write(const coh_model *model,
 COH_API coh_status coh_adapters_write_bytes(const coh_model *model,
                                             const coh_adapters_write_options *options,
                                             uint64_t *out_bytes);
+
+/* A folder of adapters, as coh_adapters_write or PEFT writes it, open for reading. Memory: 16 bytes
+ * for each parameter of the model, and the header of its file. */
+typedef struct coh_adapter_folder coh_adapter_folder;
+
+/* Opens folder `path`, and sets rank, alpha and targets of its adapters in `model`, the base model
+ * (coh_model_adapters_set). Which linears have one follows from the tensors alone; remarks about
+ * the configuration are added to the model's notes. The base that the folder names is not compared.
+ * Fails: COH_ERR_CORRUPT (no LoRA, a variant of it that computes another formula, or a tensor that
+ * does not fit the model), COH_ERR_ARGUMENT (the model has adapters or frozen operators),
+ * COH_ERR_IO, COH_ERR_MEMORY; the model is then unchanged. */
+COH_API coh_status coh_adapters_open(const char *path, coh_model *model,
+                                     coh_adapter_folder **out_folder);
+/* Accepts NULL. */
+COH_API void coh_adapters_close(coh_adapter_folder *folder);
+
+/* A coh_number_source of a coh_adapter_folder, `folder`, for the parameters that
+ * coh_model_is_adapter_name accepts. Fails: COH_ERR_CORRUPT (a number is not finite), COH_ERR_IO,
+ * COH_ERR_ARGUMENT (the folder has no such name or range). */
+COH_API coh_status coh_adapters_numbers(void *folder, const char *name, uint64_t element_begin,
+                                        uint64_t count, float *values);
 
 /* Supplies the model's numbers with its adapters merged in: W + (alpha / rank) B A, in f32. */
 typedef struct coh_merge coh_merge;

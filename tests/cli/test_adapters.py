@@ -110,6 +110,77 @@ class Adapters(ProgramTest):
                                        "f32").out for where in (run, whole)]
                 self.assertEqual(*texts)
 
+    # ---- a folder of adapters, over its model ----
+
+    def exported(self, kind, *flags):
+        """Folder of the model, run folder and folder of the adapters of a run of a few steps."""
+        folder, _ = self.model(kind, kind, dtype="F32")
+        run, out = self.path("run-" + kind), self.path("adapters-" + kind)
+        self.train(folder, "--lora", "3:6", *flags, "--steps", 4, *MOVING, "--dtype", "f32", "--save", run)
+        self.succeeds("export", run, "-o", out)
+        return folder, run, out
+
+    def test_a_folder_of_adapters_over_its_model_is_the_run_that_made_them(self):
+        # Targets of one layer alone, of all linears, and the default.
+        for kind, flags in (("gpt2", ["--lora-targets", "h.1.attn.c_proj,c_fc"]), ("opt", ["--lora-targets", "*"]),
+                            ("llama", [])):
+            with self.subTest(kind=kind):
+                folder, run, out = self.exported(kind, *flags)
+                over = [folder, "--adapter", out]
+                score = ["--data", self.corpus(60), "--sequence", 16, "--micro-batch", 2, "--threads", 2, "--dtype", "f32", "--json"]
+                losses = [self.succeeds("eval", *what, *score).json["loss"] for what in ([folder], [run], over)]
+                self.assertNotEqual(losses[0], losses[1])
+                self.assertEqual(losses[1], losses[2])
+                write = ["--prompt", "line", "--tokens", 8, "--temperature", 0, "--dtype", "f32"]
+                self.assertEqual(*(self.succeeds("generate", *what, *write).out for what in ([run], over)))
+                wholes = [self.path(name + kind) for name in ("merged-", "merged-over-")]
+                self.succeeds("export", run, "-o", wholes[0], "--merge-lora")
+                self.succeeds("export", *over, "-o", wholes[1], "--merge-lora")
+                self.assertEqual(*(model_folder.read(whole) for whole in wholes))
+
+    def test_a_run_begins_with_a_folder_of_adapters(self):
+        folder, run, out = self.exported("llama")
+        train = [folder, "--adapter", out, "--dtype", "f32"]
+        # At a rate of 0 the run ends with the adapters that it began with.
+        done = self.train(*train, "--lr", 0, "--weight-decay", 0, "--steps", 1, "--save", self.path("same"))
+        self.assertRegex(done.err, r"adapters of rank 3, alpha 6 on 4 of")
+        self.assertIn(f"start:  adapters of {out}", done.err)
+        self.succeeds("export", self.path("same"), "-o", self.path("same-adapters"))
+        self.assertEqual(self.read_adapters("same-adapters"), self.read_adapters("adapters-llama"))
+        done = self.train(*train, "--steps", 2, "--save", self.path("next"))
+        self.assertIn("lr 2e-4: default for adapters", done.err)
+        done = self.succeeds("train", "--resume", self.path("next"), "--steps", 3)
+        self.assertIn("adapters of rank 3", done.err)
+        self.succeeds("plan", *train, *SMALL)
+
+    def test_adapters_that_do_not_fit_are_refused(self):
+        folder, run, out = self.exported("gpt2")
+        train = ["train", folder, "--data", self.corpus(60), *SMALL, "--adapter", out]
+        self.fails(2, *train, "--lora", 2, says="leave --freeze, --lora and --lora-targets out")
+        self.fails(2, *train, "--from-scratch", says="--adapter keeps trained weights")
+        self.fails(2, "train", "gpt2-pico", *train[2:], says="--adapter goes with trained weights")
+        self.fails(2, "train", "--resume", run, "--steps", 6, "--adapter", out, says="comes from the checkpoint")
+        self.fails(2, "eval", run, "--data", self.corpus(60), "--adapter", out, says="leave --adapter out")
+        self.fails(2, "export", folder, "--adapter", out, "-o", self.path("no"), says="add --merge-lora")
+        self.fails(2, *train[:-1], self.path("none"), says="export or PEFT wrote")
+        other, _ = self.model("llama", "other")
+        self.fails(4, "eval", other, "--adapter", out, "--data", self.corpus(60), says="is no adapter of a linear")
+        config, _ = self.read_adapters("adapters-gpt2")
+        for changed, says in ({"use_dora": True}, "use_dora"), ({"bias": "all"}, "bias"), ({"r": 4}, "another rank"), \
+                             ({"peft_type": "IA3"}, "peft_type"), ({"init_lora_weights": "pissa"}, "init_lora_weights"), \
+                             ({"rank_pattern": {"c_attn": 2}}, "rank_pattern"), ({"modules_to_save": ["wte"]}, "modules"):
+            with self.subTest(says=says):
+                with open(os.path.join(out, "adapter_config.json"), "w", encoding="utf-8") as file:
+                    json.dump({**config, **changed}, file)
+                self.fails(4, *train, says=says)
+        with open(os.path.join(out, "adapter_config.json"), "w", encoding="utf-8") as file:
+            json.dump({**config, "lora_dropout": 0.1, "use_dora": False, "peft_version": "0.18.0"}, file)
+        self.assertIn("lora_dropout 0.1", self.succeeds(*train, "--steps", 1, "--save", "none").err)
+        os.truncate(os.path.join(out, "adapter_model.safetensors"), 100)
+        self.fails(4, *train, says="adapter_model.safetensors")
+
+    # ---- adapters in a run ----
+
     def test_adapters_in_bf16_have_masters_in_float(self):
         folder, tensors = self.model("opt")
         self.train(folder, "--lora", 4, "--steps", 3, *MOVING, "--dtype", "bf16", "--save", self.path("run"))
@@ -326,6 +397,7 @@ class Adapters(ProgramTest):
         for command in commands:
             with self.subTest(command=command[0]):
                 done = self.fails(4, *command, says=f"{out} holds adapters of {folder} (adapter_config.json), not a model")
+                self.assertIn(f"--adapter {out}", done.err)
                 self.assertIn("--merge-lora", done.err)
         # Adapters of a base that is not named, or unreadable.
         for text in ('{"base_model_name_or_path": null}', "{", "[]"):

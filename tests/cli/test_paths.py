@@ -10,7 +10,7 @@ from program import ProgramTest, run
 # The type that a flag or operand needs.
 FLAGS = {
     "--data": "any", "--validation": "any", "--tokenizer": "any", "--plan": "file", "--pins": "file", "--kernels": "file",
-    "--profile": "file", "--topology": "file", "--calibration": "kept file", "--disk": "folder", "--folder": "folder", "--resume": "model",
+    "--profile": "file", "--topology": "file", "--calibration": "kept file", "--disk": "folder", "--folder": "folder", "--adapter": "folder", "--resume": "model",
     "--save": "new folder", "--output": "new file", "--held-out-file": "new file", "--program": "new file",
     "--report": "new file", "--tune": "new file", "--log": "log", "--prompt-file": "text", "--prompts": "text", "--messages": "text",
     "--logits": "new file", "--tensorboard": "new folder",

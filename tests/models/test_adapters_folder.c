@@ -8,6 +8,7 @@
 #include "base/rng.h"
 #include "cohobate/adapters.h"
 #include "models/safetensors.h"
+#include "tests/faults/alloc_faults.h"
 #include "tests/text/folder.h"
 
 static int set_up(void **state)
@@ -192,6 +193,60 @@ static void tensors_have_pefts_names_and_our_numbers(void **state)
     for (coh_dtype dtype = COH_DTYPE_F32; dtype <= COH_DTYPE_F16; dtype++) {
         check_tensors(GPT2, "transformer.", dtype, 2 * 2 * 4);
         check_tensors(LLAMA, "", dtype, 2 * 2 * 7);
+    }
+}
+
+/* Every number read back is that of number_of; ranges beyond are refused. */
+static void assert_same_numbers(coh_adapter_folder *folder, const coh_model *model)
+{
+    static const char *const parts[] = { "lora_A", "lora_B" };
+    coh_model_adapter adapter;
+    float values[3 * 48], value;
+    char name[128];
+    for (int64_t i = 0; i < 2 * coh_model_adapter_count(model); i++) {
+        assert_int_equal(coh_model_adapter_at(model, i / 2, &adapter), COH_OK);
+        snprintf(name, sizeof(name), "%s.%s.weight", adapter.name, parts[i % 2]);
+        const uint64_t count = 3 * (uint64_t)(i % 2 ? adapter.outputs : adapter.inputs);
+        assert_true(count <= sizeof(values) / sizeof(values[0]));
+        assert_int_equal(coh_adapters_numbers(folder, name, 1, count - 1, values), COH_OK);
+        for (uint64_t at = 1; at < count; at++)
+            assert_true(values[at - 1] == number_of(name, at));
+        assert_int_equal(coh_adapters_numbers(folder, name, count, 1, &value), COH_ERR_ARGUMENT);
+    }
+    assert_int_equal(coh_adapters_numbers(folder, "wte.weight", 0, 1, &value), COH_ERR_ARGUMENT);
+}
+
+static void adapters_read_back_are_the_same(void **state)
+{
+    (void)state;
+    static const char *const all[][2] = {
+        { GPT2, "" },      { GPT2, "attn.c_proj,c_fc" },
+        { GPT2, "h.1.*" }, { GPT2, "h.1.mlp.c_proj" },
+        { LLAMA, "*" },    { LLAMA, "model.layers.0.mlp.down_proj,q_proj" }
+    };
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+        coh_adapters adapters = { .rank = 3, .alpha = 0.1f };
+        const coh_adapters none = { 0 };
+        coh_adapter_folder *folder;
+        snprintf(adapters.targets, sizeof(adapters.targets), "%s", all[i][1]);
+        const coh_model model = made_model(all[i][0], &adapters);
+        write_to(folder_file("out"), &model, COH_DTYPE_F32, NULL);
+        coh_status status = COH_ERR_MEMORY;
+        for (uint64_t n = 1; status != COH_OK; n++) { /* each allocation fails once */
+            coh_model base = made_model(all[i][0], &none);
+            alloc_fail_nth(n);
+            status = coh_adapters_open(folder_file("out"), &base, &folder);
+            alloc_fail_nth(0);
+            assert_true(status == COH_OK || status == COH_ERR_MEMORY);
+            assert_int_equal(base.adapters.rank, status == COH_OK ? 3 : 0);
+            if (status != COH_OK)
+                continue;
+            assert_true(base.adapters.alpha == 0.1f);
+            assert_int_equal(coh_model_adapter_count(&base), coh_model_adapter_count(&model));
+            assert_same_numbers(folder, &model);
+            coh_adapters_close(folder);
+        }
+        assert_int_equal(temporary_remove(folder_file("out")), 0);
     }
 }
 
@@ -398,6 +453,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(the_configuration_is_pefts, set_up, folder_remove),
         cmocka_unit_test_setup_teardown(tensors_have_pefts_names_and_our_numbers, set_up,
                                         folder_remove),
+        cmocka_unit_test_setup_teardown(adapters_read_back_are_the_same, set_up, folder_remove),
         cmocka_unit_test_setup_teardown(what_cannot_be_written_leaves_nothing_behind, set_up,
                                         folder_remove),
         cmocka_unit_test_setup_teardown(a_number_that_is_not_finite_is_refused_with_its_place,

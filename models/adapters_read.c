@@ -1,0 +1,336 @@
+/* Reads a folder of adapters, as export.c or PEFT writes it. The one idea: its tensors say which
+ * linears have an adapter; of adapter_config.json only rank, alpha and what would compute another
+ * formula count. Next: adapters.c, which makes the same names of a --lora. */
+#include <inttypes.h>
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/json.h"
+#include "base/name_pattern.h"
+#include "cohobate/adapters.h"
+#include "models/adapters.h"
+#include "models/family.h"
+#include "models/safetensors.h"
+
+#define CONFIG            "adapter_config.json"
+#define TENSORS           "adapter_model.safetensors"
+#define CONFIG_BYTES_MOST (1u << 20)
+
+enum { PART_COUNT = 2 };
+static const char *const parts[PART_COUNT] = { COH_ADAPTER_A, COH_ADAPTER_B };
+
+/* The two tensors of the adapter of one linear. */
+typedef struct pair {
+    const coh_safetensors_tensor *part[PART_COUNT];
+} pair;
+
+struct coh_adapter_folder {
+    coh_model model; /* with these adapters */
+    char path[PATH_MAX];
+    coh_safetensors *files;
+    pair *found; /* by coh_model_tensor_at's index of the weight */
+    int64_t tensor_count;
+};
+
+/* ---- adapter_config.json ---- */
+
+/* Members that change no number that a trained adapter computes: what PEFT wraps, where it came
+ * from, and how it was begun. The tensors say which modules have an adapter. */
+static const char *const ignored[] = {
+    "auto_mapping",   "base_model_name_or_path", "corda_config",    "eva_config",
+    "fan_in_fan_out", "inference_mode",          "layers_pattern",  "layers_to_transform",
+    "loftq_config",   "megatron_core",           "peft_version",    "qalora_group_size",
+    "revision",       "runtime_config",          "exclude_modules", "target_modules",
+    "task_type",
+};
+
+static int is_ignored(const char *name)
+{
+    for (size_t i = 0; i < sizeof(ignored) / sizeof(ignored[0]); i++)
+        if (strcmp(ignored[i], name) == 0)
+            return 1;
+    return 0;
+}
+
+static int is_empty(const json_t *value)
+{
+    return json_is_null(value) || json_is_false(value) ||
+           (json_is_array(value) && json_array_size(value) == 0) ||
+           (json_is_object(value) && json_object_size(value) == 0);
+}
+
+static int is_text(const json_t *value, const char *text)
+{
+    return json_is_string(value) && strcmp(json_string_value(value), text) == 0;
+}
+
+/* PEFT's other beginnings change the weights of the base model, too. */
+static int keeps_base(const json_t *value)
+{
+    return json_is_boolean(value) || is_text(value, "gaussian") || is_text(value, "eva") ||
+           is_text(value, "orthogonal");
+}
+
+static coh_status refuse_member(const char *name, const char *must)
+{
+    return coh_fail(COH_ERR_CORRUPT,
+                    CONFIG ": \"%.100s\" must be %s: other adapters are not supported; merge them "
+                           "into their model with PEFT (merge_and_unload)",
+                    name, must);
+}
+
+/* One member. `reader` collects notes. */
+static coh_status read_member(const char *name, const json_t *value, coh_config_reader *reader,
+                              coh_adapters *adapters)
+{
+    const double number = json_number_value(value);
+    if (strcmp(name, "peft_type") == 0)
+        return is_text(value, "LORA") ? COH_OK : refuse_member(name, "LORA");
+    if (strcmp(name, "bias") == 0)
+        return is_text(value, "none") ? COH_OK : refuse_member(name, "none");
+    if (strcmp(name, "init_lora_weights") == 0)
+        return keeps_base(value) ? COH_OK : refuse_member(name, "true, gaussian or eva");
+    if (strcmp(name, "r") == 0) {
+        if (!json_is_integer(value) || !(number >= 1 && number <= INT32_MAX))
+            return refuse_member(name, "a whole number of at least 1");
+        adapters->rank = (int32_t)number;
+    } else if (strcmp(name, "lora_alpha") == 0) {
+        if (!json_is_number(value) || !((float)number > 0) || !isfinite((float)number))
+            return refuse_member(name, "a number above 0");
+        adapters->alpha = (float)number;
+    } else if (strcmp(name, "lora_dropout") == 0) {
+        if (number != 0)
+            coh_config_note(reader, "adapters with lora_dropout %g: they are trained without it",
+                            number);
+    } else if (!is_ignored(name) && !is_empty(value)) {
+        return refuse_member(name, "null, false or empty");
+    }
+    return COH_OK;
+}
+
+static coh_status read_members(json_t *root, coh_config_reader *reader, coh_adapters *adapters)
+{
+    const char *name;
+    json_t *value;
+    if (!json_is_object(root))
+        return coh_fail(COH_ERR_CORRUPT, CONFIG " is not an object: fetch it again");
+    json_object_foreach(root, name, value) COH_TRY(read_member(name, value, reader, adapters));
+    if (adapters->rank == 0)
+        return refuse_member("r", "a whole number of at least 1");
+    return json_object_get(root, "peft_type") ? COH_OK : refuse_member("peft_type", "LORA");
+}
+
+/* Reads rank and alpha. Notes go to `model`. */
+static coh_status read_config(const char *folder, coh_model *model, coh_adapters *out_adapters)
+{
+    char path[PATH_MAX + 32], *text;
+    size_t bytes;
+    json_t *root;
+    coh_config_reader reader = { .model = model };
+    *out_adapters = (coh_adapters){ 0 };
+    snprintf(path, sizeof(path), "%s/" CONFIG, folder);
+    COH_TRY(coh_file_read_whole(path, CONFIG_BYTES_MOST, &text, &bytes));
+    coh_status status = coh_json_load(text, bytes, &root);
+    coh_free(text);
+    if (status != COH_OK)
+        return coh_fail_prefix(status, CONFIG);
+    status = read_members(root, &reader, out_adapters);
+    json_decref(root);
+    return status;
+}
+
+/* ---- tensors ---- */
+
+/* Splits "base_model.model.<module>.lora_A.weight" into the name of the weight,
+ * "<module>.weight", and the part. Returns the part; -1 if it is another name. */
+static int split(const char *name, char *out_weight, size_t weight_bytes)
+{
+    static const char begin[] = "base_model.model.";
+    if (strncmp(name, begin, sizeof(begin) - 1) == 0)
+        name += sizeof(begin) - 1;
+    for (int part = 0; part < PART_COUNT; part++) {
+        char end[32];
+        const int tail = snprintf(end, sizeof(end), ".%s.weight", parts[part]);
+        const size_t length = strlen(name);
+        if (length <= (size_t)tail || strcmp(name + length - (size_t)tail, end) != 0)
+            continue;
+        const int wrote =
+            snprintf(out_weight, weight_bytes, "%.*s.weight", (int)(length - (size_t)tail), name);
+        return wrote < (int)weight_bytes ? part : -1;
+    }
+    return -1;
+}
+
+/* The index of the linear's weight of that name; -1: it is no linear of the model. */
+static int64_t linear_find(const coh_model *model, const char *weight)
+{
+    int64_t index;
+    coh_model_tensor tensor;
+    if (coh_model_name_find(model, weight, &index) != COH_MODEL_NAME_PARAMETER ||
+        coh_model_tensor_at(model, index, &tensor) != COH_OK || !tensor.linear)
+        return -1;
+    return index;
+}
+
+static coh_status match_one(coh_adapter_folder *folder, const coh_safetensors_tensor *found,
+                            int64_t rank)
+{
+    char weight[96];
+    coh_model_tensor tensor;
+    const int part = split(found->name, weight, sizeof(weight));
+    const int64_t index = part < 0 ? -1 : linear_find(&folder->model, weight);
+    if (index < 0)
+        return coh_fail(COH_ERR_CORRUPT,
+                        "tensor %.150s is no adapter of a linear of %s: give the model that the "
+                        "adapters were trained on",
+                        found->name, folder->model.name);
+    COH_TRY(coh_model_tensor_at(&folder->model, index, &tensor));
+    const int64_t rows = part == 0 ? rank : tensor.dim[0];
+    const int64_t columns = part == 0 ? tensor.dim[1] : rank;
+    if (found->rank != 2 || found->dim[0] != rows || found->dim[1] != columns)
+        return coh_fail(COH_ERR_CORRUPT,
+                        "tensor %.150s must be %" PRId64 " x %" PRId64
+                        ": the adapters have another rank, or belong to another model than %s",
+                        found->name, rows, columns, folder->model.name);
+    coh_dtype dtype;
+    COH_TRY(coh_safetensors_dtype(found, &dtype));
+    folder->found[index].part[part] = found;
+    return COH_OK;
+}
+
+static coh_status match(coh_adapter_folder *folder, int64_t rank)
+{
+    size_t count;
+    char path[PATH_MAX + 32];
+    snprintf(path, sizeof(path), "%s/" TENSORS, folder->path);
+    COH_TRY(coh_safetensors_open(path, &folder->files));
+    folder->tensor_count = coh_model_tensor_count(&folder->model);
+    COH_TRY(COH_ALLOC((size_t)folder->tensor_count, &folder->found));
+    const coh_safetensors_tensor *tensors = coh_safetensors_tensors(folder->files, &count);
+    for (size_t i = 0; i < count; i++)
+        COH_TRY(match_one(folder, &tensors[i], rank));
+    for (int64_t i = 0; i < folder->tensor_count; i++) {
+        const pair *both = &folder->found[i];
+        if (!both->part[0] != !both->part[1])
+            return coh_fail(COH_ERR_CORRUPT,
+                            "%.150s is there without its other half: fetch the adapters again",
+                            both->part[!both->part[0]]->name);
+    }
+    return COH_OK;
+}
+
+/* ---- which linears ---- */
+
+/* Would the pattern `end` match a linear that has no adapter? An operator that is not linear gets
+ * none in any case. */
+static int is_ambiguous(const coh_adapter_folder *folder, const char *end)
+{
+    coh_operator op;
+    for (int64_t index = 0, at = 0; coh_operator_next(&folder->model, &index, &op); at = index)
+        if (op.linear && !folder->found[at].part[0] && coh_pattern_matches_one(end, op.name))
+            return 1;
+    return 0;
+}
+
+/* Appends the shortest end of the operator's name that matches only linears with adapters, unless
+ * one before covers it. */
+static int add_target(const coh_adapter_folder *folder, const char *op, char *targets)
+{
+    const size_t used = strlen(targets);
+    const char *end = op + strlen(op);
+    if (used > 0 && coh_pattern_matches(targets, op))
+        return 1;
+    do {
+        end--;
+        while (end > op && end[-1] != '.')
+            end--;
+    } while (end > op && is_ambiguous(folder, end));
+    return snprintf(targets + used, COH_PATTERN_BYTES - used, "%s%s", used ? "," : "", end) <
+           (int)(COH_PATTERN_BYTES - used);
+}
+
+static coh_status choose_targets(const coh_adapter_folder *folder, coh_adapters *adapters)
+{
+    coh_operator op;
+    for (int64_t index = 0, at = 0; coh_operator_next(&folder->model, &index, &op); at = index)
+        if (op.linear && folder->found[at].part[0] &&
+            !add_target(folder, op.name, adapters->targets))
+            return coh_fail(COH_ERR_CORRUPT,
+                            "its linears need a pattern of more than %d letters: "
+                            "merge the adapters into their model with PEFT (merge_and_unload)",
+                            COH_PATTERN_BYTES - 1);
+    return adapters->targets[0] ? COH_OK
+                                : coh_fail(COH_ERR_CORRUPT, "it holds no adapter: fetch it again");
+}
+
+/* ---- the folder ---- */
+
+static coh_status open_all(coh_adapter_folder *folder, coh_model *model)
+{
+    coh_adapters adapters;
+    if (folder->model.adapters.rank > 0 || folder->model.adapters.freeze[0])
+        return coh_fail(COH_ERR_ARGUMENT, "the model has adapters or frozen operators already");
+    COH_TRY(read_config(folder->path, &folder->model, &adapters));
+    COH_TRY(match(folder, adapters.rank));
+    COH_TRY(choose_targets(folder, &adapters));
+    COH_TRY(coh_model_adapters_set(&folder->model, &adapters));
+    *model = folder->model;
+    return COH_OK;
+}
+
+coh_status coh_adapters_open(const char *path, coh_model *model, coh_adapter_folder **out_folder)
+{
+    coh_adapter_folder *folder;
+    if (!path || !model || !out_folder || !coh_family_of(model) || strlen(path) >= PATH_MAX)
+        return coh_fail(COH_ERR_ARGUMENT, "opening adapters needs a path, a model and a place");
+    *out_folder = NULL;
+    COH_TRY(COH_ALLOC(1, &folder));
+    folder->model = *model;
+    snprintf(folder->path, sizeof(folder->path), "%s", path);
+    const coh_status status = open_all(folder, model);
+    if (status == COH_OK) {
+        *out_folder = folder;
+        return COH_OK;
+    }
+    coh_adapters_close(folder);
+    return coh_fail_prefix(status, "the adapters in %.300s", path);
+}
+
+void coh_adapters_close(coh_adapter_folder *folder)
+{
+    if (!folder)
+        return;
+    coh_safetensors_close(folder->files);
+    coh_free(folder->found);
+    coh_free(folder);
+}
+
+coh_status coh_adapters_numbers(void *folder, const char *name, uint64_t element_begin,
+                                uint64_t count, float *values)
+{
+    const coh_adapter_folder *of = folder;
+    char weight[128];
+    if (!of || !name || (!values && count))
+        return coh_fail(COH_ERR_ARGUMENT, "numbers of adapters need them, a name and a place");
+    const int part = split(name, weight, sizeof(weight));
+    const int64_t index = part < 0 ? -1 : linear_find(&of->model, weight);
+    const coh_safetensors_tensor *found = index < 0 ? NULL : of->found[index].part[part];
+    if (!found)
+        return coh_fail(COH_ERR_ARGUMENT, "%.300s holds no adapter %.150s", of->path, name);
+    if (count > coh_safetensors_elements(found) ||
+        element_begin > coh_safetensors_elements(found) - count)
+        return coh_fail(COH_ERR_ARGUMENT, "%.150s has %" PRIu64 " numbers, and no more", name,
+                        coh_safetensors_elements(found));
+    COH_TRY(coh_safetensors_read_numbers(of->files, found, element_begin, count, COH_DTYPE_F32,
+                                         values));
+    for (uint64_t e = 0; e < count; e++)
+        if (!isfinite(values[e]))
+            return coh_fail(COH_ERR_CORRUPT,
+                            "%.150s of %.300s holds a number that is not finite: fetch the "
+                            "adapters again",
+                            found->name, of->path);
+    return COH_OK;
+}
