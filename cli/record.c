@@ -103,6 +103,21 @@ static void add_recipe(const cli_job *job, const coh_trace *trace, cli_line *lin
                       job->summary.parameter_count, flops, trace->flops_per_s);
 }
 
+/* All that a note of a checkpoint keeps of the run, and how its ranks are divided: a comparison
+ * names what differs (report/diff.c). */
+static coh_status add_settings(const cli_job *job, int descriptor, cli_line *line)
+{
+    char note[COH_TRAINING_NOTE_BYTES], wires[COH_WIRES_TEXT_BYTES];
+    CLI_TRY(coh_wires_write(&job->wires, wires));
+    cli_line_add_json(line,
+                      "'ranks': %d, 'pattern': %s, 'wire': %s, 'recipe': ", cli_job_rank_count(job),
+                      job->summary.rank_pattern, wires);
+    CLI_TRY(cli_line_write(line, descriptor));
+    CLI_TRY(coh_training_note_write(&job->recipe, &job->model, note, sizeof(note)));
+    line->flushed = '}'; /* so that a comma follows */
+    return cli_write(descriptor, note, strlen(note));
+}
+
 /* The predicted step without far tiers: its compute alone, without recomputation. NaN: not known,
  * because the host makes updates. */
 static double in_memory_s(const coh_plan_summary *summary)
@@ -202,6 +217,7 @@ coh_status cli_record_write_run(const cli_job *job, const coh_trace *trace,
     add_machine(job, &line);
     CLI_TRY(cli_line_write(&line, descriptor));
     add_recipe(job, trace, &line);
+    CLI_TRY(add_settings(job, descriptor, &line));
     CLI_TRY(add_plan(job, trace, &line));
     add_fallbacks(job, facts, &line);
     cli_line_add_json(&line, "}\n");

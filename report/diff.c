@@ -1,6 +1,7 @@
 /* Compares two runs: what became faster or slower by lane and by operator, and what differs between
  * them. The one idea: rows are matched by name, so runs of different plans compare, too. */
 #include <inttypes.h>
+#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -46,6 +47,107 @@ static coh_status add_number(const char *name, double before, double after, int 
     return add_fact(name, report_count(before).at, report_count(after).at, count, out);
 }
 
+/* Names of the recipe that say nothing of their own: bookkeeping, rows of add_why, and paths of
+ * data, which a run copies into its folder: their hashes are compared. */
+static int is_left_out(const char *name)
+{
+    static const char *const names[] = {
+        "format", "version",    "batch",           "sequence",          "micro_batch",
+        "name",   "optimizer",  "data_first_step", "data_first_window", "dtype",
+        "data",   "validation",
+    };
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        if (strcmp(names[i], name) == 0)
+            return 1;
+    return 0;
+}
+
+/* Appends a value of a recipe. A number below 0 stands for the optimizer's own. */
+static coh_status add_value(const json_t *value, coh_text *out)
+{
+    size_t i;
+    const json_t *entry;
+    if (json_is_string(value))
+        return coh_text_add(out, "%s", json_string_value(value));
+    if (json_is_number(value))
+        return json_number_value(value) < 0 ? coh_text_add(out, "default")
+                                            : coh_text_add(out, "%.9g", json_number_value(value));
+    json_array_foreach(value, i, entry)
+    {
+        ADD(i ? " " : "");
+        COH_TRY(add_value(entry, out));
+    }
+    return COH_OK;
+}
+
+/* 0 or empty, as if it was not there. */
+static int is_nothing(const json_t *value)
+{
+    return value == NULL || (json_is_number(value) && json_number_value(value) == 0) ||
+           (json_is_string(value) && json_string_length(value) == 0) ||
+           (json_is_array(value) && json_array_size(value) == 0);
+}
+
+/* The name of a setting as its flag has it: of adapters, --lora. */
+static void name_setting(const char *name, char *out_row, size_t bytes)
+{
+    const int is_lora =
+        strcmp(name, "rank") == 0 || strcmp(name, "alpha") == 0 || strcmp(name, "targets") == 0;
+    snprintf(out_row, bytes, "%s%s", is_lora ? "lora-" : "", name);
+    for (char *c = out_row; *c; c++)
+        *c = *c == '_' ? '-' : *c;
+}
+
+static coh_status add_setting(const char *name, const json_t *before, const json_t *after,
+                              int *count, coh_text *out)
+{
+    char row[64];
+    coh_text texts[2] = { { 0 }, { 0 } };
+    coh_status status = coh_text_add(&texts[0], "%s", "");
+    COH_TRY_GOTO(status, coh_text_add(&texts[1], "%s", ""), done);
+    COH_TRY_GOTO(status, add_value(before, &texts[0]), done);
+    COH_TRY_GOTO(status, add_value(after, &texts[1]), done);
+    name_setting(name, row, sizeof(row));
+    status = add_fact(row, texts[0].data, texts[1].data, count, out);
+done:
+    coh_text_fini(&texts[0]);
+    coh_text_fini(&texts[1]);
+    return status;
+}
+
+/* Members of `a` that differ from those of `b`; those that only `b` has with `is_rest`. An object
+ * in an object, as the model's configuration, is compared member by member. */
+static coh_status add_settings(const json_t *a, const json_t *b, int is_rest, int *count,
+                               coh_text *out)
+{
+    const char *name;
+    json_t *value;
+    json_object_foreach((json_t *)a, name, value)
+    {
+        const json_t *other = json_object_get(b, name);
+        if (is_left_out(name) || (is_nothing(value) && is_nothing(other)))
+            continue;
+        if (json_is_object(value))
+            COH_TRY(add_settings(value, other, is_rest, count, out));
+        else if (!json_equal(value, other) && !(is_rest && other))
+            COH_TRY(add_setting(name, is_rest ? NULL : value, is_rest ? value : other, count, out));
+    }
+    return COH_OK;
+}
+
+/* Runs of earlier versions have no recipe in run.json: their commands are compared. */
+static coh_status add_recipes(const report_facts *a, const report_facts *b, int *count,
+                              coh_text *out)
+{
+    if (!a->recipe || !b->recipe)
+        return add_fact("command", a->command, b->command, count, out);
+    COH_TRY(add_settings(a->recipe, b->recipe, 0, count, out));
+    COH_TRY(add_settings(b->recipe, a->recipe, 1, count, out));
+    COH_TRY(add_number("ranks", a->ranks, b->ranks, count, out));
+    COH_TRY(add_fact("pattern", a->pattern, b->pattern, count, out));
+    return add_fact("wire", a->wire, b->wire, count, out);
+}
+
 static coh_status add_why(const report_facts *a, const report_facts *b, coh_text *out)
 {
     int count = 0;
@@ -72,8 +174,9 @@ static coh_status add_why(const report_facts *a, const report_facts *b, coh_text
     COH_TRY(add_number("batch", a->batch, b->batch, &count, out));
     COH_TRY(add_number("micro-batch", a->micro_batch, b->micro_batch, &count, out));
     COH_TRY(add_number("sequence", a->sequence, b->sequence, &count, out));
+    COH_TRY(add_recipes(a, b, &count, out));
     if (count == 0)
-        ADD("  nothing that is recorded: plan, machine and data are equal\n");
+        ADD("  nothing that is recorded: plan, machine and settings are equal\n");
     return COH_OK;
 }
 

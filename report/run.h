@@ -20,8 +20,11 @@ typedef struct report_facts {
     const char *model, *started, *version, *device, *cpu, *gpu, *dtype, *optimizer, *state;
     const char *profile, *plan_hash, *profile_hash, *limit;
     const json_t *fallbacks; /* sentences; NULL: not known */
-    char *command;           /* the arguments, joined */
-    double seed, cores, memory_bytes, batch, micro_batch, sequence, tokens_per_step, parameters;
+    const json_t *recipe;    /* the note of its checkpoints; NULL: not known */
+    const char *pattern, *wire;
+    char *command; /* the arguments, joined */
+    double seed, cores, memory_bytes, ranks, batch, micro_batch, sequence, tokens_per_step,
+        parameters;
     double flops_per_step, peak_flops_per_s, predicted_step_s, predicted_in_memory_step_s, threads;
     double predicted_peak_bytes[COH_TIER_COUNT], budget_bytes[COH_TIER_COUNT];
     double least_link_bytes[COH_LANE_COUNT];

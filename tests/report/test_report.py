@@ -206,7 +206,7 @@ def several(folder):
     page = read_page(out)
     assert paths[1] in page.text["li"]
     text = run("diff", *paths, env={**os.environ, "LC_ALL": "C.UTF-8"})[0]
-    assert "became slower" in text and "read exposed" in text and "plan, machine and data are equal" in text, text
+    assert "became slower" in text and "read exposed" in text and "plan, machine and settings are equal" in text, text
     assert "became faster" in run("diff", *reversed(paths))[0]
     assert max(len(line) for line in text.splitlines() if folder not in line) <= 80
     foreign = os.path.join(folder, "foreign.txt")
@@ -214,6 +214,45 @@ def several(folder):
         file.write("someone's notes\n")
     run("report", paths[0], "-o", foreign, expect=2)
     print("several runs: curves overlaid, diff names what changed")
+
+
+def settings(folder):
+    """diff names every setting of the recipe that differs, and no other."""
+    corpus = os.path.join(folder, "corpus.txt")
+    with open(corpus, "w", encoding="utf-8") as file:
+        file.write("".join(f"line {i}\n" for i in range(400)))
+    runs = {"usual": [], "same": [], "rates": ["--lr", "1.25e-3", "--warmup", "1", "--lr-for", "wte=1e-4"],
+            "shape": ["--batch", "2", "--dropout", "0.1", "--seed", "2", "--steps", "3", "--clip", "0.5"],
+            "part": ["--freeze", "wpe"], "lora": ["--lora", "2:4"],
+            "ranks": ["--replicas", "2", "--ranks", "2", "--pattern", "zero1"]}
+    for name, flags in runs.items():
+        few = [] if "--steps" in flags else ["--steps", "2"]
+        run("train", "gpt2-pico", "--data", corpus, "--sequence", "16", "--dtype", "f32", "--threads", "1",
+            "--device-memory", "64MiB", "--save",
+            os.path.join(folder, name), *few, *flags)
+    expected = {"same": [], "rates": ["warmup-steps", "lr", "min-lr", "lr-for"],
+                "shape": ["batch", "micro-batch", "dropout", "seed", "steps", "schedule-steps", "clip"],
+                "part": ["freeze"], "lora": ["lora-rank", "lora-alpha", "lora-targets"],
+                "ranks": ["replicas", "ranks", "pattern"]}
+    made = ["plan", "planned limit", "device budget", "threads", "micro-batch", "profile"]
+    texts = {}
+    for name, names in expected.items():
+        texts[name] = run("diff", *(os.path.join(folder, x) for x in ("usual", name)),
+                          env={**os.environ, "LC_ALL": "C.UTF-8"})[0].split("WHAT DIFFERS\n")[1]
+        found = [line[2:18].strip() for line in texts[name].splitlines() if "→" in line]
+        assert sorted(x for x in found if x not in made) == sorted(x for x in names if x not in made), (name, texts[name])
+    assert "lr               0.0006 → 0.00125\n" in texts["rates"], texts["rates"]
+    assert "lr-for           - → wte 0.0001\n" in texts["rates"], texts["rates"]
+    assert "settings are equal" in texts["same"], texts["same"]
+    # A run of an earlier version has no recipe: its command is compared.
+    path = os.path.join(folder, "rates", "run.json")
+    with open(path, encoding="utf-8") as file:
+        old = json.load(file)
+    del old["recipe"]
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(old, file)
+    assert "  command " in run("diff", os.path.join(folder, "usual"), os.path.join(folder, "rates"))[0]
+    print(f"settings: diff names {sum(map(len, expected.values()))} that differ")
 
 
 def real(folder):
@@ -262,7 +301,7 @@ def real(folder):
 
 def main():
     with tempfile.TemporaryDirectory() as folder:
-        for number, part in enumerate((causes, hostile, damaged, refusals, several, real)):
+        for number, part in enumerate((causes, hostile, damaged, refusals, several, settings, real)):
             sub = os.path.join(folder, str(number))
             os.mkdir(sub)
             part(sub)
