@@ -347,9 +347,9 @@ static void describe_schedule(const cli_job *job, cli_line *line)
     describe_useless_rates(job, line);
     cli_line_add(line,
                  "the schedule ends at step %" PRIu64
-                 ": later steps run at the learning rate %g, the lowest (--schedule-steps N "
+                 ": later steps run at the learning rate %s, the lowest (--schedule-steps N "
                  "stretches it)\n",
-                 schedule->schedule_steps, schedule->lowest);
+                 schedule->schedule_steps, cli_rate(schedule->lowest).at);
 }
 
 static void describe_start(const cli_run *run)

@@ -242,8 +242,8 @@ coh_status cli_recipe_set_steps(cli_recipe *recipe, const cli_options *options, 
         schedule->warmup_steps = cli_warmup_steps(&options->warmup, schedule->schedule_steps);
     if (schedule->lowest > schedule->highest)
         return cli_fail(COH_ERR_ARGUMENT,
-                        "--min-lr %g is above the highest rate %g: lower it, or raise --lr",
-                        schedule->lowest, schedule->highest);
+                        "--min-lr %s is above the highest rate %s: lower it, or raise --lr",
+                        cli_rate(schedule->lowest).at, cli_rate(schedule->highest).at);
     if (schedule->warmup_steps > schedule->schedule_steps)
         return cli_fail(COH_ERR_ARGUMENT,
                         "--warmup %" PRIu64 " is longer than the schedule of %" PRIu64

@@ -3,6 +3,7 @@
 #include "cli/say.h"
 
 #include <errno.h>
+#include <float.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -340,13 +341,13 @@ const char *cli_duration(double seconds, char *text)
     return text;
 }
 
-cli_text cli_rate(double number)
+static cli_text rate_text(double number, int digits)
 {
     cli_text text;
-    snprintf(text.at, sizeof(text.at), "%g", number);
+    snprintf(text.at, sizeof(text.at), "%.*g", digits, number);
     if (number == 0 || !(fabs(number) < 0.01))
         return text;
-    snprintf(text.at, sizeof(text.at), "%.5e", number); /* "6.00000e-04" */
+    snprintf(text.at, sizeof(text.at), "%.*e", digits - 1, number); /* "6.00000e-04" */
     char *exponent = strchr(text.at, 'e'), *end = exponent;
     const int power = atoi(exponent + 1);
     while (end[-1] == '0')
@@ -354,6 +355,30 @@ cli_text cli_rate(double number)
     end -= end[-1] == '.';
     snprintf(end, sizeof(text.at) - (size_t)(end - text.at), "e%d", power);
     return text;
+}
+
+/* Does the text read back as the number? A float in a double need only be the same float, and a
+ * product (a lowest rate of a tenth of 6e-4) may be off by the rounding of its last bit. */
+static int restores(const cli_text *text, double number)
+{
+    const double read = strtod(text->at, NULL);
+    if ((double)(float)number == number)
+        return (float)read == (float)number;
+    return fabs(read - number) <= fabs(number) * DBL_EPSILON;
+}
+
+cli_text cli_rate(double number)
+{
+    int digits = 6;
+    cli_text text = rate_text(number, digits);
+    while (isfinite(number) && digits < DBL_DECIMAL_DIG && !restores(&text, number))
+        text = rate_text(number, ++digits);
+    return text;
+}
+
+cli_text cli_rate_short(double number)
+{
+    return rate_text(number, 6);
 }
 
 double cli_seconds_now(void)

@@ -107,8 +107,10 @@ cli_text cli_size_whole(uint64_t bytes);
 /* "12.4 s", "3 min 20 s", "5 h 12 min", and from two days on "3.5 days", "2.1 years". */
 cli_text cli_time(double seconds);
 
-/* "6e-4", "0.05", "1": a rate or a factor with six digits, as on the command line. */
+/* "6e-4", "0.05", "1.23456789e-3": a rate or a factor as on the command line, in the fewest digits
+ * that give it back; the short form has at most six. */
 cli_text cli_rate(double number);
+cli_text cli_rate_short(double number);
 
 /* As cli_time; returns `text` (at least 32 bytes). */
 const char *cli_duration(double seconds, char *text);

@@ -248,7 +248,7 @@ static void put_loss(sheet *s, const report_live *live)
         if (isfinite(last->norm))
             snprintf(norm, sizeof(norm), "%.4g", last->norm);
         put(s, STRONG, "loss", "%s   gradient norm %s   learning rate %s", loss_text(last->loss).at,
-            norm, cli_rate(last->rate).at);
+            norm, cli_rate_short(last->rate).at);
     }
     put_curve(s, live);
     if (live->stride > 1)

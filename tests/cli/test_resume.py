@@ -157,6 +157,13 @@ class Resume(TrainTest):
         self.assertNotIn("->", same.err)
         rates = self.go_on("run", "--steps", 4, "--min-lr", "1e-5", "--micro-batch", 4)
         self.assertRegex(rates.err, r"(?m)^min-lr 3e-5 -> 1e-5$")
+        # A rate is told in as many digits as it has.
+        for rate in ("3.0000001e-4", "1.23456789e-3", "4.123456789012e-4"):
+            done = self.go_on("run", "--steps", 5, "--lr", rate, "--weight-decay", "0.012345678", "--save", "none")
+            self.assertRegex(done.err, f"(?m)^lr 3e-4 -> {re.escape(rate)}$")
+            self.assertRegex(done.err, r"(?m)^weight-decay 0.05 -> 0.012345678$")
+        self.fails(2, "train", "--resume", self.path("run"), "--steps", 9, "--min-lr", "3.0000001e-4",
+                   says="the lowest rate 3.0000001e-4 is above the highest 3e-4")
         self.assertRegex(rates.err, r"(?m)^micro-batch 2 -> 4: other rounding")
         odd = self.go_on("run", "--steps", 5, "--batch", 3)
         self.assertRegex(odd.err, r"(?m)^micro-batch 4 -> 3: other rounding")
