@@ -2,11 +2,11 @@
  * flag replaces one value, prints one line about it, and is stored in the next note (recipe.h).
  * Next: job.c, the caller. */
 #include <inttypes.h>
-#include <jansson.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "cli/recipe.h"
+#include "report/run.h"
 
 /* ---- flags that cannot change ---- */
 
@@ -275,20 +275,16 @@ static void set_gradients(cli_recipe *recipe, const cli_options *options)
 /* ---- the budget ---- */
 
 /* Adds the flag `row` of an earlier command, as it was given. */
-static void add_given(const json_t *command, const cli_flag_row *row, cli_line *line)
+static void add_given(const report_run *run, const cli_flag_row *row, cli_line *line)
 {
-    size_t i;
-    json_t *element;
+    const char *word;
     const size_t length = strlen(row->name);
-    json_array_foreach(command, i, element)
-    {
-        const char *word = json_string_value(element);
-        if (!word || strncmp(word, "--", 2) != 0 || strncmp(word + 2, row->name, length) != 0)
+    for (size_t i = 1; (word = report_run_argument(run, i)) != NULL; i++) {
+        if (strncmp(word, "--", 2) != 0 || strncmp(word + 2, row->name, length) != 0)
             continue;
-        const char *value = word[2 + length] == '=' ? word + 2 + length + 1
-                            : word[2 + length] == '\0'
-                                ? json_string_value(json_array_get(command, i + 1))
-                                : NULL;
+        const char *value = word[2 + length] == '='    ? word + 2 + length + 1
+                            : word[2 + length] == '\0' ? report_run_argument(run, i + 1)
+                                                       : NULL;
         if (!value)
             continue;
         cli_line_add(line, " --%s ", row->name);
@@ -303,14 +299,14 @@ void cli_recipe_say_budget(const char *checkpoint, const cli_options *options)
     char path[CLI_PATH_BYTES];
     cli_line had;
     cli_line_clear(&had);
-    if (snprintf(path, sizeof(path), "%s/../run.json", checkpoint) >= (int)sizeof(path))
+    report_run run;
+    if (snprintf(path, sizeof(path), "%s/..", checkpoint) >= (int)sizeof(path) ||
+        report_run_read_facts(path, &run) != COH_OK) /* there is none */
         return;
-    json_t *run = json_load_file(path, 0, NULL); /* NULL: there is none */
-    const json_t *command = json_object_get(run, "command");
     for (size_t i = 0; i < sizeof(budgets) / sizeof(budgets[0]); i++)
         if (!cli_given(options, budgets[i]))
-            add_given(command, &cli_flag_table[budgets[i]], &had);
-    json_decref(run);
+            add_given(&run, &cli_flag_table[budgets[i]], &had);
+    report_run_close(&run);
     if (had.used > 0)
         cli_note_choice("note: the last command of the run had%s, which this one lacks: no "
                         "checkpoint keeps a budget, so give it again to have it",
