@@ -8,7 +8,8 @@
  *
  * The other headers feed these three:
  *
- *   models.h, kinds.h                     known models as graphs, and their operators
+ *   models.h, kinds.h                     known models as graphs (in f32 unless
+ *                                         coh_model_dtype_set), and their operators
  *   layer.h, op_check.h                   operators of your own, the short way; their mistakes
  *   extension.h                           kinds and models of a shared object of yours
  *   folder.h, adapters.h                  Hugging Face folders in and out; LoRA adapters

@@ -221,7 +221,11 @@ typedef struct coh_model_size {
 } coh_model_size;
 /* Returns the sizes of a resolved or read model; all zero if its family is unknown. */
 COH_API coh_model_size coh_model_size_get(const coh_model *model);
-/* Sets the dtype of parameters and activations: f32 or bf16. */
+/* Sets the dtype of parameters and activations: f32 or bf16. The library's default is f32 for a
+ * preset, and for a folder bf16 if it is stored in bf16, else f32, on every machine. The program's
+ * default for a new run is another one: bf16 on a GPU and wherever coh_machine_bf16_is_fast
+ * (machine.h), unless that would round frozen parameters. So call this to have the program's
+ * memory, speed and numbers. */
 COH_API void coh_model_dtype_set(coh_model *model, coh_dtype dtype);
 /* Returns config.json's model_type, as listed at the top. Static storage. */
 COH_API const char *coh_model_type_name(const coh_model *model);

@@ -17,7 +17,8 @@ class Model:
     checkpoint or a run.
 
     vocabulary  rows of a preset's table; 0: as published
-    dtype       "f32" or "bf16"; None: as it is stored, f32 for a preset
+    dtype       "f32" or "bf16"; None: as it is stored, f32 for a preset (the
+                command line begins new runs in bf16 where that is fast)
     dropout     probability, in training
     lora        rank of adapters; everything else is frozen. lora_alpha 0 and lora_targets "" are
                 PEFT's defaults
