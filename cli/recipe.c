@@ -184,13 +184,15 @@ coh_status cli_recipe_choose_tokenizer(const cli_options *options, char *out_pat
     const char *chosen = options->tokenizer;
     const char *folder = options->operand;
     const int is_folder = folder && cli_artefact_is_folder(folder);
-    if (is_folder && is_preset(options)) {
-        cli_note_choice("note: %s is the preset of that name; the folder here is ./%s", folder,
-                        folder);
+    struct stat facts;
+    if (folder && is_preset(options)) {
+        if (stat(folder, &facts) == 0 && S_ISDIR(facts.st_mode)) /* may explain a refusal */
+            cli_note_once("note: %s is the preset of that name, which begins with first values; "
+                          "for the folder here give ./%s",
+                          folder, folder);
     } else if (is_folder) {
         CLI_TRY(choose_of_folder(options, &chosen));
-    } else if (folder && !is_folder && !is_preset(options) &&
-               !cli_given(options, CLI_FLAG_TOKENIZER)) {
+    } else if (folder && !cli_given(options, CLI_FLAG_TOKENIZER)) {
         find_noted(folder, noted);
         if (noted[0]) {
             CLI_TRY(check_noted_is_there(noted, ""));

@@ -334,7 +334,15 @@ class Folder(ProgramTest):
     def test_a_folder_called_as_a_preset_is_said_and_measured_by_its_path(self):
         folder, tensors = self.model("gpt2", "gpt2")
         here = dict(cwd=self.folder)
-        self.assertIn("./gpt2", self.succeeds("plan", "gpt2", *SHORT, **here).err)
+        note = "note: gpt2 is the preset of that name, which begins with first values; for the folder here give ./gpt2\n"
+        self.assertEqual(self.succeeds("plan", "gpt2", *SHORT, **here).err.count(note), 1)
+        # The note explains a refusal, too, and a folder that holds no model.
+        refused = self.fails(2, "train", "gpt2", "--data", self.corpus(60), *SHORT, "--from-scratch",
+                             says="--from-scratch is for a folder", **here)
+        self.assertEqual(refused.err.count(note), 1)
+        self.assertNotIn("note: gpt2 is the preset", self.succeeds("plan", "./gpt2", *SHORT, **here).err)
+        os.mkdir(self.path("opt-125m"))
+        self.assertIn("for the folder here give ./opt-125m", self.succeeds("plan", "opt-125m", *SHORT, **here).err)
         told = self.succeeds("inspect", "gpt2", "--json", **here).json
         self.assertEqual(len(told["tensors"]), len(tensors))
         losses = [self.succeeds("eval", what, "--data", self.corpus(60), "--sequence", 16, "--json", **here).json["loss"]
