@@ -285,8 +285,8 @@ static coh_status open_engine(cli_run *run)
                                         ? (double)run->options->rank_timeout
                                         : RANK_TIMEOUT_S;
     engine_options.record_steps = run->folder.path[0] ? (uint64_t)run->options->record : 0;
-    CLI_TRY(
-        cli_ranks_open(run->job.plan, &engine_options, cli_job_rank_count(&run->job), &run->ranks));
+    CLI_TRY(cli_ranks_open(run->job.plan, &run->job.plan_options, &engine_options,
+                           cli_job_rank_count(&run->job), &run->ranks));
     run->engine = cli_ranks_engine(run->ranks);
     cli_stop_tell(ask_stop, run->engine);
     const coh_status status = cli_ranks_run_in_turn(run->ranks, load_parameters, run);

@@ -495,8 +495,6 @@ static void set_plan_options(cli_job *job)
              : cli_job_rank_count(job) > 1 ? COH_RANK_PATTERN_AUTO
                                            : "");
     cli_topology_sizes(job->options, job->profile, o);
-    if (job->options->launch && job->options->launch->local_count < cli_job_rank_count(job))
-        o->node_ranks = job->options->launch->local_count;
     o->deferred_update = cli_recipe_defers(recipe);
     o->speculates = recipe->speculates && o->deferred_update;
     snprintf(o->optimizer, sizeof(o->optimizer), "%s", recipe->optimizer);

@@ -167,11 +167,13 @@ static coh_status create_engine(void *context, coh_engine *engine, int32_t numbe
     return coh_engine_create(ranks->plan, &options, &self->engine);
 }
 
-static coh_status open_world(cli_ranks *ranks)
+static coh_status open_world(cli_ranks *ranks, const coh_plan_options *plan_options)
 {
     coh_world *worlds[COH_WORLD_RANKS_MOST];
     const coh_world_options options = { .struct_bytes = sizeof(options),
-                                        .rank_count = ranks->count };
+                                        .rank_count = ranks->count,
+                                        .pair_ranks = plan_options->pair_ranks,
+                                        .node_ranks = plan_options->node_ranks };
     if (ranks->launched != NULL) {
         ranks->of[0].world = ranks->launched;
         ranks->of[0].number = coh_world_rank(ranks->launched);
@@ -195,8 +197,9 @@ static coh_status start_threads(cli_ranks *ranks)
     return COH_OK;
 }
 
-coh_status cli_ranks_open(const coh_plan *plan, const coh_engine_options *options,
-                          int32_t rank_count, cli_ranks **out_ranks)
+coh_status cli_ranks_open(const coh_plan *plan, const coh_plan_options *plan_options,
+                          const coh_engine_options *options, int32_t rank_count,
+                          cli_ranks **out_ranks)
 {
     *out_ranks = NULL;
     const int32_t local_count = options->world != NULL ? 1 : rank_count;
@@ -214,7 +217,7 @@ coh_status cli_ranks_open(const coh_plan *plan, const coh_engine_options *option
         ranks->of[i].all = ranks;
         ranks->of[i].number = i;
     }
-    coh_status status = open_world(ranks);
+    coh_status status = open_world(ranks, plan_options);
     if (status == COH_OK)
         status = start_threads(ranks);
     if (status == COH_OK)

@@ -20,10 +20,11 @@ typedef struct cli_ranks cli_ranks;
 typedef coh_status (*cli_rank_work)(void *context, coh_engine *engine, int32_t rank);
 
 /* Creates the engines of `plan`, which has rank_count ranks, together; only this process's rank if
- * it is one of options->world.
+ * it is one of options->world. Other ranks lie in pairs and nodes as in `plan_options`.
  * Fails: as coh_engine_create and coh_world_open_threads; *out_ranks is then NULL. */
-coh_status cli_ranks_open(const coh_plan *plan, const coh_engine_options *options,
-                          int32_t rank_count, cli_ranks **out_ranks);
+coh_status cli_ranks_open(const coh_plan *plan, const coh_plan_options *plan_options,
+                          const coh_engine_options *options, int32_t rank_count,
+                          cli_ranks **out_ranks);
 /* Destroys the engines. Accepts NULL. */
 void cli_ranks_close(cli_ranks *ranks);
 

@@ -30,9 +30,9 @@ static void add_replicas(const cli_job *job, int32_t replicas, cli_line *line)
         }
 }
 
-/* Adds the flags that have to change for a batch in `replicas` shares, as " --batch 9 --gradients
- * f32", and returns their number. */
-static int add_flags(const cli_job *job, int32_t replicas, cli_line *line)
+/* Adds the flags that have to change for a batch in `replicas` shares, of several ranks or of one,
+ * as " --batch 9 --gradients f32", and returns their number. */
+static int add_flags(const cli_job *job, int32_t replicas, int is_of_ranks, cli_line *line)
 {
     const cli_recipe *recipe = &job->recipe;
     const int64_t share = recipe->batch / replicas + (recipe->batch % replicas != 0);
@@ -50,6 +50,10 @@ static int add_flags(const cli_job *job, int32_t replicas, cli_line *line)
     if (coh_model_size_get(&job->model).dtype == COH_DTYPE_BF16 && !recipe->f32_gradients &&
         ++count)
         cli_line_add(line, " --gradients f32");
+    if (is_of_ranks && job->options->wire != NULL && job->options->pattern == NULL && ++count)
+        cli_line_add(line, " --pattern zero3"); /* a wire needs it */
+    if (is_of_ranks && recipe->speculates && ++count)
+        cli_line_add(line, " --clip-mode exact");
     return count;
 }
 
@@ -84,7 +88,7 @@ static coh_status divide(cli_job *job, int32_t ranks)
         return COH_OK;
     snprintf(sentence, sizeof(sentence), "%s", coh_last_error());
     cli_line_clear(&flags);
-    if (add_flags(job, replicas, &flags) < 2) /* then the sentence names it */
+    if (add_flags(job, replicas, ranks > 1, &flags) < 2) /* then the sentence names it */
         return cli_fail(status, "%s", sentence);
     return cli_fail(status, "%s; for example%s", sentence, flags.text);
 }
@@ -98,9 +102,7 @@ static coh_status needs_ranks(const cli_job *job, const char *flag)
     const int32_t ranks = given > 1 ? (int32_t)given : least > 2 ? (int32_t)least : 2;
     cli_line flags;
     cli_line_clear(&flags);
-    (void)add_flags(job, ranks, &flags);
-    if (job->options->wire != NULL && job->options->pattern == NULL)
-        cli_line_add(&flags, " --pattern zero3"); /* a wire needs it */
+    (void)add_flags(job, ranks, 1, &flags);
     return cli_fail(COH_ERR_ARGUMENT,
                     "--%s is for several ranks: add --ranks %" PRId32 "%s, for example, or start "
                     "the command with mpirun",
@@ -161,11 +163,6 @@ coh_status cli_job_share(cli_job *job)
             return needs_ranks(job, cli_flag_table[of_ranks[i]].name);
     if (job->options->wire != NULL)
         CLI_TRY(coh_wires_parse(job->options->wire, &job->wires));
-    CLI_TRY(divide(job, ranks));
-    if (cli_given(job->options, CLI_FLAG_NODE_RANKS) && ranks % job->options->node_ranks != 0)
-        return cli_fail(COH_ERR_ARGUMENT,
-                        "--node-ranks %" PRId64 " does not divide the %" PRId32
-                        " ranks: give a divisor, or leave it out for one node",
-                        job->options->node_ranks, ranks);
-    return COH_OK;
+    CLI_TRY(cli_topology_check_ranks(job->options, job->profile, ranks));
+    return divide(job, ranks);
 }

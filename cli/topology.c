@@ -5,7 +5,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "cli/say.h"
+#include "cli/launch.h"
 
 coh_status cli_topology_take(cli_options *options)
 {
@@ -39,6 +39,20 @@ static coh_profile_summary sizes_of(const coh_profile *profile, int32_t ranks)
     return facts;
 }
 
+/* A launcher's world is open before a profile is read: its nodes are machines, without pairs. */
+static void take_launched(const cli_options *options, const coh_profile_summary *facts,
+                          int32_t ranks, coh_plan_options *plan_options)
+{
+    const int32_t of_node = options->launch->local_count;
+    plan_options->node_ranks = of_node < ranks ? of_node : 0;
+    plan_options->pair_ranks = 0;
+    if (facts->pair_ranks > 1)
+        cli_note_once("note: the pairs of %" PRId32 " ranks that the profile has are left out: "
+                      "processes of a launcher lie in nodes alone, %" PRId32 " here, so exchanges "
+                      "within a pair are priced as in a node",
+                      facts->pair_ranks, of_node);
+}
+
 void cli_topology_sizes(const cli_options *options, const coh_profile *profile,
                         coh_plan_options *plan_options)
 {
@@ -52,6 +66,75 @@ void cli_topology_sizes(const cli_options *options, const coh_profile *profile,
         plan_options->pair_ranks = least(facts.pair_ranks, plan_options->node_ranks);
     if (cli_given(options, CLI_FLAG_PAIR_RANKS))
         plan_options->pair_ranks = (int32_t)options->pair_ranks;
+    if (options->launch)
+        take_launched(options, &facts, ranks, plan_options);
+}
+
+/* How many ranks fill pairs and nodes: any multiple of a node, or of a pair below one. */
+static int fills(const coh_profile_summary *facts, int32_t ranks)
+{
+    const int32_t pair = facts->pair_ranks > 1 ? facts->pair_ranks : 1;
+    return ranks == 1 || ranks % facts->node_ranks == 0 ||
+           (ranks < facts->node_ranks && ranks % pair == 0);
+}
+
+/* Refuses ranks that leave a node or a pair of the profile in part, with the next numbers. */
+static coh_status check_filled(const cli_options *options, const coh_profile *profile,
+                               int32_t ranks)
+{
+    char links[64] = "", both[32];
+    int32_t below = ranks, above = ranks;
+    coh_profile_summary facts = { .struct_bytes = sizeof(facts) };
+    if (profile == NULL || coh_profile_summarize(profile, &facts) != COH_OK ||
+        facts.node_ranks == 0 || fills(&facts, ranks))
+        return COH_OK;
+    while (!fills(&facts, below))
+        below--;
+    while (!fills(&facts, above))
+        above++;
+    if (facts.pair_ranks > 1)
+        snprintf(links, sizeof(links), "pairs of %" PRId32 " and ", facts.pair_ranks);
+    if (below > 1)
+        snprintf(both, sizeof(both), "%" PRId32 " or %" PRId32, below, above);
+    else
+        snprintf(both, sizeof(both), "%" PRId32, above);
+    return cli_fail(
+        COH_ERR_ARGUMENT,
+        "%s%s has %snodes of %" PRId32 " ranks, and %" PRId32 " ranks leave one of them in part: "
+        "give --ranks %s%s",
+        options->topology ? "--topology " : "the profile ",
+        options->topology ? options->topology : facts.name, links, facts.node_ranks, ranks, both,
+        options->command == CLI_PLAN ? ", or set other sizes (--node-ranks, --pair-ranks)" : "");
+}
+
+coh_status cli_topology_check_ranks(const cli_options *options, const coh_profile *profile,
+                                    int32_t ranks)
+{
+    coh_plan_options sizes = { .ranks = { { ranks } } };
+    const int is_given =
+        cli_given(options, CLI_FLAG_NODE_RANKS) || cli_given(options, CLI_FLAG_PAIR_RANKS);
+    if (ranks == 1 || options->launch) /* a world has whole nodes */
+        return COH_OK;
+    if (!is_given)
+        return check_filled(options, profile, ranks);
+    cli_topology_sizes(options, profile, &sizes);
+    const int32_t node = sizes.node_ranks > 0 ? sizes.node_ranks : ranks;
+    const int32_t pair = sizes.pair_ranks > 0 ? sizes.pair_ranks : 1;
+    const int is_flag = cli_given(options, CLI_FLAG_NODE_RANKS);
+    if (ranks % node != 0)
+        return cli_fail(COH_ERR_ARGUMENT,
+                        "%s %" PRId32 " %s the %" PRId32
+                        " ranks: give a divisor, or leave it out for one node",
+                        is_flag ? "--node-ranks" : "nodes of", node,
+                        is_flag ? "does not divide" : "do not divide", ranks);
+    if (node % pair != 0)
+        return cli_fail(
+            COH_ERR_ARGUMENT,
+            "%s %" PRId32 " %s the %" PRId32
+            " ranks of a node: give a divisor by --pair-ranks, 1 for no pairs",
+            cli_given(options, CLI_FLAG_PAIR_RANKS) ? "--pair-ranks" : "pairs of", pair,
+            cli_given(options, CLI_FLAG_PAIR_RANKS) ? "does not divide" : "do not divide", node);
+    return COH_OK;
 }
 
 coh_status cli_topology_check(const coh_profile *profile, const coh_plan_options *plan_options)

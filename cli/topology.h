@@ -15,6 +15,11 @@ coh_status cli_topology_take(cli_options *options);
 void cli_topology_sizes(const cli_options *options, const coh_profile *profile,
                         coh_plan_options *plan_options);
 
+/* Checks that the ranks fill pairs and nodes, in the words of the profile's topology or of the
+ * flags. Fails: COH_ERR_ARGUMENT with the next numbers that do. */
+coh_status cli_topology_check_ranks(const cli_options *options, const coh_profile *profile,
+                                    int32_t ranks);
+
 /* Checks a replay: a plan's ranks lie in its own pairs and nodes, whatever profile prices it.
  * Fails: COH_ERR_ARGUMENT: the profile has others. */
 coh_status cli_topology_check(const coh_profile *profile, const coh_plan_options *plan_options);

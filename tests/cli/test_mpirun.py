@@ -77,6 +77,9 @@ class Processes(TrainTest):
         self.assertEqual(*(plan["link_bytes"]["comm0"] for plan in plans))
         trained = self.together(2, "--steps", 2, "--save", "none", "--threads", 1, "--profile", profile)
         self.assertEqual(self.says_hash(trained), self.alone("--steps", 2))
+        paired = self.together(2, "--steps", 2, "--save", "none", "--threads", 1, "--profile", profile + ",topology=frontier")
+        self.assertEqual(paired.err.count("note: the pairs of 2 ranks that the profile has are left out"), 1, paired.err)
+        self.assertEqual(self.says_hash(paired), self.says_hash(trained))
 
     def test_a_run_moves_between_processes_and_one(self):
         whole = self.alone("--steps", 4)

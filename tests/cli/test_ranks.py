@@ -94,6 +94,14 @@ class Ranks(TrainTest):
         self.assertEqual((found["pair_bytes_per_s"], found["pair_latency_s"]), (100e9, 10e-6))
         self.assertIn("ranks of a pair", self.succeeds("inspect", "h100,node-link=10GB/s,pair-link=100GB/s").out)
 
+    def test_ranks_train_in_the_pairs_and_nodes_of_a_profile(self):
+        self.succeeds("profile", "gpt2-pico", "--sequence", 8, "--batch", 2, "--quick", "--threads", 1, "-o", self.path("here.json"))
+        links = ["--profile", self.path("here.json") + ",topology=frontier", "--device-memory", "256MiB"]
+        run = ["train", *TINY, "--batch", 8, *F32, "--data", self.corpus(), "--steps", 2, "--save", "none"]
+        hashes = [self.says_hash(self.succeeds(*run, *SHAPE, *more)) for more in ([], ["--ranks", 2, *links], ["--ranks", 4, *links])]
+        self.assertEqual(len(set(hashes)), 1)
+        self.fails(2, *run, "--ranks", 3, *links, says="3 ranks leave one of them in part: give --ranks 2 or 4")
+
     def test_a_topology_says_how_ranks_are_linked(self):
         """Sizes and links of a profile, alone or next to the figures of another one; flags of sizes go before."""
         shape = ["plan", *RUN, *F32, *SHAPE, "--ranks", 8, "--pattern", "levels", "--calibration", "none", "--json"]
@@ -122,7 +130,14 @@ class Ranks(TrainTest):
         for name in ("h200", "built-in"):
             self.fails(2, *shape, "--topology", name, says=f"--topology {name}: the profile does not say how many ranks a node has")
         self.fails(2, *shape, "--topology", "nowhere", says="'nowhere' is neither a file nor a shipped profile")
-        self.fails(2, "plan", *RUN, *F32, "--batch", 12, "--replicas", 12, "--ranks", 12, "--topology", "frontier", says="2 ranks of a pair, 8 of a node, 12 in all")
+        links = "--topology frontier has pairs of 2 and nodes of 8 ranks, and "
+        for ranks, rest in ((12, "12 ranks leave one of them in part: give --ranks 8 or 16, or set"), (3, "3 ranks leave one of them in part: give --ranks 2 or 4, or set"),
+                            (17, "17 ranks leave one of them in part: give --ranks 16 or 24, or set")):
+            self.fails(2, "plan", *RUN, *F32, "--ranks", ranks, "--topology", "frontier", says=links + rest)
+        self.fails(2, "plan", *RUN, *F32, "--ranks", 12, "--profile", "h100", "--topology", "h200x8", says="--topology h200x8 has nodes of 8 ranks, and 12 ranks")
+        self.fails(2, "plan", *RUN, *F32, "--ranks", 12, "--profile", "frontier", says="the profile frontier has pairs of 2 and nodes of 8 ranks, and 12")
+        self.fails(2, "plan", *RUN, *F32, "--ranks", 12, "--topology", "frontier", "--node-ranks", 3, says="pairs of 2 do not divide the 3 ranks of a node")
+        self.succeeds("plan", *RUN, *F32, "--batch", 12, "--replicas", 12, "--ranks", 12, "--topology", "frontier", "--node-ranks", 4, *QUICK)
 
     def test_a_plan_is_replayed_with_the_sizes_it_was_made_for(self):
         plan = self.path("plan.json")
@@ -221,7 +236,7 @@ class Ranks(TrainTest):
         self.fails(2, "plan", *RUN, *F32, "--node-ranks", 2, says="--node-ranks is for several ranks")
         self.fails(2, "plan", *RUN, *F32, "--pair-ranks", 2, says="--pair-ranks is for several ranks")
         self.fails(2, "plan", *RUN, *F32, "--pair-ranks", 4, says="add --ranks 4 --replicas 4")
-        self.fails(2, "plan", *RUN, *F32, *SHAPE, "--ranks", 4, "--pair-ranks", 3, says="3 ranks of a pair, 4 of a node")
+        self.fails(2, "plan", *RUN, *F32, *SHAPE, "--ranks", 4, "--pair-ranks", 3, says="--pair-ranks 3 does not divide the 4 ranks of a node")
         self.fails(2, "plan", *RUN, *F32, *SHAPE, "--ranks", 4, "--profile", "h100,pair-link=9GB/s", says="give node-link= before pair-link=")
         self.fails(2, "plan", *RUN, *F32, *SHAPE, "--ranks", 2, "--wire", "int8", says="--wire: results depend on what ranks divide")
         self.fails(2, "plan", *RUN, *F32, *SHAPE, "--ranks", 2, "--pattern", "replicate", "--wire", "int8", says="--wire: only what ranks divide")
@@ -241,6 +256,8 @@ class Ranks(TrainTest):
             (["--ranks", 16, "--replicas", 3, "--gradients", "f32"], "--replicas 16 --batch 16"),
             (["--replicas", 3], "--batch 9 --gradients f32"), (["--replicas", 2, "--micro-batch", 8], "--micro-batch 4 --gradients f32"),
             (["--pattern", "zero1"], "--ranks 2 --replicas 2 --gradients f32"), (["--node-ranks", 4], "--ranks 4 --replicas 4 --gradients f32"),
+            (["--ranks", 2, "--wire", "int8"], "--replicas 2 --gradients f32 --pattern zero3"),
+            (["--ranks", 2, "--clip-mode", "speculate"], "--replicas 2 --gradients f32 --clip-mode exact"),
             (["--wire", "int8"], "--ranks 2 --replicas 2 --gradients f32 --pattern zero3"),
             (["--ranks", 16, "--topology", "frontier"], "--replicas 2x4x2 --batch 16 --gradients f32"),
             (["--wire", "int8", "--replicas", 3], "--ranks 3 --batch 9 --gradients f32 --pattern zero3"),
