@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cli/launch.h"
 #include "cli/train.h"
 
 /* A sentence of the library is cut at 1,024 bytes; so much of it is for other words. */
@@ -90,5 +91,6 @@ coh_status cli_train_failed(const cli_run *run, coh_status status)
                      run->job.recipe.save_every == 0 ? ", with --save-every N to save on the way"
                                                      : "");
     }
+    cli_launch_keep_words(run->options->launch, line.text);
     return cli_fail(status, "%s; %s", why, line.text);
 }

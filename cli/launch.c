@@ -186,7 +186,14 @@ static coh_status come_to_next_meeting(cli_launch *launch)
                                       : coh_world_barrier(launch->world);
 }
 
-/* Returns the failure that the world has stopped with; on rank 0 without its own number. */
+void cli_launch_keep_words(cli_launch *launch, const char *words)
+{
+    if (launch != NULL)
+        snprintf(launch->go_on, sizeof(launch->go_on), "%s", words);
+}
+
+/* Returns the failure that the world has stopped with; on rank 0 without its own number, and with
+ * the words on how to go on, which a transport or another rank that failed first does not know. */
 static coh_status take_sentence(const cli_launch *launch)
 {
     static const char own[] = "rank 0: ";
@@ -194,7 +201,10 @@ static coh_status take_sentence(const cli_launch *launch)
     const coh_status status = coh_world_barrier(launch->world);
     snprintf(sentence, sizeof(sentence), "%s", coh_last_error());
     const int is_own = launch->rank == 0 && strncmp(sentence, own, strlen(own)) == 0;
-    return cli_fail(status, "%s", sentence + (is_own ? strlen(own) : 0));
+    const char *said = sentence + (is_own ? strlen(own) : 0);
+    if (launch->rank != 0 || strstr(said, launch->go_on))
+        return cli_fail(status, "%s", said);
+    return cli_fail(status, "%s; %s", said, launch->go_on);
 }
 
 static int is_failure(const cli_launch *launch, coh_status status)

@@ -20,6 +20,7 @@ typedef struct cli_launch {
     int has_begun;        /* the first step: from here on all ranks stop together on request */
     int is_stopped;       /* by cli_launch_stop */
     int exit_code;        /* rank 0's */
+    char go_on[1024];     /* rank 0's words on how to go on; "": none */
 } cli_launch;
 
 /* Opens the world if a launcher has started several processes, and sets options->launch; else it
@@ -51,6 +52,10 @@ enum { CLI_LAUNCH_FACTS_MOST = 16 };
 /* Waits until all ranks are ready to create their engines, and compares their facts with rank 0's.
  * Fails: COH_ERR_ARGUMENT, on rank 0, with the rank and the fact's name. */
 coh_status cli_launch_ready(cli_launch *launch, const cli_launch_fact *facts, int fact_count);
+
+/* Keeps words that follow the sentence of the first failure, whichever rank has it. `launch` NULL:
+ * does nothing. */
+void cli_launch_keep_words(cli_launch *launch, const char *words);
 
 /* Stops all ranks if `status`, with this thread's error text, is a failure (as cli_launch_end).
  * Before a rank's engine ends: on a GPU its end waits for the others. Accepts NULL. */

@@ -115,8 +115,8 @@ class Processes(TrainTest):
 
     def test_a_process_that_hangs_ends_all_after_the_timeout(self):
         log = self.path("log.jsonl")
-        process = start(*as_processes(2, *RUN, "--data", self.data, "--steps", 1000000, "--save", "none", "--log", log,
-                                      "--rank-timeout", 1), program=MPIRUN, as_given=True)
+        process = start(*as_processes(2, *RUN, "--data", self.data, "--steps", 1000000, "--save", self.path("run"),
+                                      "--log", log, "--rank-timeout", 1), program=MPIRUN, as_given=True)
         while process.poll() is None and not (os.path.exists(log) and os.path.getsize(log) > 1000):
             time.sleep(0.05)
         os.kill(self.process_of_rank(1), signal.SIGSTOP)
@@ -124,6 +124,8 @@ class Processes(TrainTest):
         self.assertNotEqual(process.returncode, 0)
         self.assertRegex(err, "it has waited 1 s for the other rank of its group in (REDUCE|GATHER), instruction [0-9]+ of the "
                               "body program, on .*: ranks 0 1.: one of them hangs")
+        # Whichever rank it is, the sentence ends as that of a run alone.
+        self.assertRegex(err, r"(?m)^cohobate train: .*hangs.*; the result of steps 1 to \d+ is lost: start again")
 
     def process_of_rank(self, rank):
         """The process below ours that the launcher has given this rank."""
