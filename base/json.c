@@ -615,9 +615,11 @@ static coh_status check_seal(const coh_json_file *file, const coh_json_place *ha
     COH_TRY(coh_json_hex(hash, 1, &expected));
     if (strlen(text) != bytes || seal == NULL ||
         XXH3_64bits(text, (size_t)(seal - text)) != expected)
-        return coh_fail(COH_ERR_CORRUPT,
-                        "its bytes are not those its hash names: it was edited or damaged; %s",
-                        file->remedy);
+        return coh_fail(
+            COH_ERR_CORRUPT,
+            "its bytes are not those its hash names: it was edited or damaged, or written "
+            "again by a tool that sorts or indents; %s",
+            file->remedy);
     return COH_OK;
 }
 

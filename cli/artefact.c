@@ -126,6 +126,21 @@ static coh_status refuse_unknown(const char *path)
         path);
 }
 
+/* Of a file that begins with a brace: by its format, which a tool that sorts members moves from the
+ * beginning. Its reader then says that the bytes are others. */
+static coh_status find_json(const char *path, const char *head, cli_artefact *out_artefact)
+{
+    json_t *root = strstr(head, "\"cohobate ") ? NULL : json_load_file(path, 0, NULL);
+    const char *format = json_string_value(json_object_get(root, "format"));
+    const char *text = root ? format ? format : "" : head;
+    const int is_ours = strstr(text, "cohobate ") != NULL;
+    *out_artefact = strstr(text, "cohobate kernels")   ? CLI_ARTEFACT_KERNELS
+                    : strstr(text, "cohobate profile") ? CLI_ARTEFACT_PROFILE
+                                                       : CLI_ARTEFACT_PLAN;
+    json_decref(root);
+    return is_ours ? COH_OK : refuse_unknown(path);
+}
+
 static coh_status find(const char *path, cli_artefact *out_artefact)
 {
     struct stat facts;
@@ -152,12 +167,10 @@ static coh_status find(const char *path, cli_artefact *out_artefact)
         *out_artefact = CLI_ARTEFACT_IDS;
     else if (strncmp(head, "COHTOKEN", 8) == 0)
         *out_artefact = CLI_ARTEFACT_TOKENS;
-    else if (head[0] != '{' || !strstr(head, "\"cohobate "))
+    else if (head[0] != '{')
         return refuse_unknown(path);
     else
-        *out_artefact = strstr(head, "\"cohobate kernels\"")   ? CLI_ARTEFACT_KERNELS
-                        : strstr(head, "\"cohobate profile\"") ? CLI_ARTEFACT_PROFILE
-                                                               : CLI_ARTEFACT_PLAN;
+        return find_json(path, head, out_artefact);
     return COH_OK;
 }
 

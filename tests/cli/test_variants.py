@@ -6,7 +6,7 @@ import re
 import subprocess
 import unittest
 
-from program import COHOBATE, NANO, QUICK, SHORT, ProgramTest, environment
+from program import COHOBATE, NANO, QUICK, SHORT, TINY, ProgramTest, environment
 
 TIGHT = ["--device-memory", "40MiB"]
 
@@ -275,6 +275,16 @@ class Replays(ProgramTest):
         path, _ = self.made(*TIGHT, "--disk", self.folder)
         self.fails(3, "simulate", path, "--profile", "built-in-2,device-memory=20MiB", says="--device-memory")
         self.fails(2, "simulate", path, "--profile", "v100", says="rtx-4090")
+
+    def test_a_plan_that_another_tool_sorted_is_a_plan_with_other_bytes(self):
+        plan = self.path("plan.json")
+        self.succeeds("plan", *TINY, "-o", plan)
+        with open(plan, encoding="utf-8") as file:
+            members = json.load(file)
+        with open(plan, "w", encoding="utf-8") as file:
+            json.dump(members, file, indent=2, sort_keys=True)
+        for command in ("check", "inspect", "simulate"):
+            self.fails(4, command, plan, says="its bytes are not those its hash names: it was edited or damaged, or written again by a tool")
 
     def test_train_runs_exactly_the_plan_of_the_file_and_keeps_one_that_is_simulated(self):
         path, made = self.made(*TIGHT, "--disk", self.folder)
