@@ -7,6 +7,7 @@ with the headers. Next: errors.py, and _owner.py."""
 import ctypes
 import functools
 import os
+import re
 import types
 from ctypes import (POINTER, byref, c_char_p, c_double, c_float, c_int, c_int32, c_int64, c_size_t,
                     c_uint32, c_uint64, c_void_p, sizeof)
@@ -160,13 +161,36 @@ def library():
     return loaded
 
 
+# What a sentence of the library calls by its C name, as this package has it.
+_NAMES = {
+    "coh_engine_evaluate": "Engine.evaluate", "coh_engine_facts_get": "Engine.facts",
+    "coh_engine_fetch": "Engine.parameter", "coh_engine_fetch_all": "Engine.parameters",
+    "coh_engine_fetch_state": "Engine.state", "coh_engine_hash": "Engine.hash",
+    "coh_engine_init": "Plan.engine", "coh_engine_init_from": "Plan.engine",
+    "coh_engine_init_partly": "Plan.engine", "coh_engine_ledger_row_at": "Engine.ledger",
+    "coh_engine_load": "Engine.load", "coh_engine_load_partly": "Engine.load_weights",
+    "coh_engine_load_weights": "Engine.load_weights", "coh_engine_output": "Engine.logits",
+    "coh_engine_put": "Engine.put", "coh_engine_save": "Engine.save",
+    "coh_engine_save_begin": "Engine.save", "coh_engine_save_is_done": "Engine.is_saving",
+    "coh_engine_save_wait": "Engine.save_wait", "coh_engine_scan": "Engine.scan",
+    "coh_engine_submit": "Engine.submit", "coh_engine_wait": "Engine.wait",
+    "coh_graph_parameter_at": "Plan.parameters", "coh_extension_register": "load_extension",
+    "coh_training_note_write": "Engine.training_note",
+}
+
+
+def _in_python(sentence):
+    """The sentence with the names of this package."""
+    return re.sub(r"\bcoh_[a-z_]+\b", lambda name: _NAMES.get(name[0], name[0]), sentence)
+
+
 def _check(code, _function, _arguments):
     """Raises what the library reports."""
     if code == 0:
         return code
     refusal = coh_refusal(struct_bytes=sizeof(coh_refusal))
     is_refusal = library().coh_last_refusal(byref(refusal))
-    sentence = library().coh_last_error().decode(errors="replace")
+    sentence = _in_python(library().coh_last_error().decode(errors="replace"))
     status = library().coh_status_name(code).decode()
     exit_code = library().coh_status_exit_code(code)
     if is_refusal:

@@ -67,15 +67,33 @@ def pointer(values, kind):
     return (kind * len(values)).from_buffer(values)
 
 
+def _nested(values, shape, what):
+    """The numbers of lists in lists of that shape, one after the other."""
+    if not hasattr(values, "__len__") or len(values) != shape[0]:
+        found = len(values) if hasattr(values, "__len__") else "a number"
+        raise ValueError(f"{what} takes numbers of shape {shape}, and has {found} instead of "
+                         f"{shape[0]} in one place")
+    if len(shape) == 1:
+        return list(values)
+    return [each for row in values for each in _nested(row, shape[1:], what)]
+
+
+def _floats_of_lists(values, shape, what):
+    """Lists, or what has a tolist, without NumPy."""
+    listed = values.tolist() if hasattr(values, "tolist") else values
+    return shaped(array("f", _nested(listed, shape, what)), "float32", shape)
+
+
 def floats_of(values, shape, what):
     """Numbers of that shape as a contiguous memoryview of float32. A buffer has to be one already:
-    anything else that NumPy can read (a list, a tensor) is converted."""
+    a list or a tensor is converted."""
     try:
         view = memoryview(values)
     except TypeError:
         if numpy is None:
-            raise
-        view = memoryview(numpy.ascontiguousarray(values, "float32"))
+            view = _floats_of_lists(values, shape, what)
+        else:
+            view = memoryview(numpy.ascontiguousarray(values, "float32"))
     if view.format != "f" or view.shape != shape or not view.c_contiguous:
         order = "contiguous" if view.c_contiguous else "not contiguous"
         raise ValueError(f"{what} takes contiguous float32 numbers of shape {shape}, not "

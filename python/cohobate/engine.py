@@ -99,7 +99,7 @@ class Engine(Owner):
     from `seed`.
 
     weights          {name: array} of parameters that begin with other values: float32 arrays of
-                     their shapes (Plan.parameters), or lists and tensors that NumPy can read
+                     their shapes (Plan.parameters), or lists and tensors
     own              globs of parameters that keep the first values of `seed`, such as a new head:
                      "lm_head,h.11.*". The folder or checkpoint is not asked for them
     weight_decay     of parameters whose kind has weight decay
@@ -403,7 +403,7 @@ class Engine(Owner):
 
     def put(self, name: str, values) -> None:
         """Writes a parameter between two steps: a float32 array of its shape, of finite numbers,
-        or a list or tensor that NumPy can read. Optimizer states stay. It makes a pass over the
+        or a list or tensor, with NumPy or without. Optimizer states stay. It makes a pass over the
         model."""
         (found, count), numbers = self._found(name), self._numbers(name, values)
         with self._telling():

@@ -1,6 +1,7 @@
 """Objects that own memory of the library: closed once, never used after that, never copied. Run as
 `test_objects.py PATH-OF-COHOBATE`."""
 import copy
+import functools
 import gc
 import os
 import pickle
@@ -12,7 +13,7 @@ import unittest
 from array import array
 
 from package_test import BATCH, ROOT, SEQUENCE, SIZES, PackageTest, cohobate
-from cohobate import _library  # noqa: E402
+from cohobate import _library, _values  # noqa: E402
 
 LEFT_OPEN = """
 import sys
@@ -166,7 +167,7 @@ class Objects(PackageTest):
     def test_an_engine_that_is_used_while_it_tells_its_progress_is_an_error(self):
         tokens, targets = self.batch(0)
         for says, uses in {
-                "coh_engine_[a-z_]+ was called while coh_engine_save runs on the same engine": [
+                r"Engine\.[a-z_]+ was called while Engine\.save runs on the same engine": [
                     lambda: engine.hash(), lambda: engine.parameter("wte.weight"), lambda: engine.parameters(),
                     lambda: engine.submit(tokens, targets, 1e-3), lambda: engine.wait(), lambda: engine.save_wait(),
                     lambda: engine.evaluate(tokens, targets), lambda: engine.facts],
@@ -238,6 +239,34 @@ class Objects(PackageTest):
                     os._exit(1)
             self.assertEqual(os.waitpid(child, 0)[1], 0)
             self.assertEqual(engine.hash(), before)
+
+    def test_lists_are_put_without_numpy(self):
+        self.addCleanup(setattr, _values, "numpy", _values.numpy)
+        _values.numpy = None
+        plan = self.plan()
+        rows = [[float(i + j) for j in range(96)] for i in range(self.vocabulary)]
+        with plan.engine() as engine:
+            for values in (rows, tuple(map(array, "f" * len(rows), rows))):
+                engine.put("wte.weight", values)
+                self.assertEqual(engine.parameter("wte.weight").tolist(), rows)
+            engine.put("ln_f.weight", [2.0] * 96)
+            self.assertEqual(engine.parameter("ln_f.weight").tolist(), [2.0] * 96)
+            for wrong in (rows[:-1], [row[1:] for row in rows], [1.0] * 96, 3.0):
+                with self.assertRaisesRegex(ValueError, "parameter 'wte.weight' takes numbers of shape"):
+                    engine.put("wte.weight", wrong)
+
+    def test_sentences_have_the_names_of_the_package(self):
+        with self.plan().engine() as engine:
+            engine.save(self.path("first"), wait=False)
+            with self.assertRaises(cohobate.Error) as raised:
+                engine.save(self.path("second"), wait=False)
+            engine.save_wait()
+        self.assertIn("call Engine.save_wait first", str(raised.exception))
+        self.assertNotIn("coh_", str(raised.exception))
+        # Every name of the table is a function of the library, and each replacement exists.
+        for name, ours in _library._NAMES.items():
+            self.assertTrue(hasattr(_library.library(), name), name)
+            self.assertTrue(functools.reduce(getattr, ours.split("."), cohobate), ours)
 
 
 if __name__ == "__main__":
