@@ -57,7 +57,7 @@ static void open_group(const unit *u, cli_group *group)
     *group = (cli_group){ .first_block = u->first.block, .last_block = u->first.block };
     if (u->first.block < 0)
         snprintf(group->first, sizeof(group->first), "%.95s", u->first.name);
-    snprintf(group->pattern, sizeof(group->pattern), "%.15s", u->pattern);
+    snprintf(group->pattern, sizeof(group->pattern), "%.31s", u->pattern);
     write_set(u->parameters, group->parameters, sizeof(group->parameters));
     write_set(u->states, group->states, sizeof(group->states));
     write_set(u->activations, group->activations, sizeof(group->activations));

@@ -79,8 +79,8 @@ const char *const cli_help_details[CLI_COMMAND_COUNT] = {
         "for another machine, with its memory unless flags set it: a what-if.\n"
         "Shipped datasheets: a100-40g, a100-80g, h100, h200, mi250x, rtx-3090, rtx-4090,\n"
         "rtx-5090; cohobate inspect NAME shows the sources of their figures.\n"
-        "--rehearse N also runs N steps of the plan without memory, and exits with 1 if they\n"
-        "are not as planned.\n",
+        "--rehearse N also lets the executor run N steps (4 or more, since the first ones\n"
+        "differ) without memory, and exits with 1 if they are not as planned.\n",
     [CLI_GENERATE] =
         "CHECKPOINT is a checkpoint or a run folder (its newest checkpoint), FOLDER a Hugging\n"
         "Face model. Keys and values are part of the plan and count towards the budget. Prompts\n"

@@ -455,8 +455,13 @@ static cli_text short_size(uint64_t bytes)
     return text;
 }
 
-static void add_group(const cli_group *g, cli_line *line)
+/* The column of patterns is as wide as the longest, and that of names gives way. */
+enum { NAME_WIDTH = 30, NAME_WIDTH_LEAST = 20, PATTERN_WIDTH = 9 };
+
+static void add_group(const cli_group *g, int pattern_width, cli_line *line)
 {
+    const int left = NAME_WIDTH + PATTERN_WIDTH - pattern_width;
+    const int width = left > NAME_WIDTH_LEAST ? left : NAME_WIDTH_LEAST;
     char name[64];
     if (g->first_block >= 0 && g->last_block > g->first_block)
         snprintf(name, sizeof(name), "blocks %d-%d (%d operators)", (int)g->first_block,
@@ -470,7 +475,8 @@ static void add_group(const cli_group *g, cli_line *line)
         snprintf(name, sizeof(name), "%.13s .. %.13s", own_name(g->first), own_name(g->last));
     else
         snprintf(name, sizeof(name), "%.30s", g->first);
-    cli_line_add(line, "%-30.30s %-9.9s %10s %-16.16s %-16.16s %.14s\n", name, g->pattern,
+    cli_line_add(line, "%-*.*s %-*s %10s %-16.16s %-16.16s %.14s\n", width, width, name,
+                 pattern_width, g->pattern,
                  g->parameter_bytes ? short_size(g->parameter_bytes).at : "-", g->parameters,
                  g->states, g->activations);
 }
@@ -479,11 +485,17 @@ static coh_status add_groups(const cli_job *job, cli_line *line)
 {
     cli_group groups[CLI_GROUPS];
     int32_t count;
+    int width = PATTERN_WIDTH;
     CLI_TRY(cli_groups(job->plan, groups, &count));
-    cli_line_add(line, "\n%-30s %-9s %10s %-16s %-16s %s\n", "operators", "pattern", "parameters",
-                 "stored", "states", "activations");
     for (int32_t i = 0; i < count; i++)
-        add_group(&groups[i], line);
+        if ((int)strlen(groups[i].pattern) > width)
+            width = (int)strlen(groups[i].pattern);
+    const int left = NAME_WIDTH + PATTERN_WIDTH - width;
+    cli_line_add(line, "\n%-*s %-*s %10s %-16s %-16s %s\n",
+                 left > NAME_WIDTH_LEAST ? left : NAME_WIDTH_LEAST, "operators", width, "pattern",
+                 "parameters", "stored", "states", "activations");
+    for (int32_t i = 0; i < count; i++)
+        add_group(&groups[i], width, line);
     return COH_OK;
 }
 

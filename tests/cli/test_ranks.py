@@ -102,6 +102,16 @@ class Ranks(TrainTest):
         self.assertEqual(len(set(hashes)), 1)
         self.fails(2, *run, "--ranks", 3, *links, says="3 ranks leave one of them in part: give --ranks 2 or 4")
 
+    def test_the_screen_has_whole_names_of_patterns(self):
+        long = ["--ranks", 16, "--replicas", "4x4", "--batch", 16, "--pattern", "16/16/16/4", "--node-ranks", 4]
+        for pattern, more in (("replicate", ["--ranks", 2, "--replicas", 2, "--batch", 2, "--pattern", "replicate"]), ("16/16/16/4", long)):
+            screen = self.succeeds("plan", "gpt2-nano", *TINY[1:3], *F32, *QUICK, *more).out
+            table = screen[screen.index("\noperators ") + 1:].split("\n\n")[0].split("\n")
+            column = table[0].index("pattern")
+            self.assertIn(pattern, {line[column:].split(" ")[0] for line in table}, screen)
+            self.assertEqual({line[column - 1] for line in table}, {" "}, screen)
+            self.assertLessEqual(max(map(len, table)), 101)
+
     def test_a_topology_says_how_ranks_are_linked(self):
         """Sizes and links of a profile, alone or next to the figures of another one; flags of sizes go before."""
         shape = ["plan", *RUN, *F32, *SHAPE, "--ranks", 8, "--pattern", "levels", "--calibration", "none", "--json"]
