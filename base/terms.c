@@ -39,6 +39,7 @@ static const char *const own[COH_TERM_COUNT] = {
     [COH_TERM_KINDS] = "coh_extension_register",
     [COH_TERM_REPLICAS] = "replicas",
     [COH_TERM_WIRE] = "wire",
+    [COH_TERM_CLIP_MODE] = "clip mode",
 };
 
 static const char *const *given; /* set once, before threads start */

@@ -62,6 +62,7 @@ static const char *terms[COH_TERM_COUNT] = {
     [COH_TERM_KINDS] = "--kinds",
     [COH_TERM_REPLICAS] = "--replicas",
     [COH_TERM_WIRE] = "--wire",
+    [COH_TERM_CLIP_MODE] = "--clip-mode",
 };
 
 enum { EXIT_USAGE = 2, EXIT_IO = 5 };

@@ -87,9 +87,9 @@ static coh_status check_ranks(const coh_plan_options *options)
         return coh_fail(COH_ERR_ARGUMENT, "%" PRId64 " ranks: a forward-only plan has one", ranks);
     if (ranks > 1 && options->speculates)
         return coh_fail(COH_ERR_ARGUMENT,
-                        "%" PRId64 " ranks: updates speculate on one rank only; set speculates "
-                        "to 0, or clip by another mode",
-                        ranks);
+                        "%" PRId64 " ranks: updates speculate on one rank only: give another %s "
+                        "(exact or previous), or one rank",
+                        ranks, coh_term_text(COH_TERM_CLIP_MODE));
     COH_TRY(check_wires(options, ranks));
     if (ranks * options->microbatch_count > 65536)
         return coh_fail(COH_ERR_ARGUMENT,

@@ -253,7 +253,7 @@ class Ranks(TrainTest):
         self.fails(2, "plan", *RUN, *F32, *SHAPE, "--ranks", 2, "--pattern", "zero3", "--wire", "int3", says="--wire 'int3' is no wire")
         self.fails(2, "plan", *RUN, *F32, *SHAPE, "--ranks", 2, "--pattern", "zero", says="no rank pattern is called 'zero'")
         self.fails(2, "plan", *RUN, *F32, *SHAPE, "--ranks", 4, "--pattern", "1/1/3", says="each divides the next")
-        self.fails(2, "plan", *RUN, *F32, *SHAPE, "--ranks", 2, "--clip-mode", "speculate", says="speculate on one rank only")
+        self.fails(2, "plan", *RUN, *F32, *SHAPE, "--ranks", 2, "--clip-mode", "speculate", says="speculate on one rank only: give another --clip-mode (exact or previous)")
         self.fails(2, "train", *RUN, *F32, *SHAPE, "--ranks", 2, "--profile", "h100", "--data", self.corpus(), says="train computes on the host device")
         self.fails(2, "plan", *RUN, *F32, *SHAPE, "--ranks", 4, "--node-ranks", 3, says="--node-ranks 3 does not divide the 4 ranks")
         self.fails(2, "plan", *RUN, "--dtype", "bf16", *SHAPE, "--ranks", 2, says="give --gradients f32")
