@@ -364,10 +364,21 @@ static void add_json(const evaluation *run, int is_bytes, cli_line *line)
                       run->inference.weights.facts.step);
 }
 
+/* A run that diverged has a loss of hundreds of nats, whose perplexity has hundreds of digits. */
+static void add_perplexity(double perplexity, cli_line *line)
+{
+    if (isinf(perplexity))
+        cli_line_add(line, ", perplexity above 1e308");
+    else
+        cli_line_add(line, perplexity < 1e9 ? ", perplexity %.4f" : ", perplexity %.4e",
+                     perplexity);
+}
+
 static void add_text(const evaluation *run, int is_bytes, cli_line *line)
 {
     const cli_score_result *result = &run->result;
-    cli_line_add(line, "loss %.6f nats, perplexity %.4f", result->loss, exp(result->loss));
+    cli_line_add(line, "loss %.6f nats", result->loss);
+    add_perplexity(exp(result->loss), line);
     if (is_bytes)
         cli_line_add(line, ", %.4f bits per byte", result->loss / log(2));
     cli_line_add(line,
