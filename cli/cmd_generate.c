@@ -231,7 +231,8 @@ static void choose_window(text_run *run)
         run->window = window > run->window ? window : run->window;
     }
     if (run->window > run->inference.trained_tokens)
-        cli_note("note: trained on sequences of %" PRId64 " tokens; positions beyond never were",
+        cli_note("note: trained on sequences of %" PRId64
+                 " tokens, so later positions are untrained",
                  run->inference.trained_tokens);
 }
 

@@ -382,9 +382,10 @@ static coh_status find_origin(const cli_options *options, output *o)
         return cli_fail(COH_ERR_CORRUPT, "%s holds no recorded step: let the run make one",
                         options->operand);
     return cli_fail(COH_ERR_ARGUMENT,
-                    "--steps %s: %s recorded none of them, but %" PRIu64 " steps up to %" PRIu64
+                    "--steps %s: %s recorded none of them, but %" PRIu64 " step%s up to %" PRIu64
                     ": give some of these, or leave it out",
                     options->step_range, options->operand, (uint64_t)trace->step_count,
+                    trace->step_count == 1 ? "" : "s",
                     trace->steps[trace->step_count - 1].step + 1);
 }
 

@@ -166,7 +166,10 @@ static void add_model(const cli_job *job, cli_line *line)
     if (job->recipe.dropout > 0)
         cli_line_add(line, "dropout: %g in training, none in validation\n", job->recipe.dropout);
     if (job->on_gpu)
-        cli_line_add(line, "dtype:  %s (--dtype takes the other)\n", cli_dtype_name(size.dtype));
+        cli_line_add(line, "dtype:  %s (%s)\n", cli_dtype_name(size.dtype),
+                     size.dtype == COH_DTYPE_BF16
+                         ? "--dtype f32 for full precision"
+                         : "full precision; --dtype bf16 takes less memory");
     else
         cli_dtype_describe(job->options, size.dtype, job->model.checkpoint[0] && !job->freezes_anew,
                            line);
@@ -328,8 +331,12 @@ static void add_limits(const cli_job *job, const cli_speed *s, cli_line *line)
     if (summary->bounds_ns[summary->runner_up] > 0 && summary->runner_up != summary->binding)
         cli_line_add(line, "; then %s, %s", coh_plan_bound_name(summary->runner_up),
                      cli_time((double)summary->bounds_ns[summary->runner_up] * 1e-9).at);
+    /* The bound of all decisions may see what those of the chosen ones leave out: how much of each
+     * kind of data memory holds between the phases of a step. */
     if (summary->bound_ns != summary->bounds_ns[summary->binding])
-        cli_line_add(line, "; no decisions go below %s (%.1f %% above)",
+        cli_line_add(line, "; %sno decisions go below %s (%.1f %% above)",
+                     summary->bound_ns > summary->bounds_ns[summary->binding] ? "by a closer bound "
+                                                                              : "",
                      cli_time((double)summary->bound_ns * 1e-9).at, 100 * s->gap);
     cli_line_add(line, "\n");
 }

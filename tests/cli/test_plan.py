@@ -111,6 +111,22 @@ class Plan(ProgramTest):
         self.assertEqual(plan["binding"], "host window")
         self.assertLess(plan["step_seconds"], 1.1 * plan["limits"][0]["seconds"])  # in the order of arrival 1.21
 
+    def test_a_bound_of_all_decisions_above_the_limit_is_called_closer(self):
+        of = ["plan", "gpt2-nano", "--search", "quick", "--threads", 2, "--dtype", "f32", "--calibration", "none",
+              "--sequence", 64, "--disk", self.folder]
+        for flags, is_closer in ((["--device-memory", "40MiB", "--profile", "built-in-2"], True),
+                                 (["--device-memory", "60MiB", "--profile", "built-in-2,disk-read=0.05x,disk-write=0.05x"], False)):
+            with self.subTest(flags=flags):
+                plan = self.succeeds(*of, *flags, "--json").json
+                self.assertEqual(plan["bound_seconds"] > plan["limits"][0]["seconds"], is_closer)
+                said = " ".join(self.succeeds(*of, *flags).out.split())
+                self.assertIn("; by a closer bound no decisions go below " if is_closer else "; no decisions go below ", said)
+
+    def test_the_dtype_of_a_gpus_plan_names_the_other_one_and_its_gain(self):
+        for dtype, says in (("bf16", "bf16 (--dtype f32 for full precision)"),
+                            ("f32", "f32 (full precision; --dtype bf16 takes less memory)")):
+            self.assertIn(f"dtype:  {says}\n", self.succeeds("plan", *NANO, "--profile", "h100", "--dtype", dtype).out)
+
     def test_a_limit_whose_name_says_little_is_put_in_words(self):
         of = ["plan", "gpt2-nano", *QUICK, "--threads", "2", "--dtype", "f32", "--calibration", "none", "--sequence", 64]
         drive = ["--disk", self.folder, "--profile"]

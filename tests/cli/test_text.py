@@ -69,6 +69,12 @@ class Text(ProgramTest):
         for command in (["generate", run, "--prompt", "x"], ["train", "--resume", run, "--steps", 3]):
             self.fails(4, *command, "--tokenizer", self.folder, says="leave --tokenizer out")
 
+    def test_a_text_beyond_the_trained_positions_is_noted(self):
+        run = self.trained()
+        for tokens, check in ((4, self.assertNotIn), (40, self.assertIn)):
+            said = self.succeeds("generate", run, "--prompt", "x", "--tokens", tokens).err
+            check("note: trained on sequences of 16 tokens, so later positions are untrained\n", said)
+
     def test_a_moved_tokenizer_is_named_with_its_remedy_and_remembered_where_it_is(self):
         run, text = self.path("run"), self.corpus(lines=20)
         self.byte_vocabulary(self.path("tok"))

@@ -178,6 +178,8 @@ class Trace(TraceTest):
             file.write(whole[:-100])  # the last slot was being written
         self.assertIn("warning: 1 step", self.succeeds("trace", folder, "-o", out).err)
         self.assertFalse([name for name in os.listdir(self.folder) if name.endswith((".partial", "none.json"))])
+        self.train("--steps", 1, "--save", self.path("one"), model=TINY)
+        self.fails(2, "trace", self.path("one"), "-o", self.path("none.json"), "--steps", "5:9", says="but 1 step up to 1:")
         self.train("--steps", 1, "--save", self.path("off"), "--record", "none", model=TINY)
         self.fails(4, "trace", self.path("off"), "-o", self.path("none.json"), says="--record")
 
