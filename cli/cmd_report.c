@@ -130,6 +130,12 @@ static coh_status report_operands(const cli_options *options, report_form form, 
     coh_status status = read_runs(options, all);
     if (status == COH_OK)
         status = report_write(all->list, all->count, form, path);
+    /* A folder of somebody else can be read, but not written. */
+    if (status == COH_ERR_IO && says && !options->output) {
+        char why[512];
+        snprintf(why, sizeof(why), "%s", coh_last_error());
+        status = cli_fail(status, "%s: give another place by -o FILE", why);
+    }
     if (status == COH_OK && says)
         cli_print("%s\n%s", path, all->analyses[0].verdict);
     close_runs(all);

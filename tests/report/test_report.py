@@ -185,6 +185,11 @@ def refusals(folder):
                  run("report", path, "-o", os.path.join(folder, "no", "place.html"), expect=2)[1],
                  run("report", path, "--text", "--json", expect=2)[1],
                  run("diff", path, expect=2)[1], run("report", *[path] * 9, expect=2)[1]]
+    partial = os.path.join(path, "report.html.partial")
+    os.mkdir(partial)  # as a folder that may not be written
+    sentences.append(run("report", path, expect=5)[1])
+    assert "give another place by -o FILE" in sentences[-1], sentences[-1]
+    os.rmdir(partial)
     json_path = os.path.join(path, "run.json")
     with open(json_path, encoding="utf-8") as file:
         facts = json.load(file)
