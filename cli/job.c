@@ -139,7 +139,7 @@ static coh_status resume_recipe(cli_job *job)
     if (status == COH_ERR_CORRUPT)
         CLI_TRY(cli_watch_check_saved(options->resume));
     CLI_TRY(status);
-    CLI_TRY(cli_recipe_from_checkpoint(&job->weights.facts, &job->recipe));
+    CLI_TRY(cli_recipe_of_resumed(&job->weights.facts, &job->recipe));
     job->resumed = 1;
     job->first_step = job->weights.facts.step;
     CLI_TRY(cli_recipe_override(&job->recipe, options, job->first_step));

@@ -407,6 +407,21 @@ coh_status cli_recipe_from_checkpoint(const coh_checkpoint_facts *facts, cli_rec
     return COH_OK;
 }
 
+coh_status cli_recipe_of_resumed(const coh_checkpoint_facts *facts, cli_recipe *out_recipe)
+{
+    char why[512];
+    coh_model model;
+    const coh_status status = cli_recipe_from_checkpoint(facts, out_recipe);
+    if (status != COH_ERR_CORRUPT)
+        return status;
+    snprintf(why, sizeof(why), "%s", coh_last_error());
+    if (coh_model_resolve(facts->path, 0, &model) != COH_OK)
+        return cli_fail(status, "%s", why);
+    return cli_fail(status,
+                    "%s: a new run begins with its weights by cohobate train %s --data FILE", why,
+                    facts->path);
+}
+
 void cli_recipe_keep_tokenizer(const cli_recipe *recipe, const char *run_folder)
 {
     char kept[CLI_PATH_BYTES];

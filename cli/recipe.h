@@ -61,6 +61,9 @@ coh_status cli_recipe_from_note(const char *note_json, cli_recipe *out_recipe);
 /* The same; a tokenizer that is gone is replaced by the copy in the run's folder, if it is there.
  * Opening it compares it with the note. */
 coh_status cli_recipe_from_checkpoint(const coh_checkpoint_facts *facts, cli_recipe *out_recipe);
+/* As cli_recipe_from_checkpoint, for --resume: if the note tells the model and no run, the error
+ * names the command that begins a new run with the weights. */
+coh_status cli_recipe_of_resumed(const coh_checkpoint_facts *facts, cli_recipe *out_recipe);
 
 /* Copies the run's tokenizer into the folder of the run, unless one is there: the run can be moved
  * with it. Prints a warning if it cannot. */

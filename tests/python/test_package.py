@@ -196,6 +196,8 @@ class Package(PackageTest):
         self.assertAlmostEqual(done.json["loss"], loss, delta=1e-6 * loss)
         self.fails(2, "eval", self.path("checkpoint"), *of, says="it does not name its tokenizer: give --tokenizer bytes|PATH")
         self.fails(4, "train", "--resume", self.path("checkpoint"), says="no training note")
+        again = f"a new run begins with its weights by cohobate train {self.path('checkpoint')} --data FILE"
+        self.fails(4, "train", "--resume", self.path("checkpoint"), says=again)
 
     def test_targets_that_do_not_count_are_left_out_of_the_mean(self):
         tokens, targets = (memoryview(each).tolist() for each in self.batch(0))
