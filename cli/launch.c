@@ -56,16 +56,37 @@ static coh_status divide_cores(cli_launch *launch)
 
 /* ---- open ---- */
 
-void cli_launch_quiet(void)
+/* Returns the first of the variables that is set, or NULL. */
+static const char *first_set(const char *const *variables, size_t count)
+{
+    const char *value = NULL;
+    for (size_t i = 0; i < count && value == NULL; i++)
+        value = getenv(variables[i]);
+    return value;
+}
+
+static const char *launched_rank(void)
 {
     static const char *const variables[] = { "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK" };
-    for (size_t i = 0; i < sizeof(variables) / sizeof(*variables); i++) {
-        const char *rank = getenv(variables[i]);
-        if (rank != NULL) {
-            cli_say_nothing(strcmp(rank, "0") != 0);
-            return;
-        }
-    }
+    return first_set(variables, sizeof(variables) / sizeof(*variables));
+}
+
+void cli_launch_quiet(void)
+{
+    const char *rank = launched_rank();
+    if (rank != NULL)
+        cli_say_nothing(strcmp(rank, "0") != 0);
+}
+
+void cli_launch_note_undivided(const char *command)
+{
+    static const char *const variables[] = { "OMPI_COMM_WORLD_SIZE", "PMI_SIZE" };
+    const char *rank = launched_rank();
+    const char *count = first_set(variables, sizeof(variables) / sizeof(*variables));
+    if (rank != NULL && strcmp(rank, "0") == 0 && count != NULL && strtol(count, NULL, 10) > 1)
+        cli_note("note: %s is not divided between the %s processes of the launcher: each does all "
+                 "of it; start it alone",
+                 command, count);
 }
 
 /* The flags of a rank above 0: it writes no file, as if the flags of files were not given. */

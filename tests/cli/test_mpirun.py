@@ -156,6 +156,11 @@ class Processes(TrainTest):
             sentence = self.refused(1, *as_processes(2, *common, *flags, "--save", self.path(run_name)), says=says)
             self.assertNotIn("rank 1: ", sentence)
 
+    def test_a_command_without_ranks_notes_once_that_each_process_does_all(self):
+        for count, notes in ((1, 0), (2, 1)):
+            done = run(count, COHOBATE, "inspect", "h100", program=MPIRUN, as_given=True)
+            self.assertEqual(done.err.count(f"note: inspect is not divided between the {count} processes"), notes, done.err)
+
     def test_ranks_that_differ_are_named(self):
         common = [*RUN, "--data", self.data, "--steps", 1, "--save", "none"]
         other = self.write("other.txt", "another text\n" * 1000)
