@@ -10,6 +10,7 @@
 #include <stdio.h>
 
 #include "base/clock.h"
+#include "base/lanes.h"
 #include "base/thread.h"
 #include "engine/step_state.h"
 
@@ -160,7 +161,7 @@ static coh_status run_instruction(coh_lane_thread *lane, const coh_ticket *ticke
         coh_instruction_execute(step, ticket->number, index);
     /* An exchange that failed has not waited for the kernels before it, which may still use what it
      * would release. */
-    if ((lane->lane == COH_LANE_COMM0 || lane->lane == COH_LANE_COMM1) && coh_step_has_failed(step))
+    if (coh_lane_is_comm(lane->lane) && coh_step_has_failed(step))
         return COH_OK;
     coh_instruction_end(step, ticket->number, index);
     coh_instruction_ended(step, ticket->number, index, coh_clock_ns());

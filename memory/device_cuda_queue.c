@@ -6,6 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/lanes.h"
 #include "memory/device_cuda_state.h"
 
 /* ---- failure ---- */
@@ -456,7 +457,7 @@ static coh_status take_workspace(coh_queue *queue, size_t bytes)
 /* Returns 1 for lanes that run kernels. */
 static int computes(coh_lane lane)
 {
-    return lane == COH_LANE_COMPUTE || lane == COH_LANE_COMM0 || lane == COH_LANE_COMM1;
+    return lane == COH_LANE_COMPUTE || coh_lane_is_comm(lane);
 }
 
 static coh_status fill_queue(coh_queue *queue)

@@ -4,6 +4,7 @@
 #ifndef COH_PLANNER_PROFILE_H
 #define COH_PLANNER_PROFILE_H
 
+#include "base/lanes.h"
 #include "cohobate/fold_shape.h"
 #include "cohobate/model.h"
 #include "cohobate/profile.h"
@@ -191,7 +192,7 @@ static inline int coh_profile_has_drive(const coh_profile *profile)
 /* Instructions in flight on an unmeasured link: exchanges between ranks 1, copies 4, a drive 8. */
 static inline uint32_t coh_profile_usual_depth(coh_lane lane)
 {
-    if (lane == COH_LANE_COMM0 || lane == COH_LANE_COMM1)
+    if (coh_lane_is_comm(lane))
         return 1;
     return lane == COH_LANE_H2D || lane == COH_LANE_D2H ? 4 : 8;
 }
