@@ -107,6 +107,16 @@ static uint64_t end_of(const coh_segment *s)
     return s->offset + s->bytes;
 }
 
+/* Records whether the last free segment of a stride borders on the next stride. */
+static void note_border(coh_arena_map *map, size_t stride)
+{
+    const int32_t next = map->segments[map->last_free[stride]].next;
+    if (next < 0 || stride_of(map, map->segments[next].offset) != stride)
+        mark(map->strides_ending_free, stride);
+    else
+        unmark(map->strides_ending_free, stride);
+}
+
 /* Adds a newly free segment to the list of free ones. */
 static void note_free(coh_arena_map *map, int32_t index)
 {
@@ -121,8 +131,12 @@ static void note_free(coh_arena_map *map, int32_t index)
         map->first_free = index;
     if (s->next_free >= 0)
         map->segments[s->next_free].previous_free = index;
-    if (s->next_free < 0 || stride_of(map, map->segments[s->next_free].offset) != stride)
+    if (s->next_free < 0 || stride_of(map, map->segments[s->next_free].offset) != stride) {
         map->last_free[stride] = index;
+        note_border(map, stride);
+    }
+    if (!is_marked(map->strides_with_free, stride) || s->last_use < map->oldest_free[stride])
+        map->oldest_free[stride] = s->last_use;
     mark(map->strides_with_free, stride);
     map->most_free[stride] = UINT64_MAX; /* not measured */
 }
@@ -141,6 +155,7 @@ static void note_taken(coh_arena_map *map, int32_t index)
     if (map->last_free[stride] != index)
         return;
     map->last_free[stride] = s->previous_free;
+    unmark(map->strides_ending_free, stride); /* the one before it ends inside */
     if (s->previous_free < 0 || stride_of(map, map->segments[s->previous_free].offset) != stride)
         unmark(map->strides_with_free, stride);
 }
@@ -171,13 +186,15 @@ static uint64_t longer(uint64_t a, uint64_t b)
 }
 
 /* Visits the free segments of a stride. Returns 1 once the range is long enough; otherwise records
- * the longest range that they make. */
+ * the longest range that they make, and their earliest last use. */
 static int search_stride(const coh_arena_map *map, room_search *s, size_t stride, int32_t first)
 {
     const coh_segment *segments = map->segments;
     uint64_t longest = 0, room_begin = segments[first].offset;
+    int64_t oldest = INT64_MAX;
     for (int32_t i = first;; i = segments[i].next_free) {
         const coh_segment *segment = &segments[i];
+        oldest = segment->last_use < oldest ? segment->last_use : oldest;
         if (segment->last_use <= s->latest && segment->offset >= s->floor) {
             if (segment->offset != s->end)
                 s->begin = segment->offset;
@@ -194,33 +211,46 @@ static int search_stride(const coh_arena_map *map, room_search *s, size_t stride
         }
     }
     map->most_free[stride] = longest;
+    map->oldest_free[stride] = oldest;
     return 0;
 }
 
-/* Returns the first free segment of the stride of `offset`, or after it; -1 if there is none. */
-static int32_t first_free_from(const coh_arena_map *map, uint64_t offset)
+/* Returns 1 if a range of free segments crosses the end of the stride. */
+static int crosses_end(const coh_arena_map *map, size_t stride)
 {
-    const size_t stride = offset > map->begin ? stride_of(map, offset) : 0;
-    const size_t before = marked_before(map->strides_with_free, stride);
-    return before < COH_ARENA_STRIDES ? map->segments[map->last_free[before]].next_free
-                                      : map->first_free;
+    if (!is_marked(map->strides_ending_free, stride))
+        return 0;
+    const coh_segment *last = &map->segments[map->last_free[stride]];
+    return last->next_free >= 0 && last->next == last->next_free;
 }
 
+/* Most strides are passed without a look at their segments: all of them were used too recently, or
+ * make too short a range. */
 int coh_arena_map_find(const coh_arena_map *map, uint64_t bytes, int64_t latest, uint64_t floor,
                        uint64_t *out_offset)
 {
     room_search s = { .bytes = bytes, .floor = floor, .latest = latest };
-    for (int32_t i = first_free_from(map, floor); i >= 0;) {
-        const size_t stride = stride_of(map, map->segments[i].offset);
-        const coh_segment *last = &map->segments[map->last_free[stride]];
-        /* A range that starts in the stride before, or continues in the next one, may be longer. */
-        const int crosses = map->segments[i].offset == s.end ||
-                            (last->next_free >= 0 && last->next == last->next_free);
-        if ((crosses || map->most_free[stride] >= bytes) && search_stride(map, &s, stride, i)) {
-            *out_offset = s.begin;
-            return 1;
+    size_t stride = floor > map->begin ? stride_of(map, floor) : 0;
+    size_t before = marked_before(map->strides_with_free, stride);
+    int is_entered = 0; /* a range may have begun in the stride before */
+    if (!is_marked(map->strides_with_free, stride))
+        stride = marked_after(map->strides_with_free, stride);
+    for (; stride < COH_ARENA_STRIDES; stride = marked_after(map->strides_with_free, stride)) {
+        int is_left = 0;
+        if (map->oldest_free[stride] <= latest) {
+            is_left = crosses_end(map, stride);
+            if (is_entered || is_left || map->most_free[stride] >= bytes) {
+                const int32_t first = before < COH_ARENA_STRIDES
+                                          ? map->segments[map->last_free[before]].next_free
+                                          : map->first_free;
+                if (search_stride(map, &s, stride, first)) {
+                    *out_offset = s.begin;
+                    return 1;
+                }
+            }
         }
-        i = last->next_free;
+        is_entered = is_left;
+        before = stride;
     }
     return 0;
 }
@@ -299,15 +329,25 @@ static int may_hold(const coh_arena_map *map, size_t stride, uint64_t bytes)
     return is_marked(map->strides_with_free, stride) && map->most_free[stride] >= bytes;
 }
 
-/* Returns the first segment from `first` on in whose stride a segment is free, or may be needed at
- * `next_use` or later; -1 if there is none. Most strides are passed here. */
-static int32_t pass_strides(const coh_arena_map *map, int32_t first, uint64_t next_use)
+/* Returns 1 if a range of `bytes` may begin with a free segment of the stride, though all that
+ * begin in it are needed soon: it lies inside, or at the end. */
+static int may_begin_free(const coh_arena_map *map, size_t stride, uint64_t bytes)
+{
+    return is_marked(map->strides_with_free, stride) &&
+           (is_marked(map->strides_ending_free, stride) || map->most_free[stride] >= bytes);
+}
+
+/* Returns the first segment from `first` on in whose stride a range of `bytes` may begin with a
+ * free segment, or a segment may be needed at `next_use` or later; -1 if there is none. Most
+ * strides are passed here. */
+static int32_t pass_strides(const coh_arena_map *map, int32_t first, uint64_t next_use,
+                            uint64_t bytes)
 {
     const size_t begin = stride_of(map, map->segments[first].offset),
                  last = stride_of(map, map->segments[map->last].offset);
     size_t stride = begin;
     while (stride <= last && map->latest_next_use[stride] < next_use &&
-           !is_marked(map->strides_with_free, stride))
+           !may_begin_free(map, stride, bytes))
         stride++;
     if (stride == begin)
         return first;
@@ -321,7 +361,7 @@ int32_t coh_arena_map_after(const coh_arena_map *map, int32_t segment, uint64_t 
 {
     const coh_segment *segments = map->segments;
     int32_t i = segments[segment].next;
-    while (i >= 0 && (i = pass_strides(map, i, next_use)) >= 0) {
+    while (i >= 0 && (i = pass_strides(map, i, next_use, bytes)) >= 0) {
         const size_t stride = stride_of(map, segments[i].offset);
         int is_whole = i == map->in_stride[stride];
         uint64_t latest = 0;
@@ -392,6 +432,11 @@ static void unlink_segment(coh_arena_map *map, int32_t index)
         map->segments[s->next].previous = s->previous;
     else
         map->last = s->previous;
+    if (s->previous >= 0 && map->segments[s->previous].chunk < 0) {
+        const size_t stride = stride_of(map, map->segments[s->previous].offset);
+        if (map->last_free[stride] == s->previous)
+            note_border(map, stride);
+    }
     s->next = map->unused;
     s->chunk = -1;
     map->unused = index;
@@ -412,6 +457,7 @@ coh_status coh_arena_map_init(coh_arena_map *map, uint64_t begin, uint64_t end,
     for (int i = 0; i < COH_ARENA_STRIDES; i++)
         map->in_stride[i] = -1;
     COH_TRY(COH_ALLOC(COH_ARENA_STRIDES, &map->most_free));
+    COH_TRY(COH_ALLOC(COH_ARENA_STRIDES, &map->oldest_free));
     COH_TRY(COH_ALLOC(COH_ARENA_STRIDES, &map->latest_next_use));
     COH_TRY(COH_ALLOC(chunk_count, &map->segment_of_chunk));
     for (uint32_t i = 0; i < chunk_count; i++)
@@ -432,6 +478,7 @@ void coh_arena_map_fini(coh_arena_map *map)
     coh_free(map->segments);
     coh_free(map->segment_of_chunk);
     coh_free(map->most_free);
+    coh_free(map->oldest_free);
     coh_free(map->latest_next_use);
     *map = (coh_arena_map){ 0 };
 }

@@ -43,6 +43,9 @@ typedef struct coh_arena_map {
     /* By stride with free segments: upper bound of the free bytes that they alone have in one
      * piece. */
     uint64_t *most_free;
+    int64_t *oldest_free; /* likewise: lower bound of their last uses */
+    /* strides whose last free segment borders on a later stride, as strides_with_free */
+    uint64_t strides_ending_free[COH_ARENA_STRIDES / 64];
     /* By stride: no taken segment that begins there has a later next use. */
     uint64_t *latest_next_use;
     /* strides in which any segment begins, as in_stride */

@@ -109,6 +109,22 @@ static int32_t walk_after(const coh_arena_map *map, int32_t segment, uint64_t ne
     return -1;
 }
 
+static size_t stride_of(const coh_arena_map *map, uint64_t offset)
+{
+    const uint64_t stride = (offset - map->begin) >> map->stride_bits;
+    return stride < COH_ARENA_STRIDES ? (size_t)stride : COH_ARENA_STRIDES - 1;
+}
+
+/* Checks what the map knows about the stride of a free segment: no range may be passed over. */
+static void check_stride(const coh_arena_map *map, const coh_segment *s)
+{
+    const size_t stride = stride_of(map, s->offset);
+    const int borders = s->next < 0 || stride_of(map, map->segments[s->next].offset) != stride;
+    assert_true(map->oldest_free[stride] <= s->last_use);
+    if (borders)
+        assert_true(map->strides_ending_free[stride / 64] >> (stride % 64) & 1);
+}
+
 /* Checks that every list of the map agrees with the chain of segments. */
 static void check_map(const coh_arena_map *map)
 {
@@ -125,6 +141,7 @@ static void check_map(const coh_arena_map *map)
                                  walk_after(map, i, next_use, bytes));
         if (s->chunk < 0) {
             assert_int_equal(free_one, i);
+            check_stride(map, s);
             assert_int_equal(s->previous_free, last_free);
             last_free = i;
             free_one = s->next_free;
