@@ -58,6 +58,18 @@ coh_status coh_alloc_grow(void **memory, size_t *capacity, size_t needed, size_t
     return COH_OK;
 }
 
+void coh_alloc_fit(void **memory, size_t *capacity, size_t count, size_t element_bytes)
+{
+    enum { WORTH_BYTES = 1 << 20 };
+    if (count == 0 || (*capacity - count) * element_bytes < WORTH_BYTES)
+        return;
+    void *fitted = calls_in_use->resized(*memory, count * element_bytes);
+    if (fitted == NULL)
+        return;
+    *memory = fitted;
+    *capacity = count;
+}
+
 coh_status coh_alloc_text(const char *text, char **out_copy)
 {
     size_t bytes = strlen(text) + 1;

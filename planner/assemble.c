@@ -4,7 +4,6 @@
 #include "planner/assemble.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -12,38 +11,31 @@
 
 /* ---- key order ---- */
 
-typedef struct move_key {
-    int64_t key; /* 2 * step if before it, 2 * step + 1 if after it */
-    uint32_t move;
-} move_key;
-
+/* 2 * step if it is before the step, 2 * step + 1 if after it. */
 static int64_t key_of(const coh_move *move)
 {
     return 2 * (int64_t)move->step + (move->is_out ? 1 : 0);
 }
 
-static int compare_keys(const void *a, const void *b)
-{
-    const move_key *x = a, *y = b;
-    if (x->key != y->key)
-        return x->key < y->key ? -1 : 1;
-    return x->move < y->move ? -1 : x->move > y->move;
-}
-
-/* Lists the indices of a residency's moves in key order; equal keys in the order of decision. */
+/* Lists the indices of a residency's moves in key order; equal keys in the order of decision. Keys
+ * are as dense as steps, so they are counted. */
 static coh_status sort_moves(const coh_residency *residency, uint32_t **out_order)
 {
-    move_key *keys = NULL;
-    COH_TRY(COH_ALLOC(residency->move_count, &keys));
-    coh_status status = COH_ALLOC(residency->move_count, out_order);
-    if (status == COH_OK) {
-        for (size_t i = 0; i < residency->move_count; i++)
-            keys[i] = (move_key){ key_of(&residency->moves[i]), (uint32_t)i };
-        qsort(keys, residency->move_count, sizeof(*keys), compare_keys);
-        for (size_t i = 0; i < residency->move_count; i++)
-            (*out_order)[i] = keys[i].move;
-    }
-    coh_free(keys);
+    enum { LEAST_KEY = -2 };
+    uint32_t *place = NULL; /* by key: of its next move; first, one key later, the count of moves */
+    int64_t most = LEAST_KEY;
+    for (size_t i = 0; i < residency->move_count; i++)
+        most = key_of(&residency->moves[i]) > most ? key_of(&residency->moves[i]) : most;
+    const size_t keys = (size_t)(most - LEAST_KEY) + 1;
+    COH_TRY(COH_ALLOC(keys + 1, &place));
+    const coh_status status = COH_ALLOC(residency->move_count, out_order);
+    for (size_t i = 0; i < residency->move_count; i++)
+        place[key_of(&residency->moves[i]) - LEAST_KEY + 1]++;
+    for (size_t key = 0; key < keys; key++)
+        place[key + 1] += place[key];
+    for (size_t i = 0; status == COH_OK && i < residency->move_count; i++)
+        (*out_order)[place[key_of(&residency->moves[i]) - LEAST_KEY]++] = (uint32_t)i;
+    coh_free(place);
     return status;
 }
 
@@ -358,24 +350,23 @@ static coh_status copy_extents(writer *w)
     return COH_OK;
 }
 
-static coh_status copy_calls(writer *w)
+/* Moves a table of the lowered program into the program. */
+#define TAKE(lowered, list, count, capacity, to, to_count)                                         \
+    do {                                                                                           \
+        COH_FIT(&(lowered)->list, &(lowered)->capacity, (lowered)->count);                         \
+        (to) = (lowered)->list;                                                                    \
+        (to_count) = (uint32_t)(lowered)->count;                                                   \
+        (lowered)->list = NULL;                                                                    \
+        (lowered)->count = (lowered)->capacity = 0;                                                \
+    } while (0)
+
+static void take_calls(writer *w)
 {
-    const coh_lowered *lowered = w->a->lowered;
-    COH_TRY(COH_ALLOC(lowered->call_count, &w->program->calls));
-    COH_TRY(COH_ALLOC(lowered->binding_count, &w->program->bindings));
-    COH_TRY(COH_ALLOC(lowered->comm_count, &w->program->comms));
-    if (lowered->call_count > 0)
-        memcpy(w->program->calls, lowered->calls,
-               lowered->call_count * sizeof(coh_instruction_call));
-    if (lowered->binding_count > 0)
-        memcpy(w->program->bindings, lowered->bindings,
-               lowered->binding_count * sizeof(coh_binding));
-    if (lowered->comm_count > 0)
-        memcpy(w->program->comms, lowered->comms, lowered->comm_count * sizeof(coh_comm_call));
-    w->program->comm_count = (uint32_t)lowered->comm_count;
-    w->program->call_count = (uint32_t)lowered->call_count;
-    w->program->binding_count = (uint32_t)lowered->binding_count;
-    return COH_OK;
+    coh_lowered *lowered = w->a->lowered;
+    coh_program *p = w->program;
+    TAKE(lowered, calls, call_count, call_capacity, p->calls, p->call_count);
+    TAKE(lowered, bindings, binding_count, binding_capacity, p->bindings, p->binding_count);
+    TAKE(lowered, comms, comm_count, comm_capacity, p->comms, p->comm_count);
 }
 
 /* Writes all instructions, which fill the tables to the last entry. */
@@ -410,7 +401,7 @@ coh_status coh_assemble(const coh_assembly *assembly, coh_program *out_program)
         COH_TRY_GOTO(status, sort_moves(assembly->host, &w.host_order), done);
     COH_TRY_GOTO(status, size_tables(&w), done);
     COH_TRY_GOTO(status, copy_extents(&w), done);
-    COH_TRY_GOTO(status, copy_calls(&w), done);
+    take_calls(&w);
     status = write_instructions(&w);
 done:
     coh_free(w.device_order);

@@ -17,7 +17,7 @@ typedef struct coh_outer_list {
 
 typedef struct coh_assembly {
     const coh_layout *layout;
-    const coh_lowered *lowered;
+    coh_lowered *lowered;
     const uint32_t *operand_begin;
     const coh_residency *device;
     /* NULL without a host tier: the device's moves then go to and from disk. Its placings are
@@ -30,7 +30,8 @@ typedef struct coh_assembly {
 coh_status coh_outer_list_make(const coh_assembly *assembly, coh_outer_list *out_list);
 void coh_outer_list_fini(coh_outer_list *list); /* accepts a zeroed struct */
 
-/* Writes the whole program except lane depths and waits. */
+/* Writes the whole program except lane depths and waits. Takes the calls, bindings and groups of
+ * ranks out of assembly->lowered. */
 coh_status coh_assemble(const coh_assembly *assembly, coh_program *out_program);
 
 #endif

@@ -578,6 +578,16 @@ void coh_runner_close(coh_runner *r)
     coh_next_use_fini(&r->next);
 }
 
+/* The lists of a long program lie beside its tables; half of a list may be unused. */
+static void fit_lists(coh_residency *out)
+{
+    COH_FIT(&out->extents, &out->extent_capacity, out->extent_count);
+    COH_FIT(&out->moves, &out->move_capacity, out->move_count);
+    COH_FIT(&out->placings, &out->placing_capacity, out->placing_count);
+    COH_FIT(&out->touch_extents, &out->touch_extent_capacity, out->touch_count);
+    COH_FIT(&out->touch_versions, &out->touch_version_capacity, out->touch_count);
+}
+
 coh_status coh_residency_run(const coh_level *level, const coh_sequence *sequence,
                              const coh_sequence *next, const coh_resident *residents,
                              uint32_t resident_count, coh_residency *out_residency)
@@ -588,7 +598,8 @@ coh_status coh_residency_run(const coh_level *level, const coh_sequence *sequenc
     COH_TRY_GOTO(status, coh_runner_begin(&r), done);
     for (r.step = 0; r.step < sequence->step_count; r.step++)
         COH_TRY_GOTO(status, coh_runner_step(&r, r.step), done);
-    status = end_run(&r);
+    COH_TRY_GOTO(status, end_run(&r), done);
+    fit_lists(out_residency);
 done:
     coh_runner_close(&r);
     if (status != COH_OK)

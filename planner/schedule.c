@@ -204,7 +204,7 @@ static coh_status place_device(coh_builder *b)
 
 /* ---- the host level ---- */
 
-static coh_assembly assembly_of(const coh_builder *b, const coh_draft *d)
+static coh_assembly assembly_of(const coh_builder *b, coh_draft *d)
 {
     return (coh_assembly){ .layout = b->layout,
                            .lowered = &d->lowered,
@@ -454,6 +454,9 @@ static void fini_draft(coh_draft *d)
 static coh_status finish(coh_builder *b, coh_program *programs)
 {
     coh_layout *layout = b->layout;
+    fini_draft(&b->brief); /* only the boundary maps are made from it */
+    for (int kind = 0; kind < COH_PROGRAM_KIND_COUNT; kind++)
+        coh_outer_list_fini(&b->drafts[kind].outer);
     if (has_disk(b))
         COH_TRY(assign_file_offsets(b));
     layout->access = access_matrix(b);
