@@ -9,7 +9,8 @@
 #include "base/alloc.h"
 #include "planner/effort.h"
 
-/* Numbers count a lane's instructions over all bodies from 1; 0 means none. */
+/* Numbers count a lane's instructions over all bodies from 1; 0 means none. Only lanes that have
+ * instructions count: `number` is by their rank among these, as are all lanes below. */
 typedef struct clock {
     uint32_t number[COH_LANE_COUNT];
 } clock;
@@ -47,8 +48,13 @@ typedef struct deriver {
     coh_program *program;
     space spaces[COH_TIER_COUNT];
     cover *covers; /* by operand */
-    clock *
-        started; /* by body and instruction index: the knowledge of an instruction when it starts */
+    int lane_count;
+    uint8_t rank[COH_LANE_COUNT];     /* by lane */
+    uint8_t lanes[COH_LANE_COUNT];    /* by rank */
+    uint32_t lengths[COH_LANE_COUNT]; /* likewise */
+    /* by body and instruction index: the knowledge of an instruction when it starts, `lane_count`
+     * numbers */
+    uint32_t *started;
     uint32_t *instruction_of[COH_LANE_COUNT]; /* by ordinal - 1: instruction index */
     clock lane_clock[COH_LANE_COUNT];         /* of the newest instruction issued on the lane */
     size_t wait_capacity;
@@ -221,7 +227,7 @@ static void collect(const deriver *d, uint32_t index, clock *needed)
         const interval_state *state = &s->intervals[run];
         require(needed, state->writer_lane, state->writer);
         if (operand->access & COH_ACCESS_WRITE)
-            for (int lane = 0; lane < COH_LANE_COUNT; lane++)
+            for (int lane = 0; lane < d->lane_count; lane++)
                 require(needed, lane, state->reader[lane]);
     }
 }
@@ -244,20 +250,26 @@ static void record(deriver *d, uint32_t index, uint8_t lane, uint32_t number)
         s->intervals[run].reader[lane] = number;
 }
 
+static uint32_t *started_of(const deriver *d, size_t body, uint32_t index)
+{
+    return d->started + (body * d->program->instruction_count + index) * (size_t)d->lane_count;
+}
+
 /* Returns what is known once lane `lane` has retired instruction `number`. */
 static clock knowledge(const deriver *d, int lane, uint32_t number)
 {
-    uint32_t length = d->program->lane_length[lane];
-    size_t body = (number - 1) / length;
-    uint32_t instruction = d->instruction_of[lane][(number - 1) % length];
-    clock known = d->started[body * d->program->instruction_count + instruction];
+    const uint32_t length = d->lengths[lane];
+    const uint32_t instruction = d->instruction_of[lane][(number - 1) % length];
+    clock known;
+    memcpy(known.number, started_of(d, (number - 1) / length, instruction),
+           (size_t)d->lane_count * sizeof(known.number[0]));
     known.number[lane] = number;
     return known;
 }
 
-static void join(clock *to, const clock *from)
+static void join(const deriver *d, clock *to, const clock *from)
 {
-    for (int lane = 0; lane < COH_LANE_COUNT; lane++)
+    for (int lane = 0; lane < d->lane_count; lane++)
         if (from->number[lane] > to->number[lane])
             to->number[lane] = from->number[lane];
 }
@@ -265,14 +277,14 @@ static void join(clock *to, const clock *from)
 static coh_status add_wait(deriver *d, coh_instruction *instruction, int lane, uint32_t number)
 {
     coh_program *p = d->program;
-    uint32_t length = p->lane_length[lane];
+    uint32_t length = d->lengths[lane];
     uint32_t carry = d->body - (number - 1) / length;
     if (carry > 1)
         return coh_fail(COH_ERR_INTERNAL, "an instruction depends on a body two runs back");
     COH_TRY(coh_effort_check_count((uint64_t)p->wait_count + 1, COH_UNIT_WAITS));
     COH_TRY(COH_GROW(&p->waits, &d->wait_capacity, p->wait_count + 1));
     p->waits[p->wait_count++] = (coh_wait){ .ordinal = (number - 1) % length + 1,
-                                            .lane = (uint8_t)lane,
+                                            .lane = d->lanes[lane],
                                             .carry = (uint8_t)carry };
     instruction->wait_count++;
     return COH_OK;
@@ -283,45 +295,64 @@ static coh_status add_wait(deriver *d, coh_instruction *instruction, int lane, u
 static void reduce(const deriver *d, clock *needed, clock *base)
 {
     clock known[COH_LANE_COUNT];
-    for (int lane = 0; lane < COH_LANE_COUNT; lane++) {
+    for (int lane = 0; lane < d->lane_count; lane++) {
         if (needed->number[lane] <= base->number[lane])
             needed->number[lane] = 0;
         if (needed->number[lane] > 0)
             known[lane] = knowledge(d, lane, needed->number[lane]);
     }
-    for (int lane = 0; lane < COH_LANE_COUNT; lane++)
-        for (int other = 0; needed->number[lane] > 0 && other < COH_LANE_COUNT; other++)
+    for (int lane = 0; lane < d->lane_count; lane++)
+        for (int other = 0; needed->number[lane] > 0 && other < d->lane_count; other++)
             if (other != lane && needed->number[other] > 0 &&
                 known[other].number[lane] >= needed->number[lane])
                 needed->number[lane] = 0;
-    for (int lane = 0; lane < COH_LANE_COUNT; lane++)
+    for (int lane = 0; lane < d->lane_count; lane++)
         if (needed->number[lane] > 0)
-            join(base, &known[lane]);
+            join(d, base, &known[lane]);
 }
 
 static coh_status visit(deriver *d, uint32_t index)
 {
     coh_program *p = d->program;
     coh_instruction *instruction = &p->instructions[index];
-    uint8_t lane = instruction->lane;
-    uint32_t number = d->body * p->lane_length[lane] + instruction->ordinal;
+    const uint32_t depth = p->lane_depth[instruction->lane];
+    const uint8_t lane = d->rank[instruction->lane];
+    uint32_t number = d->body * d->lengths[lane] + instruction->ordinal;
     clock needed = { { 0 } }, base = d->lane_clock[lane];
-    if (number > p->lane_depth[lane])
-        require(&base, lane, number - p->lane_depth[lane]);
+    if (number > depth)
+        require(&base, lane, number - depth);
     for (uint32_t i = 0; i < instruction->operand_count; i++)
         collect(d, instruction->operand_begin + i, &needed);
     reduce(d, &needed, &base);
     if (d->body == d->body_count - 1) {
         instruction->wait_begin = p->wait_count;
         instruction->wait_count = 0;
-        for (int other = 0; other < COH_LANE_COUNT; other++)
+        for (int other = 0; other < d->lane_count; other++)
             if (needed.number[other] > 0)
                 COH_TRY(add_wait(d, instruction, other, needed.number[other]));
     }
     d->lane_clock[lane] = base;
-    d->started[(size_t)d->body * p->instruction_count + index] = base;
+    memcpy(started_of(d, d->body, index), base.number,
+           (size_t)d->lane_count * sizeof(base.number[0]));
     for (uint32_t i = 0; i < instruction->operand_count; i++)
         record(d, instruction->operand_begin + i, lane, number);
+    return COH_OK;
+}
+
+/* Ranks the lanes that have instructions, and lists these. */
+static coh_status rank_lanes(deriver *d)
+{
+    const coh_program *p = d->program;
+    for (int lane = 0; lane < COH_LANE_COUNT; lane++) {
+        if (p->lane_length[lane] == 0)
+            continue;
+        d->lanes[d->lane_count] = (uint8_t)lane;
+        d->lengths[d->lane_count] = p->lane_length[lane];
+        d->rank[lane] = (uint8_t)d->lane_count;
+        COH_TRY(COH_ALLOC(p->lane_length[lane], &d->instruction_of[d->lane_count++]));
+    }
+    for (uint32_t i = 0; i < p->instruction_count; i++)
+        d->instruction_of[d->rank[p->instructions[i].lane]][p->instructions[i].ordinal - 1] = i;
     return COH_OK;
 }
 
@@ -333,11 +364,9 @@ static coh_status derive(deriver *d)
     for (int tier = 0; tier < COH_TIER_COUNT; tier++)
         COH_TRY(cut_space(d, (coh_tier)tier));
     COH_TRY(find_covers(d));
-    for (int lane = 0; lane < COH_LANE_COUNT; lane++)
-        COH_TRY(COH_ALLOC(p->lane_length[lane], &d->instruction_of[lane]));
-    for (uint32_t i = 0; i < p->instruction_count; i++)
-        d->instruction_of[p->instructions[i].lane][p->instructions[i].ordinal - 1] = i;
-    COH_TRY(COH_ALLOC((size_t)p->instruction_count * d->body_count, &d->started));
+    COH_TRY(rank_lanes(d));
+    COH_TRY(COH_ALLOC((size_t)p->instruction_count * d->body_count * (size_t)d->lane_count,
+                      &d->started));
     for (d->body = 0; d->body < d->body_count; d->body++)
         for (uint32_t i = 0; i < p->instruction_count; i++)
             COH_TRY(visit(d, i));
