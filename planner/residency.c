@@ -176,6 +176,8 @@ static coh_status place_window(coh_runner *r, const coh_lowered_operand *operand
             *out_placed = coh_residency_choose(r, operand, &offset);
         if (*out_placed)
             COH_TRY(take_place(r, operand, offset));
+        r->last_begin = offset;
+        r->last_end = offset + coh_runner_window_bytes(r, operand);
     }
     if (*out_placed)
         pin(r, operand);

@@ -264,8 +264,9 @@ coh_status coh_residency_boundary(const coh_level *level, const coh_sequence *bo
     if (level->boundary != COH_BOUNDARY_WANTED)
         COH_TRY(find_hits(level, body, &b));
     COH_TRY(keep_survivors(level, &b));
-    int changes = (level->boundary == COH_BOUNDARY_SETTLED || level->boundary == COH_BOUNDARY_FULL) &&
-                  *resident_count > b.first; /* an empty map has no offsets to settle */
+    int changes =
+        (level->boundary == COH_BOUNDARY_SETTLED || level->boundary == COH_BOUNDARY_FULL) &&
+        *resident_count > b.first; /* an empty map has no offsets to settle */
     for (int round = 0; changes && round < SETTLING_ROUNDS; round++) {
         changes = 0;
         COH_TRY(settle(level, body, &b, &changes));

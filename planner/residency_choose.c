@@ -385,25 +385,35 @@ static candidate find_idle(const coh_runner *r, const search *s)
     return c;
 }
 
-/* Considers a few places all over the arena, so that most others are quickly known to be worse.
- * Unneeded space is left to the search for the lowest place. */
+/* Considers the place that begins with the segment at `inside`. Unneeded space is left to the
+ * search for the lowest place. */
+static void consider_at(const coh_runner *r, search *s, uint64_t inside)
+{
+    if (inside < lowest_offset(r) || inside >= r->map.end)
+        return;
+    const int32_t segment = coh_arena_map_at(&r->map, inside);
+    const uint64_t offset = r->map.segments[segment].offset;
+    if (offset + s->bytes > r->map.end ||
+        passes_over(r, s, &r->map.segments[segment], s->passes) == 0)
+        return;
+    candidate c;
+    weigh(r, s, offset, last_over_from(r, s, offset, segment), &c);
+    if (c.next_use != COH_NEVER)
+        consider(r, s, &c);
+}
+
+/* Considers a few places, so that most others are quickly known to be worse: the neighbours of the
+ * place chosen last, which are mostly needed about as late, then some all over the arena. */
 static void consider_samples(const coh_runner *r, search *s)
 {
     const uint64_t begin = lowest_offset(r), usual = r->map.usual_end;
     if (is_perfect(s))
         return;
-    for (int i = 0; i < SAMPLE_COUNT && begin < usual; i++) {
-        const int32_t segment =
-            coh_arena_map_at(&r->map, begin + (usual - begin) / SAMPLE_COUNT * (uint64_t)i);
-        const uint64_t offset = r->map.segments[segment].offset;
-        if (offset + s->bytes > r->map.end ||
-            passes_over(r, s, &r->map.segments[segment], s->passes) == 0)
-            continue;
-        candidate c;
-        weigh(r, s, offset, last_over_from(r, s, offset, segment), &c);
-        if (c.next_use != COH_NEVER)
-            consider(r, s, &c);
-    }
+    consider_at(r, s, r->last_end);
+    if (r->last_begin >= s->bytes)
+        consider_at(r, s, r->last_begin - s->bytes);
+    for (int i = 0; i < SAMPLE_COUNT && begin < usual; i++)
+        consider_at(r, s, begin + (usual - begin) / SAMPLE_COUNT * (uint64_t)i);
 }
 
 /* Weighs the window's place in the boundary map. Content there that nothing needs before the end

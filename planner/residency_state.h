@@ -25,9 +25,10 @@ typedef struct coh_runner {
     uint32_t *pinned_extent; /* by chunk: of pinned objects */
     const coh_resident *residents;
     uint32_t resident_count;
-    uint64_t *boundary_offset; /* by chunk: its place at begin and end, or UINT64_MAX */
-    uint8_t *snapshot;         /* free run: by chunk */
-    uint32_t open_count;       /* of SNAPSHOT_OPEN */
+    uint64_t *boundary_offset;     /* by chunk: its place at begin and end, or UINT64_MAX */
+    uint8_t *snapshot;             /* free run: by chunk */
+    uint32_t open_count;           /* of SNAPSHOT_OPEN */
+    uint64_t last_begin, last_end; /* the place chosen last */
     int packs;     /* the step needs the whole capacity: only the first free place is tried */
     uint32_t step; /* absolute: the second body of a free run continues the count */
 } coh_runner;
