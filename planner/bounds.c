@@ -415,9 +415,20 @@ static void raise_bound(coh_bounds *bounds, coh_plan_bound bound, uint64_t ns)
         bounds->ns[bound] = ns;
 }
 
-/* Bounds one direction of one link, whose near side has this capacity. */
+static uint64_t largest_of(const coh_bounds *bounds)
+{
+    uint64_t most = 0;
+    for (int b = 0; b < COH_PLAN_BOUND_COUNT; b++)
+        most = bounds->ns[b] > most ? bounds->ns[b] : most;
+    return most;
+}
+
+/* Bounds one direction of one link, whose near side has this capacity. Windows, which take long,
+ * end with the first bound of `enough_ns`; the turns of the step, which are last in the list,
+ * mostly give the largest. */
 static coh_status bound_way(const coh_bound_base *base, coh_lane lane, enum coh_traffic_way way,
-                            uint64_t room_bytes, coh_plan_bound name, coh_bounds *out)
+                            uint64_t room_bytes, coh_plan_bound name, uint64_t enough_ns,
+                            coh_bounds *out)
 {
     int is_device = lane == COH_LANE_H2D || lane == COH_LANE_D2H;
     const coh_traffic *settled =
@@ -430,7 +441,8 @@ static coh_status bound_way(const coh_bound_base *base, coh_lane lane, enum coh_
             out->least_bytes[lane] = bytes;
     }
     raise_bound(out, name, link_ns(base, lane, out->least_bytes[lane]));
-    for (uint32_t i = 0; out->least_bytes[lane] > 0 && i < base->start_count; i++) {
+    for (uint32_t i = base->start_count;
+         out->least_bytes[lane] > 0 && i-- > 0 && largest_of(out) < enough_ns;) {
         window w = { .base = base, .lane = lane, .first_step = base->starts[i] };
         COH_TRY(
             coh_traffic_window(&base->traffic, way, room_bytes, base->starts[i], window_told, &w));
@@ -441,20 +453,24 @@ static coh_status bound_way(const coh_bound_base *base, coh_lane lane, enum coh_
 }
 
 static coh_status bound_links(const coh_bound_base *base, uint64_t device_bytes,
-                              uint64_t host_bytes, coh_bounds *out)
+                              uint64_t host_bytes, uint64_t enough_ns, coh_bounds *out)
 {
     uint64_t pinned = base->layout.pinned_bytes;
     uint64_t room = device_bytes > pinned ? device_bytes - pinned : 0;
     if (base->options->host_memory_bytes > 0) {
-        COH_TRY(bound_way(base, COH_LANE_H2D, COH_TRAFFIC_FETCH, room, COH_PLAN_BOUND_H2D, out));
-        COH_TRY(bound_way(base, COH_LANE_D2H, COH_TRAFFIC_STORE, room, COH_PLAN_BOUND_D2H, out));
+        COH_TRY(bound_way(base, COH_LANE_H2D, COH_TRAFFIC_FETCH, room, COH_PLAN_BOUND_H2D,
+                          enough_ns, out));
+        COH_TRY(bound_way(base, COH_LANE_D2H, COH_TRAFFIC_STORE, room, COH_PLAN_BOUND_D2H,
+                          enough_ns, out));
     }
     if (base->options->disk_bytes == 0)
         return COH_OK;
     /* Data in neither tier comes from the drive: device and host count as one memory. */
     uint64_t both = room > UINT64_MAX - host_bytes ? UINT64_MAX : room + host_bytes;
-    COH_TRY(bound_way(base, COH_LANE_READ, COH_TRAFFIC_FETCH, both, COH_PLAN_BOUND_READ, out));
-    return bound_way(base, COH_LANE_WRITE, COH_TRAFFIC_STORE, both, COH_PLAN_BOUND_WRITE, out);
+    COH_TRY(bound_way(base, COH_LANE_READ, COH_TRAFFIC_FETCH, both, COH_PLAN_BOUND_READ, enough_ns,
+                      out));
+    return bound_way(base, COH_LANE_WRITE, COH_TRAFFIC_STORE, both, COH_PLAN_BOUND_WRITE, enough_ns,
+                     out);
 }
 
 /* ---- updates at the host ---- */
@@ -609,16 +625,22 @@ static void name_limits(coh_bounds *out)
             out->runner_up = (coh_plan_bound)b;
 }
 
-coh_status coh_bounds_at(const coh_bound_base *base, uint64_t device_bytes, uint64_t host_bytes,
-                         coh_bounds *out_bounds)
+coh_status coh_bounds_until(const coh_bound_base *base, uint64_t device_bytes, uint64_t host_bytes,
+                            uint64_t enough_ns, coh_bounds *out_bounds)
 {
     *out_bounds = (coh_bounds){ 0 };
     out_bounds->ns[COH_PLAN_BOUND_COMPUTE] = compute_ns(base);
     if (!base->in_memory) {
-        COH_TRY(bound_links(base, device_bytes, host_bytes, out_bounds));
+        COH_TRY(bound_links(base, device_bytes, host_bytes, enough_ns, out_bounds));
         bound_host(base, out_bounds);
         bound_pairs(base, out_bounds);
     }
     name_limits(out_bounds);
     return COH_OK;
+}
+
+coh_status coh_bounds_at(const coh_bound_base *base, uint64_t device_bytes, uint64_t host_bytes,
+                         coh_bounds *out_bounds)
+{
+    return coh_bounds_until(base, device_bytes, host_bytes, UINT64_MAX, out_bounds);
 }

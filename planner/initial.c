@@ -172,30 +172,30 @@ static int compare_initial(const void *x, const void *y)
     return 0;
 }
 
-/* Computes the bound for a step of `microbatches` micro-batches. */
+/* Computes the bound for a step of `microbatches` micro-batches; from `enough_ns` on any. */
 static coh_status bound_of(const coh_plan *plan, const coh_decisions *decisions,
-                           int32_t microbatches, uint64_t *out_ns)
+                           int32_t microbatches, uint64_t enough_ns, uint64_t *out_ns)
 {
     const coh_plan_options options = coh_fold_options(plan, microbatches);
     coh_bound_base *base = NULL;
     coh_bounds bounds = { 0 };
     COH_TRY(coh_bound_base_create(plan->graph, &options, &plan->pricer, decisions, &base));
-    coh_status status =
-        coh_bounds_at(base, decisions->device_bytes, options.host_memory_bytes, &bounds);
+    coh_status status = coh_bounds_until(base, decisions->device_bytes, options.host_memory_bytes,
+                                         enough_ns, &bounds);
     *out_ns = bounds.most_ns;
     coh_bound_base_destroy(base);
     return status;
 }
 
 /* A folded step continues the bounds of one and of two micro-batches. */
-coh_status coh_initial_bound(const coh_plan *plan, coh_initial_candidate *start)
+coh_status coh_initial_bound(const coh_plan *plan, uint64_t enough_ns, coh_initial_candidate *start)
 {
     const uint64_t count = (uint64_t)plan->options.microbatch_count;
     uint64_t one_ns = 0;
     if (!plan->is_folded)
-        return bound_of(plan, &start->decisions, (int32_t)count, &start->bound_ns);
-    COH_TRY(bound_of(plan, &start->decisions, 1, &one_ns));
-    COH_TRY(bound_of(plan, &start->decisions, 2, &start->bound_ns));
+        return bound_of(plan, &start->decisions, (int32_t)count, enough_ns, &start->bound_ns);
+    COH_TRY(bound_of(plan, &start->decisions, 1, UINT64_MAX, &one_ns));
+    COH_TRY(bound_of(plan, &start->decisions, 2, UINT64_MAX, &start->bound_ns));
     if (start->bound_ns > one_ns)
         start->bound_ns += (start->bound_ns - one_ns) * (count - 2);
     return COH_OK;
@@ -435,12 +435,16 @@ coh_status coh_initial_list(const coh_plan *plan, coh_pool *pool, int slices,
 typedef struct starts_part {
     const coh_plan *plan;
     coh_initial_candidate *starts;
+    uint64_t enough_ns; /* see coh_initial_bound */
 } starts_part;
 
 static coh_status bound_start(void *argument, int index)
 {
     starts_part *part = argument;
-    return coh_initial_bound(part->plan, &part->starts[index]);
+    coh_initial_candidate *start = &part->starts[index];
+    const int is_exact =
+        part->plan->options.host_memory_bytes > 0 && start->decisions.host_updates == 0;
+    return coh_initial_bound(part->plan, is_exact ? UINT64_MAX : part->enough_ns, start);
 }
 
 /* Returns whether the starts are of a long program. */
@@ -456,15 +460,15 @@ static coh_status are_long(const coh_plan *plan, const coh_initial_candidate *st
 
 /* Bounds as many starts at once as there may be pieces; returns how many in *out_count. */
 static coh_status bound_some(const coh_plan *plan, coh_pool *pool, coh_initial_candidate *starts,
-                             int count, int *out_count)
+                             int count, uint64_t enough_ns, int *out_count)
 {
-    starts_part part = { plan, starts };
+    starts_part part = { plan, starts, enough_ns };
     *out_count = count < COH_AT_ONCE_MOST ? count : COH_AT_ONCE_MOST;
     return coh_at_once(pool, *out_count, bound_start, &part);
 }
 
 coh_status coh_initial_rank(const coh_plan *plan, coh_pool *pool, coh_initial_candidate *starts,
-                            int count)
+                            int count, uint64_t enough_ns)
 {
     int is_long, some, begin = 0;
     uint64_t effort = 0;
@@ -472,7 +476,7 @@ coh_status coh_initial_rank(const coh_plan *plan, coh_pool *pool, coh_initial_ca
     if (is_long || count == 0)
         return COH_OK;
     for (; begin < count && effort < BOUNDED_EFFORT_MOST; begin += some) {
-        COH_TRY(bound_some(plan, pool, &starts[begin], count - begin, &some));
+        COH_TRY(bound_some(plan, pool, &starts[begin], count - begin, enough_ns, &some));
         for (int i = begin; i < begin + some; i++)
             effort += starts[i].effort;
     }
@@ -491,7 +495,7 @@ coh_status coh_initial_least(const coh_plan *plan, coh_pool *pool, coh_initial_c
     *out_ns = UINT64_MAX;
     for (int begin = 0; begin < count && *out_ns >= enough_ns; begin += some) {
         const int most = begin == 0 && enough_ns > 0 ? 1 : count - begin;
-        COH_TRY(bound_some(plan, pool, &starts[begin], most, &some));
+        COH_TRY(bound_some(plan, pool, &starts[begin], most, UINT64_MAX, &some));
         for (int i = begin; i < begin + some; i++)
             if (starts[i].bound_ns < *out_ns)
                 *out_ns = starts[i].bound_ns;

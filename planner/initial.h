@@ -51,8 +51,10 @@ coh_status coh_initial_chunk(const coh_plan *plan, uint64_t *out_bytes);
  * COH_ERR_MEMORY. */
 coh_status coh_initial_smallest(coh_plan *plan, coh_pool *pool, coh_decisions *out_decisions);
 
-/* Computes the lower bound of start->decisions. Fails: COH_ERR_MEMORY. */
-coh_status coh_initial_bound(const coh_plan *plan, coh_initial_candidate *start);
+/* Computes the lower bound of start->decisions. If it is `enough_ns` or more, the result may be any
+ * such number. Fails: COH_ERR_MEMORY. */
+coh_status coh_initial_bound(const coh_plan *plan, uint64_t enough_ns,
+                             coh_initial_candidate *start);
 
 /* Lists every way to recompute, with and without caches, with a host tier with none, a quarter,
  * half or all of the updates there, and with a drive behind it with and without weights that stay
@@ -63,9 +65,11 @@ coh_status coh_initial_list(const coh_plan *plan, coh_pool *pool, int slices,
 
 /* Computes the bound of each start and sorts them, the least first. Takes about as long as building
  * all of their schedules; those of a long program stay as listed, and so do the last ones if the
- * first take long. Fails: COH_ERR_MEMORY. */
+ * first take long. From `enough_ns` on, bounds are as those of coh_initial_bound, so the order is
+ * arbitrary; those without host updates, which a short step tries in any case, are exact. Fails:
+ * COH_ERR_MEMORY. */
 coh_status coh_initial_rank(const coh_plan *plan, coh_pool *pool, coh_initial_candidate *starts,
-                            int count);
+                            int count, uint64_t enough_ns);
 
 /* Computes the least bound of the starts, or the first below `enough_ns` in their order. 0: there
  * are none. Fails: COH_ERR_MEMORY. */

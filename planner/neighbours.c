@@ -268,7 +268,7 @@ static coh_status check_hope(void *argument, int index)
          coh_block_set_count(&d->recompute) == coh_block_set_count(&now->recompute)) ||
         coh_candidates_was_tried(b->candidates, d))
         return COH_OK;
-    COH_TRY(coh_initial_bound(b->candidates->plan, &of));
+    COH_TRY(coh_initial_bound(b->candidates->plan, best->step_ns, &of));
     b->is_hopeless[index] = of.bound_ns >= best->step_ns;
     return COH_OK;
 }

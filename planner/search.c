@@ -394,7 +394,8 @@ static coh_status search_candidates(coh_candidates *candidates, const coh_decisi
         COH_TRY_GOTO(status, try_last_resort(candidates, smallest), done);
     if (!has_fitting(candidates) || plan->only_fits)
         goto done;
-    COH_TRY_GOTO(status, coh_initial_rank(plan, candidates->pool, starts, count), done);
+    const uint64_t useful_ns = candidates->best.valid ? candidates->best.step_ns : UINT64_MAX;
+    COH_TRY_GOTO(status, coh_initial_rank(plan, candidates->pool, starts, count, useful_ns), done);
     const uint64_t least_ns = count > 0 ? starts[0].bound_ns : 0;
     spread_starts(starts, count);
     COH_TRY_GOTO(status, try_starts(candidates, starts, count, 0), done);

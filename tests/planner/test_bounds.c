@@ -191,6 +191,24 @@ static void price_all(const coh_layout *layout, const coh_program *body, const c
     coh_free(service_ns);
 }
 
+/* Checks that bounds that may end early answer whether the largest reaches a time, and are exact
+ * below it. */
+static void check_until(const coh_bound_base *base, const coh_decisions *decisions,
+                        const coh_plan_options *options, const coh_bounds *exact)
+{
+    const uint64_t enough_ns[] = { 1, exact->most_ns / 2, exact->most_ns, exact->most_ns + 1 };
+    for (size_t i = 0; i < sizeof(enough_ns) / sizeof(enough_ns[0]); i++) {
+        coh_bounds until;
+        assert_int_equal(coh_bounds_until(base, decisions->device_bytes, options->host_memory_bytes,
+                                          enough_ns[i], &until),
+                         COH_OK);
+        assert_true((until.most_ns >= enough_ns[i]) == (exact->most_ns >= enough_ns[i]));
+        assert_true(until.most_ns <= exact->most_ns);
+        if (exact->most_ns < enough_ns[i])
+            assert_memory_equal(&until, exact, sizeof(until));
+    }
+}
+
 static void check_configuration(uint64_t seed, const coh_graph *graph,
                                 const coh_plan_options *options, const coh_profile *profile,
                                 const coh_decisions *decisions, tally *t)
@@ -214,6 +232,7 @@ static void check_configuration(uint64_t seed, const coh_graph *graph,
     assert_int_equal(coh_bound_base_create(graph, options, &pricer, decisions, &base), COH_OK);
     assert_int_equal(
         coh_bounds_at(base, decisions->device_bytes, options->host_memory_bytes, &bounds), COH_OK);
+    check_until(base, decisions, options, &bounds);
     compare(seed, &bounds, &alone, &fluid, t);
     compare_least(seed, graph, options, &pricer, decisions, &fluid, t);
     if (options->disk_bytes > 0 && options->host_memory_bytes > 0 && !decisions->in_memory &&
