@@ -333,17 +333,24 @@ static coh_status size_tables(writer *w)
     return COH_ALLOC(w->touches, &w->program->touches);
 }
 
-static coh_status copy_extents(writer *w)
+/* Moves the extents of both levels into the program, before its larger tables are allocated. */
+static coh_status take_extents(writer *w)
 {
-    const coh_residency *device = w->a->device, *host = w->a->host;
+    coh_residency *device = w->a->device, *host = w->a->host;
     size_t count = device->extent_count + (host != NULL ? host->extent_count : 0);
     COH_TRY(coh_effort_check_count(count, COH_UNIT_EXTENTS));
     COH_TRY(COH_ALLOC(count, &w->program->extents));
     if (device->extent_count > 0)
         memcpy(w->program->extents, device->extents, device->extent_count * sizeof(coh_extent));
+    coh_free(device->extents);
+    device->extents = NULL;
     if (host != NULL && host->extent_count > 0)
         memcpy(w->program->extents + device->extent_count, host->extents,
                host->extent_count * sizeof(coh_extent));
+    if (host != NULL) {
+        coh_free(host->extents);
+        host->extents = NULL;
+    }
     w->program->extent_count = (uint32_t)count;
     w->program->peak_bytes[COH_TIER_DEVICE] = device->peak_bytes;
     w->program->peak_bytes[COH_TIER_HOST] = host != NULL ? host->peak_bytes : 0;
@@ -399,9 +406,9 @@ coh_status coh_assemble(const coh_assembly *assembly, coh_program *out_program)
     COH_TRY_GOTO(status, sort_moves(assembly->device, &w.device_order), done);
     if (assembly->host != NULL)
         COH_TRY_GOTO(status, sort_moves(assembly->host, &w.host_order), done);
-    COH_TRY_GOTO(status, size_tables(&w), done);
-    COH_TRY_GOTO(status, copy_extents(&w), done);
+    COH_TRY_GOTO(status, take_extents(&w), done);
     take_calls(&w);
+    COH_TRY_GOTO(status, size_tables(&w), done);
     status = write_instructions(&w);
 done:
     coh_free(w.device_order);

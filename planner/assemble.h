@@ -19,10 +19,10 @@ typedef struct coh_assembly {
     const coh_layout *layout;
     coh_lowered *lowered;
     const uint32_t *operand_begin;
-    const coh_residency *device;
+    coh_residency *device;
     /* NULL without a host tier: the device's moves then go to and from disk. Its placings are
      * indexed by the needs of the list that coh_outer_list_make gives. */
-    const coh_residency *host;
+    coh_residency *host;
 } coh_assembly;
 
 /* Lists the steps outside the device level; assembly->host is not read. Fails: COH_ERR_MEMORY;
@@ -31,7 +31,7 @@ coh_status coh_outer_list_make(const coh_assembly *assembly, coh_outer_list *out
 void coh_outer_list_fini(coh_outer_list *list); /* accepts a zeroed struct */
 
 /* Writes the whole program except lane depths and waits. Takes the calls, bindings and groups of
- * ranks out of assembly->lowered. */
+ * ranks out of assembly->lowered, and the extents out of its levels. */
 coh_status coh_assemble(const coh_assembly *assembly, coh_program *out_program);
 
 #endif
