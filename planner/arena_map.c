@@ -177,8 +177,14 @@ int32_t coh_arena_map_at(const coh_arena_map *map, uint64_t offset)
 typedef struct room_search {
     uint64_t bytes, floor;
     int64_t latest;
+    int of_moves;
     uint64_t begin, end;
 } room_search;
+
+static int64_t last_use_of(const coh_segment *segment, int of_moves)
+{
+    return of_moves ? segment->last_moved : segment->last_use;
+}
 
 static uint64_t longer(uint64_t a, uint64_t b)
 {
@@ -195,7 +201,7 @@ static int search_stride(const coh_arena_map *map, room_search *s, size_t stride
     for (int32_t i = first;; i = segments[i].next_free) {
         const coh_segment *segment = &segments[i];
         oldest = segment->last_use < oldest ? segment->last_use : oldest;
-        if (segment->last_use <= s->latest && segment->offset >= s->floor) {
+        if (last_use_of(segment, s->of_moves) <= s->latest && segment->offset >= s->floor) {
             if (segment->offset != s->end)
                 s->begin = segment->offset;
             s->end = end_of(segment);
@@ -227,9 +233,9 @@ static int crosses_end(const coh_arena_map *map, size_t stride)
 /* Most strides are passed without a look at their segments: all of them were used too recently, or
  * make too short a range. */
 int coh_arena_map_find(const coh_arena_map *map, uint64_t bytes, int64_t latest, uint64_t floor,
-                       uint64_t *out_offset)
+                       int of_moves, uint64_t *out_offset)
 {
-    room_search s = { .bytes = bytes, .floor = floor, .latest = latest };
+    room_search s = { .bytes = bytes, .floor = floor, .latest = latest, .of_moves = of_moves };
     size_t stride = floor > map->begin ? stride_of(map, floor) : 0;
     size_t before = marked_before(map->strides_with_free, stride);
     int is_entered = 0; /* a range may have begun in the stride before */
@@ -237,7 +243,7 @@ int coh_arena_map_find(const coh_arena_map *map, uint64_t bytes, int64_t latest,
         stride = marked_after(map->strides_with_free, stride);
     for (; stride < COH_ARENA_STRIDES; stride = marked_after(map->strides_with_free, stride)) {
         int is_left = 0;
-        if (map->oldest_free[stride] <= latest) {
+        if (of_moves || map->oldest_free[stride] <= latest) {
             is_left = crosses_end(map, stride);
             if (is_entered || is_left || map->most_free[stride] >= bytes) {
                 const int32_t first = before < COH_ARENA_STRIDES
@@ -265,12 +271,12 @@ static int32_t last_free_of(const coh_arena_map *map)
 }
 
 int coh_arena_map_find_highest(const coh_arena_map *map, uint64_t bytes, int64_t latest,
-                               uint64_t floor, uint64_t *out_offset)
+                               uint64_t floor, int of_moves, uint64_t *out_offset)
 {
     const coh_segment *segments = map->segments;
     uint64_t begin = 0, end = 0;
     for (int32_t i = last_free_of(map); i >= 0; i = segments[i].previous_free) {
-        if (segments[i].last_use > latest)
+        if (last_use_of(&segments[i], of_moves) > latest)
             continue;
         if (end_of(&segments[i]) != begin)
             end = end_of(&segments[i]);
@@ -469,6 +475,7 @@ coh_status coh_arena_map_init(coh_arena_map *map, uint64_t begin, uint64_t end,
                                  .chunk = -1,
                                  .extent = COH_NO_EXTENT,
                                  .last_use = -1,
+                                 .last_moved = -1,
                                  .pin_step = UINT32_MAX },
                   &index);
 }
@@ -503,7 +510,7 @@ coh_status coh_arena_map_take(coh_arena_map *map, uint32_t chunk, uint64_t offse
     int32_t index = coh_arena_map_at(map, offset);
     int32_t first = -1, rest = -1;
     COH_TRY(split(map, index, offset, &first));
-    int64_t last_use = map->segments[first].last_use;
+    int64_t last_use = map->segments[first].last_use, last_moved = map->segments[first].last_moved;
     uint64_t covered = 0;
     for (int32_t i = first; covered < bytes;) {
         if (i < 0 || map->segments[i].chunk >= 0)
@@ -513,6 +520,8 @@ coh_status coh_arena_map_take(coh_arena_map *map, uint32_t chunk, uint64_t offse
         covered += map->segments[i].bytes;
         if (map->segments[i].last_use > last_use)
             last_use = map->segments[i].last_use;
+        if (map->segments[i].last_moved > last_moved)
+            last_moved = map->segments[i].last_moved;
         int32_t next = map->segments[i].next;
         if (i != first)
             unlink_segment(map, i);
@@ -524,6 +533,7 @@ coh_status coh_arena_map_take(coh_arena_map *map, uint32_t chunk, uint64_t offse
     s->chunk = (int32_t)chunk;
     s->extent = COH_NO_EXTENT;
     s->last_use = last_use;
+    s->last_moved = last_moved;
     s->pin_step = UINT32_MAX;
     map->segment_of_chunk[chunk] = first;
     return COH_OK;
@@ -551,6 +561,8 @@ void coh_arena_map_settle(coh_arena_map *map, int64_t step)
             if (both_old || s->last_use == n->last_use) {
                 s->bytes += n->bytes;
                 map->most_free[stride_of(map, s->offset)] = UINT64_MAX;
+                if (n->last_moved > s->last_moved)
+                    s->last_moved = n->last_moved;
                 if (n->last_use > s->last_use)
                     s->last_use = n->last_use;
                 unlink_segment(map, next);

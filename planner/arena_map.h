@@ -18,7 +18,10 @@ typedef struct coh_segment {
     int32_t previous, next;           /* in order of offset; -1: none */
     int32_t previous_free, next_free; /* free segments: the free neighbours; -1: none */
     uint32_t extent;
-    int64_t last_use;  /* step; -1: before the first */
+    int64_t last_use; /* step; -1: before the first */
+    /* the step after which a STORE of former content was keyed, or of an exchange that used the
+     * bytes: a write there may have to wait for it; -1: none */
+    int64_t last_moved;
     uint64_t next_use; /* of the chunk; set by coh_arena_map_set_next_use */
     uint32_t pin_step; /* the step that needs the segment now; UINT32_MAX: none */
 } coh_segment;
@@ -61,14 +64,15 @@ void coh_arena_map_fini(coh_arena_map *map); /* accepts a zeroed struct */
 int32_t coh_arena_map_at(const coh_arena_map *map, uint64_t offset);
 
 /* Finds the lowest range of `bytes` at or above `floor` that begins with a segment and consists of
- * free segments with last uses up to `latest`. Returns 0 if there is none. */
+ * free segments with last uses, or with `of_moves` last_moved, up to `latest`. Returns 0 if there is
+ * none. */
 int coh_arena_map_find(const coh_arena_map *map, uint64_t bytes, int64_t latest, uint64_t floor,
-                       uint64_t *out_offset);
+                       int of_moves, uint64_t *out_offset);
 
 /* Finds the highest range of `bytes` at or above `floor` that ends with a segment and consists of
- * free segments with last uses up to `latest`. Returns 0 if there is none. */
+ * free segments with such last uses. Returns 0 if there is none. */
 int coh_arena_map_find_highest(const coh_arena_map *map, uint64_t bytes, int64_t latest,
-                               uint64_t floor, uint64_t *out_offset);
+                               uint64_t floor, int of_moves, uint64_t *out_offset);
 
 /* Reserves [offset, offset + bytes), which must be free, for a chunk that has no segment yet. */
 coh_status coh_arena_map_take(coh_arena_map *map, uint32_t chunk, uint64_t offset, uint64_t bytes);

@@ -22,6 +22,16 @@ enum { SETTLE_STEPS = 8 };
  * leave and return, or neighbouring instructions would wait. */
 enum { IDLE_STEPS = 8 };
 
+/* Frees the segment of a chunk. Content that was changed here and written out is still read by its
+ * STORE, which is keyed after its last producer. */
+static void release(coh_runner *r, int32_t segment)
+{
+    coh_segment *s = &r->map.segments[segment];
+    if (r->far_version[s->chunk] >= 0 && r->last_write[s->chunk] > s->last_moved)
+        s->last_moved = r->last_write[s->chunk];
+    coh_arena_map_release(&r->map, segment);
+}
+
 static coh_status add_extent(coh_runner *r, uint32_t chunk, uint64_t offset, uint32_t *out_extent)
 {
     coh_residency *out = r->out;
@@ -74,7 +84,7 @@ static coh_status evict(coh_runner *r, int32_t segment)
         r->far_version[chunk] = r->version[chunk];
     }
     snapshot_lost(r, chunk);
-    coh_arena_map_release(&r->map, segment);
+    release(r, segment);
     return COH_OK;
 }
 
@@ -348,7 +358,7 @@ static coh_status touch_far(coh_runner *r, const coh_lowered_operand *operand, u
     r->far_version[chunk] = ++r->version[chunk];
     snapshot_lost(r, chunk);
     if (segment >= 0)
-        coh_arena_map_release(&r->map, segment);
+        release(r, segment);
     return COH_OK;
 }
 
@@ -409,10 +419,12 @@ static coh_status leave_step(coh_runner *r, uint32_t local_step)
             if (segment < 0)
                 continue;
             r->map.segments[segment].last_use = r->step;
+            if (!r->is_compute)
+                r->map.segments[segment].last_moved = r->step;
             coh_arena_map_set_next_use(&r->map, segment, coh_next_use_step(&r->next, chunk));
             if (!coh_next_use_is_needed(&r->next, chunk)) {
                 snapshot_lost(r, chunk);
-                coh_arena_map_release(&r->map, segment);
+                release(r, segment);
             } else if (has_rule(r->level, chunk, COH_CHUNK_LEAVES) &&
                        r->map.segments[segment].next_use > r->step + IDLE_STEPS) {
                 COH_TRY(evict(r, segment));
@@ -446,6 +458,8 @@ coh_status coh_runner_step(coh_runner *r, uint32_t local_step)
     uint32_t begin = sequence->operand_begin[local_step],
              end = sequence->operand_begin[local_step + 1];
     int placed = 0;
+    r->is_compute =
+        sequence->lowered != NULL && sequence->lowered->instructions[local_step].comm == 0;
     COH_TRY(place_step(r, begin, end, &placed));
     if (!placed && r->level->has_far) {
         /* A window that returned to its boundary place may have split the free space. */

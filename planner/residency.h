@@ -70,9 +70,17 @@ typedef struct coh_level {
     int is_gpu;
     int tie_break;    /* enum coh_tie_break */
     uint32_t horizon; /* steps */
-    int patient;      /* 1: written windows, too, go to space unused for the horizon */
+    int patient;      /* enum coh_patient */
     int boundary;     /* enum coh_boundary */
 } coh_level;
+
+/* Windows that go to space unused for the horizon, beside those that are fetched. */
+enum coh_patient {
+    COH_PATIENT_FETCHES, /* no others */
+    COH_PATIENT_ALL,     /* written ones, too */
+    COH_PATIENT_MOVED,   /* what compute writes goes to space that no mover used for the horizon */
+    COH_PATIENT_COUNT
+};
 
 /* Effect of pins on a chunk in a tier that has another one farther out. */
 enum coh_chunk_rule {

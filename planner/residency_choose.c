@@ -28,6 +28,7 @@ typedef struct search {
     uint64_t bytes;
     uint32_t window_first, window_last; /* chunks */
     int above, fetches;
+    int writes;      /* compute overwrites it, and COH_PATIENT_MOVED holds */
     int has_content; /* some chunk of the window is resident */
     int has_segment; /* some chunk of it has a segment, perhaps without content */
     int may_hold;    /* content of the level may have to stay */
@@ -75,6 +76,17 @@ static uint64_t wanted_at(const coh_runner *r, const coh_segment *segment)
     return r->step + (next - r->step + 1) / 2;
 }
 
+/* The latest use of a segment that the window may have to wait for. What compute writes follows all
+ * earlier instructions of its own lane, and waits for the movers alone. */
+static int64_t last_use_of(const coh_runner *r, const search *s, const coh_segment *segment)
+{
+    if (!s->writes)
+        return segment->last_use;
+    if (segment->chunk < 0 || segment->last_moved > r->last_write[segment->chunk])
+        return segment->last_moved;
+    return r->last_write[segment->chunk];
+}
+
 static int first_pass(const search *s)
 {
     return s->fetches ? 0 : PASS_COUNT - 1;
@@ -92,17 +104,17 @@ static int is_held(const coh_runner *r, const search *s, const coh_segment *segm
 
 /* Returns 1 if every place over this segment is worse than the best of the pass, or fails its
  * conditions. */
-static int bars_pass(const search *s, const coh_segment *segment, uint64_t wanted, int pass)
+static int bars_pass(const search *s, const coh_segment *segment, uint64_t wanted, int64_t last_use,
+                     int pass)
 {
     const candidate *best = &s->best[pass];
-    if (wanted < s->least_next_use[pass] || segment->last_use > s->most_last_use[pass])
+    if (wanted < s->least_next_use[pass] || last_use > s->most_last_use[pass])
         return 1;
     /* Equal to the best: the longer idle place wins, then the lower one. */
     if (!best->valid || best->relocated > 0 || wanted > best->next_use || wanted == COH_NEVER)
         return 0;
-    return segment->last_use > best->last_use ||
-           (segment->last_use == best->last_use && !s->above &&
-            segment->offset >= best->offset + s->bytes);
+    return last_use > best->last_use ||
+           (last_use == best->last_use && !s->above && segment->offset >= best->offset + s->bytes);
 }
 
 /* Of `passes` (bit p: pass p), returns those whose best place may still lie over this segment. */
@@ -118,7 +130,7 @@ static unsigned passes_over(const coh_runner *r, const search *s, const coh_segm
         wanted = wanted_at(r, segment);
     }
     for (unsigned left = passes; left != 0; left &= left - 1)
-        if (bars_pass(s, segment, wanted, __builtin_ctz(left)))
+        if (bars_pass(s, segment, wanted, last_use_of(r, s, segment), __builtin_ctz(left)))
             passes &= ~(left & -left);
     return passes;
 }
@@ -178,8 +190,8 @@ static int32_t weigh(const coh_runner *r, search *s, uint64_t offset, int32_t la
             return i;
         if (is_own(s, &segments[i]))
             continue;
-        if (segments[i].last_use > out->last_use)
-            out->last_use = segments[i].last_use;
+        if (last_use_of(r, s, &segments[i]) > out->last_use)
+            out->last_use = last_use_of(r, s, &segments[i]);
         if (segments[i].chunk >= 0 && wanted_at(r, &segments[i]) < out->next_use)
             out->next_use = wanted_at(r, &segments[i]);
     }
@@ -378,10 +390,10 @@ static candidate find_idle(const coh_runner *r, const search *s)
 {
     candidate c = { .next_use = COH_NEVER };
     const int64_t latest = s->most_last_use[first_pass(s)];
-    c.valid =
-        s->above
-            ? coh_arena_map_find_highest(&r->map, s->bytes, latest, lowest_offset(r), &c.offset)
-            : coh_arena_map_find(&r->map, s->bytes, latest, r->level->floor_bytes, &c.offset);
+    c.valid = s->above ? coh_arena_map_find_highest(&r->map, s->bytes, latest, lowest_offset(r),
+                                                    s->writes, &c.offset)
+                       : coh_arena_map_find(&r->map, s->bytes, latest, r->level->floor_bytes,
+                                            s->writes, &c.offset);
     return c;
 }
 
@@ -501,6 +513,8 @@ int coh_residency_choose(const coh_runner *r, const coh_lowered_operand *operand
                  .window_first = first + operand->window_begin,
                  .window_last = first + operand->window_end - 1,
                  .above = from_above(r, operand),
+                 .writes = operand->access == COH_ACCESS_WRITE && r->is_compute &&
+                           r->level->patient == COH_PATIENT_MOVED,
                  .fetches = r->level->horizon > 0 && fetches(r, operand),
                  .may_hold = !r->level->has_far || r->level->rules != NULL };
     for (uint32_t chunk = s.window_first; chunk <= s.window_last; chunk++) {

@@ -19,7 +19,7 @@ enum { CHANGES = 300 };
 typedef struct scene {
     coh_object objects[OBJECTS_MOST];
     coh_chunk chunks[CHUNKS_MOST];
-    int32_t version[CHUNKS_MOST], far_version[CHUNKS_MOST];
+    int32_t version[CHUNKS_MOST], far_version[CHUNKS_MOST], last_write[CHUNKS_MOST];
     uint64_t boundary_offset[CHUNKS_MOST];
     uint8_t rules[CHUNKS_MOST];
     coh_chunk_access accesses[CHUNKS_MOST]; /* one access per chunk: 0 reads, 1 writes */
@@ -68,6 +68,7 @@ static void draw_content(draws *d, coh_arena_map *map, int32_t index)
     static const uint64_t far[] = { COH_NEVER, COH_NEVER - 1 };
     segment->extent = draw(d, 0, 9) == 0 ? COH_NO_EXTENT : 0;
     segment->last_use = draw(d, 0, 7) == 0 ? STEP : draw(d, 0, STEP / 2) * 2 - 1;
+    segment->last_moved = draw(d, 0, 1) ? -1 : draw(d, 0, (int)segment->last_use + 1) - 1;
     coh_arena_map_set_next_use(
         map, index, draw(d, 0, 9) == 0 ? far[draw(d, 0, 1)] : (uint64_t)(STEP + draw(d, 1, 30)));
     segment->pin_step = draw(d, 0, 9) == 0 ? STEP : UINT32_MAX;
@@ -170,11 +171,13 @@ static void draw_scene(draws *d, scene *s)
                             .rules = has_rules ? s->rules : NULL,
                             .tie_break = draw(d, 0, COH_TIE_COUNT - 1),
                             .horizon = (uint32_t)(4 * draw(d, 0, 4)),
-                            .patient = draw(d, 0, 1) };
+                            .patient = draw(d, 0, COH_PATIENT_COUNT - 1) };
     s->runner = (coh_runner){ .level = &s->level,
                               .layout = &s->layout,
                               .version = s->version,
                               .far_version = s->far_version,
+                              .last_write = s->last_write,
+                              .is_compute = draw(d, 0, 3) > 0,
                               .boundary_offset = s->boundary_offset,
                               .next = { .accesses = s->accesses,
                                         .begin = s->begin,
@@ -193,6 +196,7 @@ static void draw_scene(draws *d, scene *s)
         const int is_sticky = draw(d, 0, 5) == 0 && offset >= s->level.floor_bytes;
         s->boundary_offset[i] = is_sticky ? offset : UINT64_MAX;
         s->far_version[i] = draw(d, 0, 1);
+        s->last_write[i] = draw(d, 0, STEP) - 1;
         s->rules[i] = draw(d, 0, 3) == 0 ? COH_CHUNK_STAYS : 0;
         s->accesses[i] = (coh_chunk_access){ .step = STEP + 1, .what = (uint8_t)draw(d, 0, 1) };
         s->cursor[i] = s->begin[i] = (uint32_t)i;
@@ -218,7 +222,7 @@ typedef struct question {
     const scene *s;
     uint32_t first, last; /* chunks */
     uint64_t bytes, lowest;
-    int above, fetches, has_content;
+    int above, fetches, writes, has_content;
 } question;
 
 static const coh_segment *segment_of(const scene *s, uint32_t chunk)
@@ -237,6 +241,8 @@ static question ask(const scene *s, const coh_lowered_operand *operand)
         s->level.floor_bytes > s->level.base_bytes ? s->level.floor_bytes : s->level.base_bytes;
     q.above = s->level.tie_break == COH_TIE_TWO_ENDS && s->level.capacity != UINT64_MAX &&
               object->stream == COH_STREAM_ACTIVATION;
+    q.writes = operand->access == COH_ACCESS_WRITE && s->runner.is_compute &&
+               s->level.patient == COH_PATIENT_MOVED;
     for (uint32_t c = q.first; c <= q.last; c++) {
         const coh_segment *segment = segment_of(s, c);
         q.bytes += s->chunks[c].bytes;
@@ -267,6 +273,14 @@ static int is_held(const scene *s, const coh_segment *segment)
            (segment->extent != COH_NO_EXTENT && stays && s->accesses[segment->chunk].what == 0);
 }
 
+/* The latest use that the window may have to wait for. */
+static int64_t last_use_of(const question *q, const coh_segment *segment)
+{
+    const int64_t moved = segment->last_moved;
+    const int64_t written = segment->chunk < 0 ? -1 : q->s->last_write[segment->chunk];
+    return !q->writes ? segment->last_use : moved > written ? moved : written;
+}
+
 static place weigh(const question *q, uint64_t offset)
 {
     const coh_arena_map *map = &q->s->runner.map;
@@ -281,8 +295,8 @@ static place weigh(const question *q, uint64_t offset)
             segment->chunk >= (int32_t)q->first && segment->chunk <= (int32_t)q->last;
         if (segment->offset >= end || segment->offset + segment->bytes <= offset || is_own)
             continue;
-        if (segment->last_use > p.last_use)
-            p.last_use = segment->last_use;
+        if (last_use_of(q, segment) > p.last_use)
+            p.last_use = last_use_of(q, segment);
         if (segment->chunk < 0)
             continue;
         if (is_held(q->s, segment))
@@ -340,7 +354,7 @@ static int find_idle(const question *q, uint64_t *out_offset)
     for (int32_t i = map->first; i >= 0; i = map->segments[i].next) {
         const coh_segment *s = &map->segments[i];
         const int idle =
-            s->chunk < 0 && s->last_use <= latest && s->offset >= q->s->level.floor_bytes;
+            s->chunk < 0 && last_use_of(q, s) <= latest && s->offset >= q->s->level.floor_bytes;
         *out_offset = idle && room == 0 ? s->offset : *out_offset;
         room = idle ? room + s->bytes : 0;
         if (room >= q->bytes)
@@ -357,7 +371,7 @@ static int is_idle(const question *q, uint64_t offset, uint64_t end)
     for (int32_t i = map->first; i >= 0; i = map->segments[i].next) {
         const coh_segment *s = &map->segments[i];
         const int overlaps = s->offset < end && offset < s->offset + s->bytes;
-        if (overlaps && (s->chunk >= 0 || s->last_use > latest))
+        if (overlaps && (s->chunk >= 0 || last_use_of(q, s) > latest))
             return 0;
     }
     return 1;
