@@ -219,7 +219,8 @@ static int same_decisions(const coh_decisions *a, const coh_decisions *b)
            a->tie_break == b->tie_break && a->patient == b->patient && a->boundary == b->boundary &&
            a->horizon == b->horizon && a->host_updates == b->host_updates &&
            a->resident == b->resident && a->host_window == b->host_window && a->lead == b->lead &&
-           a->late == b->late && memcmp(&a->recompute, &b->recompute, sizeof(a->recompute)) == 0;
+           a->late == b->late && a->light == b->light &&
+           memcmp(&a->recompute, &b->recompute, sizeof(a->recompute)) == 0;
 }
 
 int coh_candidates_was_tried(const coh_candidates *candidates, const coh_decisions *decisions)

@@ -88,7 +88,8 @@ static uint64_t parameter_chunks(const scene *s, int32_t op)
 static int is_recomputed(const scene *s, int32_t op)
 {
     return s->options->mode == COH_PLAN_TRAIN && s->graph->ops[op].block >= 0 &&
-           coh_block_set_has(&s->recompute, s->graph->ops[op].blocks_before);
+           (coh_block_set_has(&s->recompute, s->graph->ops[op].blocks_before) ||
+            (s->map.again_at != NULL && s->map.again_at[op] >= 0));
 }
 
 static void add_operator(const scene *s, int32_t op, coh_effort *out)

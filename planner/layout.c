@@ -14,14 +14,12 @@
 #include "memory/library_workspace.h"
 #include "planner/comm_parts.h"
 #include "planner/effort.h"
+#include "planner/light.h"
 #include "planner/optimizers.h"
 #include "planner/pattern.h"
 #include "planner/profile.h"
 #include "planner/rank_axes.h"
 #include "planner/row_unit.h"
-
-/* Bytes of a grain of f32 work: chunk sizes are multiples of it. */
-#define GRAIN_BYTES ((uint64_t)COH_GRAIN_ELEMENTS * sizeof(float))
 
 /* Limit of all objects together: any sum of offsets and sizes in one tier stays far below 2^64. */
 #define LAYOUT_BYTES_MOST ((uint64_t)1 << 60)
@@ -741,11 +739,6 @@ static coh_status build_all(builder *b)
     return add_pinned_objects(b);
 }
 
-uint64_t coh_layout_chunk_bytes(uint64_t chunk_bytes)
-{
-    return chunk_bytes < GRAIN_BYTES ? GRAIN_BYTES : chunk_bytes / GRAIN_BYTES * GRAIN_BYTES;
-}
-
 coh_status coh_layout_build(const coh_graph *graph, const coh_plan_options *options,
                             const coh_decisions *decisions, coh_layout *out_layout,
                             coh_object_map *out_map)
@@ -765,6 +758,8 @@ coh_status coh_layout_build(const coh_graph *graph, const coh_plan_options *opti
                   .layout = out_layout,
                   .map = out_map };
     coh_status status = build_all(&b);
+    if (status == COH_OK && decisions->light)
+        status = coh_light_find(graph, options, out_map);
     coh_free(b.use_count);
     coh_free(b.is_trained);
     coh_free(b.optimizer);
@@ -795,5 +790,6 @@ void coh_object_map_fini(coh_object_map *map)
     coh_free(map->first_backward_of_group);
     coh_free(map->is_read_elsewhere);
     coh_free(map->row_unit);
+    coh_free(map->again_at);
     *map = (coh_object_map){ 0 };
 }

@@ -37,6 +37,9 @@ typedef struct coh_object_map {
     uint8_t *is_read_elsewhere; /* by tensor: an operator outside its producer's block reads it */
     /* by graph parameter: row ranges are multiples of it; 0: not split */
     int64_t *row_unit;
+    /* by operator of a kept block: the one before whose backward it runs again (light.h); -1: none.
+     * NULL: of all */
+    int32_t *again_at;
     coh_device_kind device;      /* that computes */
     coh_pattern_choice patterns; /* these three: see coh_decisions */
     int slices, row_passes;
@@ -49,9 +52,13 @@ typedef struct coh_object_map {
 /* As a chunk size: cut no object, except at the ranges of a row-split parameter. */
 #define COH_WHOLE_OBJECTS ((uint64_t)1 << 48)
 
-/* Returns the chunk size that a layout uses for a requested `chunk_bytes`: whole grains, at least
- * one. */
-uint64_t coh_layout_chunk_bytes(uint64_t chunk_bytes);
+/* Returns the chunk size that a layout uses for a requested `chunk_bytes`: whole grains of f32 work,
+ * at least one. */
+static inline uint64_t coh_layout_chunk_bytes(uint64_t chunk_bytes)
+{
+    const uint64_t grain = (uint64_t)COH_GRAIN_ELEMENTS * sizeof(float);
+    return chunk_bytes < grain ? grain : chunk_bytes / grain * grain;
+}
 
 /* Builds the layout: objects, chunks, parameters, groups and pinned offsets; residents, file
  * and arena sizes are set later. Of the decisions it takes the chunk size, caches and patterns.

@@ -185,6 +185,23 @@ done:
     return status;
 }
 
+/* Writes the light operators that run again before the backward of operator `op`, of a block that is
+ * not recomputed. */
+static coh_status run_light_again(coh_lower_writer *w, int32_t op, int32_t microbatch)
+{
+    const int32_t block = w->graph->ops[op].block;
+    int32_t first = op;
+    if (w->map->again_at == NULL || block < 0 ||
+        coh_block_set_has(w->recompute, w->graph->ops[op].blocks_before))
+        return COH_OK;
+    while (first > 0 && w->graph->ops[first - 1].block == block)
+        first--;
+    for (; first <= op; first++)
+        if (w->map->again_at[first] == op)
+            COH_TRY(coh_lower_call(w, COH_OP_RECOMPUTE, first, microbatch, 0));
+    return COH_OK;
+}
+
 /* Writes the backward of operators [begin, end), whole blocks, from the last to the first. */
 static coh_status backward(coh_lower_writer *w, int32_t begin, int32_t end, int32_t microbatch)
 {
@@ -196,6 +213,7 @@ static coh_status backward(coh_lower_writer *w, int32_t begin, int32_t end, int3
             coh_block_set_has(w->recompute, w->graph->ops[op].blocks_before))
             COH_TRY(recompute_block(w, op, microbatch));
         open_block = block;
+        COH_TRY(run_light_again(w, op, microbatch));
         if (w->map->runs_backward[op])
             COH_TRY(coh_lower_call(w, COH_OP_BACKWARD, op, microbatch, final));
     }

@@ -402,3 +402,50 @@ coh_status coh_candidates_spread(coh_candidates *candidates, uint32_t most, uint
     COH_TRY(spread_fewer(candidates, bound_ns));
     return coh_candidates_improve(candidates, bound_ns);
 }
+
+/* Lists ways to move less that the other variations leave out: light operators run again in
+ * backward in place of keeping their outputs, and what compute writes goes to dead space at once,
+ * so that fewer activations leave. Both leave room for fewer recomputed blocks. */
+static void list_light(const coh_candidates *candidates, neighbours *n)
+{
+    const coh_plan *plan = candidates->plan;
+    const int32_t blocks = coh_graph_block_count(plan->graph);
+    const int32_t now = coh_block_set_count(&candidates->best.decisions.recompute);
+    coh_decisions *d = add_neighbour(n, candidates);
+    d->patient = COH_PATIENT_MOVED;
+    if (plan->options.recompute != COH_RECOMPUTE_AUTO)
+        return;
+    d = add_neighbour(n, candidates);
+    d->light = 1;
+    d = add_neighbour(n, candidates);
+    d->light = 1;
+    d->patient = COH_PATIENT_MOVED;
+    if (now < 5)
+        return;
+    d = add_neighbour(n, candidates);
+    d->light = 1;
+    d->patient = COH_PATIENT_MOVED;
+    d->recompute = as_many(candidates, now - now / 5, blocks);
+}
+
+coh_status coh_candidates_light(coh_candidates *candidates, uint32_t most, uint64_t bound_ns)
+{
+    const coh_plan_options *o = &candidates->plan->options;
+    const coh_decisions *best = &candidates->best.decisions;
+    const uint64_t before_ns = candidates->best.step_ns;
+    neighbours n = { .count = 0 };
+    if (candidates->plan->least.ns > 0)
+        bound_ns = candidates->plan->least.light_ns;
+    if (o->mode != COH_PLAN_TRAIN || best->in_memory || !coh_plan_has_far(o) ||
+        before_ns <= bound_ns + bound_ns / CLOSE_ENOUGH)
+        return COH_OK;
+    list_light(candidates, &n);
+    candidates->evaluations_most = candidates->evaluations + (uint32_t)n.count + 1;
+    COH_TRY(coh_candidates_try(candidates, n.list, n.count));
+    candidates->evaluations_most = candidates->evaluations + most;
+    if (candidates->best.step_ns >= before_ns)
+        return COH_OK;
+    if (!recomputes_first(&best->recompute))
+        COH_TRY(spread_fewer(candidates, bound_ns));
+    return coh_candidates_improve(candidates, bound_ns);
+}

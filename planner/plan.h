@@ -25,7 +25,7 @@ typedef struct coh_decisions {
     int32_t slices;
     coh_pattern_choice patterns; /* of the parameter groups and the operators that use them */
     int32_t tie_break;           /* enum coh_tie_break, planner/residency.h */
-    int32_t patient;             /* 1: the horizon applies to written windows, too */
+    int32_t patient;             /* enum coh_patient, planner/residency.h */
     int32_t boundary;            /* enum coh_boundary, planner/residency.h */
     int32_t horizon; /* steps for which memory should have been unused before a fetch into it */
     /* With a host tier: the parameters of the last `host_updates` blocks, and of what follows them,
@@ -39,6 +39,7 @@ typedef struct coh_decisions {
     /* Sixteenths of the host lane's updates that run after the others, in the order of next use
      * (lower_late.h). Deferred updates are in that order anyway. */
     int32_t late;
+    int32_t light; /* 1: light operators of blocks that are not recomputed run again (light.h) */
     coh_block_set recompute; /* these blocks are recomputed, the others kept or moved */
 } coh_decisions;
 
@@ -53,6 +54,9 @@ typedef struct coh_bounds {
 /* The least step over all decisions; planner/least_step.h. */
 typedef struct coh_least_step {
     uint64_t ns; /* 0: no bound is known (a forward-only plan, no far tier) */
+    /* the same if light operators may run again by themselves (light.h): the search turns to them
+     * last, and no plan is below it */
+    uint64_t light_ns;
     /* The decisions of the solution, rounded to whole blocks. */
     int32_t recompute, host_updates;
     int32_t late; /* estimated: how late updates on the host lane run best */

@@ -150,7 +150,8 @@ coh_status coh_plan_summarize(const coh_plan *plan, coh_plan_summary *out_summar
     coh_plan_summary s = { .smallest_device_bytes = plan->smallest_device_bytes,
                            .smallest_is_proven = plan->smallest_is_proven,
                            .step_ns = body->period_ns,
-                           .bound_ns = plan->least.ns > 0 ? plan->least.ns : plan->bounds.most_ns,
+                           .bound_ns =
+                               plan->least.ns > 0 ? plan->least.light_ns : plan->bounds.most_ns,
                            .binding = plan->bounds.binding,
                            .runner_up = plan->bounds.runner_up,
                            .step_alone_ns = plan->forecast.alone_ns,

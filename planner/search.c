@@ -401,7 +401,9 @@ static coh_status search_candidates(coh_candidates *candidates, const coh_decisi
     COH_TRY_GOTO(status, try_starts(candidates, starts, count, 0), done);
     if (plan->options.search == COH_SEARCH_USUAL) {
         COH_TRY_GOTO(status, improve_all(candidates, least_ns), done);
-        status = search_late(candidates, starts, count);
+        COH_TRY_GOTO(status, search_late(candidates, starts, count), done);
+        status = coh_candidates_light(
+            candidates, evaluations_for(candidates->best.instruction_count) / 2, least_ns);
     }
 done:
     coh_free(starts);

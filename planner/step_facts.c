@@ -29,6 +29,7 @@ typedef struct scene {
     int32_t *is_live, *is_live_again;
     double compute_ns[COH_PHASE_MASKS];
     double passes; /* turns of a step: 1, or one per micro-batch */
+    int light;
 } scene;
 
 static void scene_fini(scene *f)
@@ -126,7 +127,7 @@ static void add_update(scene *f, const coh_lowered *lowered, size_t index)
         u->host_update_ns += least_ns(f, lowered, index, COH_LANE_HOST);
 }
 
-/* Measures a body that recomputes nothing. */
+/* Measures a body that recomputes no block. */
 static void measure(scene *f, const coh_lowered *lowered)
 {
     const size_t turn = find_turn(lowered);
@@ -141,7 +142,7 @@ static void measure(scene *f, const coh_lowered *lowered)
             if (!is_ahead && !is_between && instruction->opcode != COH_OP_UPDATE)
                 f->is_read_back[operand->object] |= (operand->access & COH_ACCESS_READ) != 0;
         }
-        if (instruction->comm > 0)
+        if (instruction->comm > 0 || instruction->opcode == COH_OP_RECOMPUTE)
             continue;
         if (instruction->opcode == COH_OP_UPDATE)
             add_update(f, lowered, i);
@@ -283,7 +284,8 @@ static coh_status fill_facts(scene *f)
 {
     const coh_decisions whole = { .chunk_bytes = COH_WHOLE_OBJECTS,
                                   .row_passes = 1,
-                                  .patterns = coh_pattern_choose(1) };
+                                  .patterns = coh_pattern_choose(1),
+                                  .light = f->light };
     COH_TRY(coh_layout_build(f->graph, f->options, &whole, &f->layout, &f->map));
     const uint32_t objects = f->layout.object_count;
     f->block_count = coh_graph_block_count(f->graph);
@@ -307,10 +309,10 @@ static coh_status fill_facts(scene *f)
 }
 
 coh_status coh_step_facts_find(const coh_graph *graph, const coh_plan_options *options,
-                               const coh_pricer *pricer, int32_t unit_most,
+                               const coh_pricer *pricer, int32_t unit_most, int light,
                                coh_step_facts *out_facts)
 {
-    scene f = { .graph = graph, .options = options, .pricer = pricer };
+    scene f = { .graph = graph, .options = options, .pricer = pricer, .light = light };
     *out_facts = (coh_step_facts){ 0 };
     const coh_status status = fill_facts(&f);
     if (status == COH_OK) {

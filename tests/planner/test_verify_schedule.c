@@ -11,6 +11,7 @@
 
 #include "base/check.h"
 #include "planner/plan_make.h"
+#include "planner/residency.h"
 #include "tests/length.h"
 #include "tests/planner/mutations.h"
 #include "tests/planner/toy_graph.h"
@@ -35,6 +36,7 @@ typedef struct setting {
     const char *pattern; /* coh_plan_options.rank_pattern; NULL: "" */
     coh_wires wires;     /* likewise */
     int lead, late;      /* of the decisions */
+    int light, patient;  /* likewise */
     int speculates;      /* 1: coh_plan_options.speculates, with the decisions found without */
 } setting;
 
@@ -471,6 +473,16 @@ static const setting settings[] = {
       60,
       .updates = 4,
       .late = 8 },
+    { "host, light operators run again, writes to dead space",
+      { .layers = 3, .width = 64, .vocabulary = 300, .rows = 40 },
+      2,
+      0,
+      1,
+      0,
+      COH_RECOMPUTE_NONE,
+      50,
+      .light = 1,
+      .patient = COH_PATIENT_MOVED },
 };
 
 /* Replaces the plan by one with other places of updates, or slices, or that speculates. */
@@ -484,6 +496,9 @@ static void put_decisions(const setting *what, coh_plan **plan)
     other->decisions.slices = what->slices;
     other->decisions.lead = what->lead;
     other->decisions.late = what->late;
+    other->decisions.light = what->light;
+    if (what->patient > 0)
+        other->decisions.patient = what->patient;
     other->decisions.patterns = coh_pattern_choose(what->slices);
     if (coh_plan_finish(other) != COH_OK)
         fail_msg("%s: %s", what->name, coh_last_error());
@@ -533,7 +548,7 @@ static coh_plan *make_plan(const setting *what, const coh_graph *graph)
     assert_int_equal(plan->decisions.cache, what->caches);
     if (what->host_percent > 0) /* survivors lie in both tiers */
         assert_true(plan->survivor_bytes > options.host_memory_bytes);
-    if (what->updates > 0 || what->slices > 0 || what->speculates || what->lead > 0)
+    if (what->updates > 0 || what->slices > 0 || what->speculates || what->lead > 0 || what->light)
         put_decisions(what, &plan);
     return plan;
 }
