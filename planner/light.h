@@ -1,5 +1,5 @@
-/* light.h - operators that run again in backward although their block is kept: norms and products of
- * elements, which cost little next to the bytes of their outputs.
+/* light.h - operators that run again in backward although their block is kept: norms and products
+ * of elements, which cost little next to the bytes of their outputs.
  *
  *     forward    x -> norm -> y -> linear -> z
  *     kept       x, y               z       y is as large as x

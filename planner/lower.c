@@ -185,8 +185,8 @@ done:
     return status;
 }
 
-/* Writes the light operators that run again before the backward of operator `op`, of a block that is
- * not recomputed. */
+/* Writes the light operators that run again before the backward of operator `op`, of a block that
+ * is not recomputed. */
 static coh_status run_light_again(coh_lower_writer *w, int32_t op, int32_t microbatch)
 {
     const int32_t block = w->graph->ops[op].block;

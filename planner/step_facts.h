@@ -40,8 +40,8 @@ typedef struct coh_step_facts {
 } coh_step_facts;
 
 /* Keeps the `unit_most` largest units. `light`: kept blocks keep no outputs of light operators
- * (light.h); the time of these is left out. Fails: COH_ERR_MEMORY, and as coh_layout_build; *out_facts
- * can then be released. */
+ * (light.h); the time of these is left out. Fails: COH_ERR_MEMORY, and as coh_layout_build;
+ * *out_facts can then be released. */
 coh_status coh_step_facts_find(const coh_graph *graph, const coh_plan_options *options,
                                const coh_pricer *pricer, int32_t unit_most, int light,
                                coh_step_facts *out_facts);
