@@ -52,8 +52,8 @@ typedef struct coh_object_map {
 /* As a chunk size: cut no object, except at the ranges of a row-split parameter. */
 #define COH_WHOLE_OBJECTS ((uint64_t)1 << 48)
 
-/* Returns the chunk size that a layout uses for a requested `chunk_bytes`: whole grains of f32 work,
- * at least one. */
+/* Returns the chunk size that a layout uses for a requested `chunk_bytes`: whole grains of f32
+ * work, at least one. */
 static inline uint64_t coh_layout_chunk_bytes(uint64_t chunk_bytes)
 {
     const uint64_t grain = (uint64_t)COH_GRAIN_ELEMENTS * sizeof(float);

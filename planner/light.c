@@ -6,8 +6,8 @@
 #include "base/alloc.h"
 #include "planner/pins.h"
 
-/* Most operations for each byte of output. A norm of bf16 has 4; a product over 64 values has 64, an
- * attention many more. */
+/* Most operations for each byte of output. A norm of bf16 has 4; a product over 64 values has 64,
+ * an attention many more. */
 enum { LIGHT_FLOPS = 32 };
 
 /* Finds by tensor the last operator of the graph whose backward reads it; -1: none. */
