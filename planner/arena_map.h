@@ -64,8 +64,8 @@ void coh_arena_map_fini(coh_arena_map *map); /* accepts a zeroed struct */
 int32_t coh_arena_map_at(const coh_arena_map *map, uint64_t offset);
 
 /* Finds the lowest range of `bytes` at or above `floor` that begins with a segment and consists of
- * free segments with last uses, or with `of_moves` last_moved, up to `latest`. Returns 0 if there is
- * none. */
+ * free segments with last uses, or with `of_moves` last_moved, up to `latest`. Returns 0 if there
+ * is none. */
 int coh_arena_map_find(const coh_arena_map *map, uint64_t bytes, int64_t latest, uint64_t floor,
                        int of_moves, uint64_t *out_offset);
 
