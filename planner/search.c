@@ -379,8 +379,7 @@ static coh_status search_late(coh_candidates *candidates, coh_initial_candidate 
     return improve_several(candidates, IMPROVE_LATE, plan->least.ns);
 }
 
-/* Finds out first whether any start fits: bounds, which say which of them are the most promising,
- * take long. */
+/* Finds out first whether any start fits: the bounds that rank them take long. */
 static coh_status search_candidates(coh_candidates *candidates, const coh_decisions *smallest)
 {
     const coh_plan *plan = candidates->plan;
