@@ -67,8 +67,8 @@ static void mark_light(const coh_graph *graph, const coh_block_set *blocks,
     }
 }
 
-/* Finds the first backward that needs each light operator, or a light one that reads it: the last
- * such operator of the graph. */
+/* Finds the first backward that needs each light operator, or a light one that reads it: that of
+ * the last such operator of the graph, since backward runs from the last to the first. */
 static void find_times(const coh_graph *graph, const int32_t *last_reader, coh_object_map *map)
 {
     for (size_t i = graph->op_count; i-- > 0;) {

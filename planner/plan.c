@@ -349,17 +349,14 @@ static coh_sweep_order order_of(const coh_graph *graph, const coh_plan_options *
     return coh_order_changes_bits(graph) ? COH_SWEEP_MICROBATCH : COH_SWEEP_AUTO;
 }
 
-/* Computes the least step of an order. */
+/* Computes the least step of an order, without light operators and with them. */
 static coh_status least_of_order(const coh_graph *graph, const coh_plan_options *options,
-                                 uint64_t *out_ns)
+                                 coh_least_step *out_least)
 {
     coh_plan *plan = NULL;
-    coh_least_step least;
-    *out_ns = 0;
+    *out_least = (coh_least_step){ 0 };
     COH_TRY(coh_plan_open(graph, options, &plan));
-    const coh_status status = coh_least_step_find(graph, &plan->options, &plan->pricer, &least);
-    if (status == COH_OK)
-        *out_ns = least.ns;
+    const coh_status status = coh_least_step_find(graph, &plan->options, &plan->pricer, out_least);
     coh_plan_destroy(plan);
     return status;
 }
@@ -367,7 +364,8 @@ static coh_status least_of_order(const coh_graph *graph, const coh_plan_options 
 /* The plan of one sweep order, or why there is none. */
 typedef struct ordered {
     coh_sweep_order order;
-    uint64_t least_ns, far_bytes;
+    coh_least_step least;
+    uint64_t far_bytes;
     uint64_t step_ns; /* as searched; UINT64_MAX: there is no plan */
     coh_attempt made;
 } ordered;
@@ -377,9 +375,9 @@ typedef struct ordered {
 static int is_settled(const ordered *first, const ordered *second)
 {
     const coh_plan *plan = first->made.plan;
-    return plan != NULL &&
-           (plan->only_fits || plan->decisions.in_memory ||
-            (second->least_ns > 0 && second->least_ns + second->least_ns / 500 >= first->step_ns));
+    const uint64_t least_ns = second->least.light_ns;
+    return plan != NULL && (plan->only_fits || plan->decisions.in_memory ||
+                            (least_ns > 0 && least_ns + least_ns / 500 >= first->step_ns));
 }
 
 /* Prices what a folded search found by the whole step, as a search of the whole step does. Keeps
@@ -447,9 +445,9 @@ static coh_status search_orders(const coh_graph *graph, const coh_plan_options *
     for (int i = 0; i < 2; i++) {
         coh_plan_options each = *options;
         each.sweep_order = orders[i].order;
-        COH_TRY(least_of_order(graph, &each, &orders[i].least_ns));
+        COH_TRY(least_of_order(graph, &each, &orders[i].least));
     }
-    const int begin = orders[1].least_ns < orders[0].least_ns;
+    const int begin = orders[1].least.ns < orders[0].least.ns;
     ordered *first = &orders[begin], *second = &orders[1 - begin];
     search_one(graph, options, only_fits, first);
     if (coh_attempt_is_fault(&first->made))
