@@ -1,7 +1,8 @@
-/* The lane of updates changes no bit: compares a small tied GPT-2 in memory with the same steps
- * under an emulated host tier, where all parameters, those of the last blocks or none are updated
- * on the host lane, in backward half of them late; with a disk as well, with NaN in released memory
- * and delays before lines, across quiet points and a checkpoint. */
+/* Where updates and light operators run changes no bit: compares a small tied GPT-2 in memory with
+ * the same steps under an emulated host tier, where all parameters, those of the last blocks or
+ * none are updated on the host lane, in backward half of them late, or light operators run again;
+ * with a disk as well, with NaN in released memory and delays before lines, across quiet points
+ * and a checkpoint. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,6 +16,7 @@
 
 #include "planner/lower_late.h"
 #include "planner/plan_make.h"
+#include "planner/residency.h"
 #include "tests/claims/trial.h"
 #include "tests/length.h"
 #include "tests/temporary.h"
@@ -149,6 +151,56 @@ static void the_lane_that_updates_changes_no_bit(void **state)
     }
 }
 
+/* Plans again with light operators that run again and writes to dead space, nothing else
+ * recomputed. Returns 1 if some operator runs again. */
+static int put_light(trial *t)
+{
+    coh_plan *plan = NULL;
+    int is_light = 0;
+    assert_int_equal(coh_plan_open(t->subject->graph, &t->plan->options, &plan), COH_OK);
+    plan->decisions = t->plan->decisions;
+    plan->decisions.recompute = coh_block_set_first(0);
+    plan->decisions.light = 1;
+    plan->decisions.patient = COH_PATIENT_MOVED;
+    if (coh_plan_finish(plan) != COH_OK)
+        fail_msg("%s: %s", t->placement->name, coh_last_error());
+    const coh_program *body = &plan->programs[COH_PROGRAM_BODY];
+    for (uint32_t i = 0; i < body->instruction_count; i++)
+        is_light |= body->instructions[i].opcode == COH_OP_RECOMPUTE;
+    coh_plan_destroy(t->plan);
+    t->plan = plan;
+    t->summary = (coh_plan_summary){ .struct_bytes = sizeof(t->summary) };
+    assert_int_equal(coh_plan_summarize(plan, &t->summary), COH_OK);
+    return is_light;
+}
+
+static void light_operators_that_run_again_change_no_bit(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2 * NUMBERS_COUNT; i++) {
+        if (test_is_short() && i % 2 != i / 2 % 2) /* each numeric plan in one dtype */
+            continue;
+        if (is_left_out(2, i / 2))
+            continue;
+        trial_subject subject = subject_of(i % 2 ? COH_DTYPE_BF16 : COH_DTYPE_F32);
+        const trial_numbers *numeric = &numbers[i / 2];
+        const trial_manner manner = { .overlapped = 1,
+                                      .poison = 1,
+                                      .delay_seed = 31 + (uint64_t)i,
+                                      .delay_most_us = DELAY_MOST_US,
+                                      .disk_count = 1 };
+        trial_outcome expected, found;
+        trial t;
+        trial_run(&subject, numeric, &in_memory, &(trial_manner){ 0 }, STEPS, &expected);
+        trial_plan(&t, &subject, numeric, &placements[i / 2 % PLACEMENT_COUNT]);
+        assert_true(put_light(&t));
+        trial_run_plan(&t, &manner, STEPS, &found);
+        trial_check_equal("light", &found, &expected);
+        trial_close(&t);
+        trial_subject_close(&subject);
+    }
+}
+
 /* Runs steps with quiet points between them: drained, evaluated, hashed; saved after half of
  * them. */
 static void run_and_save(trial *t, const char *path, trial_outcome *found)
@@ -255,6 +307,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_lane_that_updates_changes_no_bit),
+        cmocka_unit_test(light_operators_that_run_again_change_no_bit),
         cmocka_unit_test(quiet_points_and_a_resume_elsewhere_change_no_bit),
         cmocka_unit_test(survivors_in_both_tiers_change_no_bit),
     };

@@ -474,16 +474,25 @@ static const setting settings[] = {
       .updates = 4,
       .late = 8 },
     { "host, light operators run again, writes to dead space",
-      { .layers = 3, .width = 64, .vocabulary = 300, .rows = 40 },
+      { .layers = 3, .width = 64, .vocabulary = 300, .rows = 40, .holds = 1 },
       2,
       0,
       1,
       0,
-      COH_RECOMPUTE_NONE,
+      COH_RECOMPUTE_AUTO,
       50,
       .light = 1,
       .patient = COH_PATIENT_MOVED },
 };
+
+static int runs_again(const coh_plan *plan)
+{
+    const coh_program *body = &plan->programs[COH_PROGRAM_BODY];
+    for (uint32_t i = 0; i < body->instruction_count; i++)
+        if (body->instructions[i].opcode == COH_OP_RECOMPUTE)
+            return 1;
+    return 0;
+}
 
 /* Replaces the plan by one with other places of updates, or slices, or that speculates. */
 static void put_decisions(const setting *what, coh_plan **plan)
@@ -506,6 +515,8 @@ static void put_decisions(const setting *what, coh_plan **plan)
     assert_int_equal(host_instructions > 0, what->updates > 0);
     if (what->slices > 0)
         assert_int_equal(other->operator_notes[2].pattern[0], 's'); /* embed, double, mix */
+    if (what->light)
+        assert_true(runs_again(other));
     coh_plan_destroy(*plan);
     *plan = other;
 }

@@ -140,6 +140,12 @@ static const coh_op_kind three_kind = { KIND_HEAD("toy.three"),
                                         .infer = infer_three };
 static const coh_op_kind join_kind = { KIND_HEAD("toy.join"), .input_count = 2, .output_count = 1,
                                        .can_add_grad = { .inputs = 3 }, .infer = infer_join };
+static const coh_op_kind join_holding_kind = { KIND_HEAD("toy.join_holding"),
+                                               .input_count = 2,
+                                               .output_count = 1,
+                                               .backward_reads = { .inputs = 3 },
+                                               .can_add_grad = { .inputs = 3 },
+                                               .infer = infer_join };
 static const coh_op_kind loss_kind = { KIND_HEAD("toy.loss"),
                                        .input_count = 2,
                                        .output_count = 1,
@@ -159,7 +165,8 @@ static coh_status add_layer(coh_graph *graph, const toy_options *options,
     coh_tensor doubled, mixed, both[2] = { *x, *x };
     coh_op_args args = { .name = name, .inputs = both, .block = layer };
     snprintf(name, sizeof(name), "double%d", layer);
-    coh_status status = coh_graph_op(graph, &join_kind, &args, &doubled, NULL);
+    coh_status status = coh_graph_op(graph, options->holds ? &join_holding_kind : &join_kind, &args,
+                                     &doubled, NULL);
     if (status != COH_OK)
         return status;
     snprintf(name, sizeof(name), "mix%d", layer);

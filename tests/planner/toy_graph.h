@@ -16,6 +16,7 @@ typedef struct toy_options {
     coh_dtype dtype; /* of activations and parameters */
     int slices;      /* 1: the mixes may come in slices of 64 columns */
     int atomics;     /* 1: the mixes may add by atomics on a GPU */
+    int holds;       /* 1: what precedes a mix keeps its inputs, so that it is light (light.h) */
     int extras;      /* 1: a shared parameter between two plain ones; a branch without a loss */
 } toy_options;
 
