@@ -26,14 +26,20 @@ static coh_status add_row(const char *name, double before, double after, coh_tex
     return COH_OK;
 }
 
+/* Long texts are cut: they begin shortly before the first difference. */
 static coh_status add_fact(const char *name, const char *before, const char *after, int *count,
                            coh_text *out)
 {
     char texts[2][200];
+    size_t same = 0;
     if (strcmp(before, after) == 0)
         return COH_OK;
-    snprintf(texts[0], sizeof(texts[0]), "%.60s", before[0] ? before : "-");
-    snprintf(texts[1], sizeof(texts[1]), "%.60s", after[0] ? after : "-");
+    while (before[same] && before[same] == after[same])
+        same++;
+    const size_t skipped = same > 50 ? same - 20 : 0;
+    const char *gap = skipped ? "..." : "";
+    snprintf(texts[0], sizeof(texts[0]), "%s%.60s", gap, before[0] ? before + skipped : "-");
+    snprintf(texts[1], sizeof(texts[1]), "%s%.60s", gap, after[0] ? after + skipped : "-");
     for (int i = 0; i < 2; i++)
         coh_text_make_printable(texts[i]);
     ++*count;
@@ -62,20 +68,42 @@ static int is_left_out(const char *name)
     return 0;
 }
 
-/* Appends a value of a recipe. A number below 0 stands for the optimizer's own. */
-static coh_status add_value(const json_t *value, coh_text *out)
+/* Appends a value of a recipe: a fraction with so many digits, -1 as the optimizer's own. */
+static coh_status add_value(const json_t *value, int digits, coh_text *out)
 {
     size_t i;
     const json_t *entry;
     if (json_is_string(value))
         return coh_text_add(out, "%s", json_string_value(value));
-    if (json_is_number(value))
-        return json_number_value(value) < 0 ? coh_text_add(out, "default")
-                                            : coh_text_add(out, "%.9g", json_number_value(value));
+    if (json_is_boolean(value))
+        return coh_text_add(out, "%s", json_is_true(value) ? "yes" : "no");
+    if (json_is_number(value) && json_number_value(value) == -1)
+        return coh_text_add(out, "default");
+    if (json_is_integer(value))
+        return coh_text_add(out, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
+    if (json_is_real(value))
+        return coh_text_add(out, "%.*g", digits, json_real_value(value));
     json_array_foreach(value, i, entry)
     {
         ADD(i ? " " : "");
-        COH_TRY(add_value(entry, out));
+        COH_TRY(add_value(entry, digits, out));
+    }
+    return COH_OK;
+}
+
+/* Appends both values, with all digits where fewer are equal. */
+static coh_status add_values(const json_t *before, const json_t *after, coh_text *texts)
+{
+    for (int digits = 9; digits <= 17; digits += 8) {
+        coh_text_fini(&texts[0]);
+        coh_text_fini(&texts[1]);
+        texts[0] = texts[1] = (coh_text){ 0 };
+        COH_TRY(coh_text_add(&texts[0], "%s", "")); /* a member that is missing is empty */
+        COH_TRY(coh_text_add(&texts[1], "%s", ""));
+        COH_TRY(add_value(before, digits, &texts[0]));
+        COH_TRY(add_value(after, digits, &texts[1]));
+        if (strcmp(texts[0].data, texts[1].data) != 0)
+            break;
     }
     return COH_OK;
 }
@@ -103,13 +131,10 @@ static coh_status add_setting(const char *name, const json_t *before, const json
 {
     char row[64];
     coh_text texts[2] = { { 0 }, { 0 } };
-    coh_status status = coh_text_add(&texts[0], "%s", "");
-    COH_TRY_GOTO(status, coh_text_add(&texts[1], "%s", ""), done);
-    COH_TRY_GOTO(status, add_value(before, &texts[0]), done);
-    COH_TRY_GOTO(status, add_value(after, &texts[1]), done);
+    coh_status status = add_values(before, after, texts);
     name_setting(name, row, sizeof(row));
-    status = add_fact(row, texts[0].data, texts[1].data, count, out);
-done:
+    if (status == COH_OK)
+        status = add_fact(row, texts[0].data, texts[1].data, count, out);
     coh_text_fini(&texts[0]);
     coh_text_fini(&texts[1]);
     return status;

@@ -228,7 +228,8 @@ def settings(folder):
         file.write("".join(f"line {i}\n" for i in range(400)))
     runs = {"usual": [], "same": [], "rates": ["--lr", "1.25e-3", "--warmup", "1", "--lr-for", "wte=1e-4"],
             "shape": ["--batch", "2", "--dropout", "0.1", "--seed", "2", "--steps", "3", "--clip", "0.5"],
-            "part": ["--freeze", "wpe"], "lora": ["--lora", "2:4"],
+            "part": ["--freeze", "wpe"],
+            "seed": ["--seed", "1234567890123"], "seeds": ["--seed", "1234567890124"], "lora": ["--lora", "2:4"],
             "ranks": ["--replicas", "2", "--ranks", "2", "--pattern", "zero1"]}
     for name, flags in runs.items():
         few = [] if "--steps" in flags else ["--steps", "2"]
@@ -249,6 +250,8 @@ def settings(folder):
     assert "lr               0.0006 → 0.00125\n" in texts["rates"], texts["rates"]
     assert "lr-for           - → wte 0.0001\n" in texts["rates"], texts["rates"]
     assert "settings are equal" in texts["same"], texts["same"]
+    large = run("diff", *(os.path.join(folder, x) for x in ("seed", "seeds")), env={**os.environ, "LC_ALL": "C.UTF-8"})[0]
+    assert "seed             1234567890123 → 1234567890124\n" in large, large
     # A run of an earlier version has no recipe: its command is compared.
     path = os.path.join(folder, "rates", "run.json")
     with open(path, encoding="utf-8") as file:
