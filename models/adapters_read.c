@@ -16,6 +16,7 @@
 #include "models/safetensors.h"
 
 #define CONFIG            "adapter_config.json"
+#define PREFIX            "base_model.model." /* PEFT's, which other tools leave out */
 #define TENSORS           "adapter_model.safetensors"
 #define CONFIG_BYTES_MOST (1u << 20)
 
@@ -92,7 +93,8 @@ static coh_status read_member(const char *name, const json_t *value, coh_config_
     if (strcmp(name, "bias") == 0)
         return is_text(value, "none") ? COH_OK : refuse_member(name, "none");
     if (strcmp(name, "init_lora_weights") == 0)
-        return keeps_base(value) ? COH_OK : refuse_member(name, "true, gaussian or eva");
+        return keeps_base(value) ? COH_OK
+                                 : refuse_member(name, "true, false, gaussian, eva or orthogonal");
     if (strcmp(name, "r") == 0) {
         if (!json_is_integer(value) || !(number >= 1 && number <= INT32_MAX))
             return refuse_member(name, "a whole number of at least 1");
@@ -148,7 +150,7 @@ static coh_status read_config(const char *folder, coh_model *model, coh_adapters
  * "<module>.weight", and the part. Returns the part; -1 if it is another name. */
 static int split(const char *name, char *out_weight, size_t weight_bytes)
 {
-    static const char begin[] = "base_model.model.";
+    static const char begin[] = PREFIX;
     if (strncmp(name, begin, sizeof(begin) - 1) == 0)
         name += sizeof(begin) - 1;
     for (int part = 0; part < PART_COUNT; part++) {
@@ -197,6 +199,11 @@ static coh_status match_one(coh_adapter_folder *folder, const coh_safetensors_te
                         found->name, rows, columns, folder->model.name);
     coh_dtype dtype;
     COH_TRY(coh_safetensors_dtype(found, &dtype));
+    if (folder->found[index].part[part])
+        return coh_fail(COH_ERR_CORRUPT,
+                        "tensor %.150s is there twice, with and without \"" PREFIX
+                        "\": fetch the adapters again",
+                        found->name);
     folder->found[index].part[part] = found;
     return COH_OK;
 }

@@ -176,7 +176,12 @@ class Adapters(ProgramTest):
         with open(os.path.join(out, "adapter_config.json"), "w", encoding="utf-8") as file:
             json.dump({**config, "lora_dropout": 0.1, "use_dora": False, "peft_version": "0.18.0"}, file)
         self.assertIn("lora_dropout 0.1", self.succeeds(*train, "--steps", 1, "--save", "none").err)
-        os.truncate(os.path.join(out, "adapter_model.safetensors"), 100)
+        path = os.path.join(out, "adapter_model.safetensors")
+        _, tensors = self.read_adapters("adapters-gpt2")
+        twice = {name.removeprefix("base_model.model."): tensor for name, tensor in tensors.items()}
+        model_folder.write_file(path, {**tensors, **twice})
+        self.fails(4, *train, says="is there twice")
+        os.truncate(path, 100)
         self.fails(4, *train, says="adapter_model.safetensors")
 
     # ---- adapters in a run ----
