@@ -126,10 +126,16 @@ static coh_status refuse_unknown(const char *path)
         path);
 }
 
+/* A plan of a large model has some MB. */
+enum { SORTED_BYTES_MOST = 64 << 20 };
+
 /* Of a file that begins with a brace: by its format, which a tool that sorts members moves from the
  * beginning. Its reader then says that the bytes are others. */
-static coh_status find_json(const char *path, const char *head, cli_artefact *out_artefact)
+static coh_status find_json(const char *path, const char *head, off_t bytes,
+                            cli_artefact *out_artefact)
 {
+    if (!strstr(head, "\"cohobate ") && bytes > SORTED_BYTES_MOST)
+        return refuse_unknown(path);
     json_t *root = strstr(head, "\"cohobate ") ? NULL : json_load_file(path, 0, NULL);
     const char *format = json_string_value(json_object_get(root, "format"));
     const char *text = root ? format ? format : "" : head;
@@ -170,7 +176,7 @@ static coh_status find(const char *path, cli_artefact *out_artefact)
     else if (head[0] != '{')
         return refuse_unknown(path);
     else
-        return find_json(path, head, out_artefact);
+        return find_json(path, head, facts.st_size, out_artefact);
     return COH_OK;
 }
 

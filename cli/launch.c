@@ -80,7 +80,7 @@ void cli_launch_quiet(void)
 
 void cli_launch_note_undivided(const char *command)
 {
-    static const char *const variables[] = { "OMPI_COMM_WORLD_SIZE", "PMI_SIZE" };
+    static const char *const variables[] = { "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS" };
     const char *rank = launched_rank();
     const char *count = first_set(variables, sizeof(variables) / sizeof(*variables));
     if (rank != NULL && strcmp(rank, "0") == 0 && count != NULL && strtol(count, NULL, 10) > 1)

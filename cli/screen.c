@@ -360,12 +360,12 @@ static void add_drive(const cli_job *job, const cli_speed *s, cli_line *line)
 
 static void add_program(const cli_job *job, cli_line *line)
 {
-    cli_line_add(line,
-                 "plan:   %u instructions in the step, chunks of %s, %d blocks recomputed; numbers "
-                 "%016" PRIx64 ", program %016" PRIx64 "\n",
-                 job->summary.instruction_count, cli_size(job->summary.chunk_bytes).at,
-                 job->summary.recomputes, job->summary.numeric_fingerprint,
-                 job->summary.program_hash);
+    cli_line_add(
+        line,
+        "plan:   %u instructions in the step, chunks of %s, %d whole blocks recomputed; numbers "
+        "%016" PRIx64 ", program %016" PRIx64 "\n",
+        job->summary.instruction_count, cli_size(job->summary.chunk_bytes).at,
+        job->summary.recomputes, job->summary.numeric_fingerprint, job->summary.program_hash);
 }
 
 /* ---- tables ---- */

@@ -123,10 +123,10 @@ coh_status cli_topology_check_ranks(const cli_options *options, const coh_profil
     const int is_flag = cli_given(options, CLI_FLAG_NODE_RANKS);
     if (ranks % node != 0)
         return cli_fail(COH_ERR_ARGUMENT,
-                        "%s %" PRId32 " %s the %" PRId32
-                        " ranks: give a divisor, or leave it out for one node",
+                        "%s %" PRId32 " %s the %" PRId32 " ranks: give a divisor by --node-ranks%s",
                         is_flag ? "--node-ranks" : "nodes of", node,
-                        is_flag ? "does not divide" : "do not divide", ranks);
+                        is_flag ? "does not divide" : "do not divide", ranks,
+                        is_flag ? ", or leave it out for one node" : "");
     if (node % pair != 0)
         return cli_fail(
             COH_ERR_ARGUMENT,
