@@ -580,9 +580,9 @@ static coh_status find_light(const coh_graph *graph, const coh_plan_options *opt
     facts f = { 0 };
     coh_least_step least = { 0 };
     coh_status status = coh_step_facts_find(graph, options, pricer, UNITS_MOST, 1, &f);
-    const int differs =
-        status == COH_OK && (f.unit_count != plain->unit_count ||
-                             memcmp(f.units, plain->units, (size_t)f.unit_count * sizeof(unit)));
+    const int differs = status == COH_OK &&
+                        (f.unit_count != plain->unit_count ||
+                         memcmp(f.units, plain->units, (size_t)f.unit_count * sizeof(unit)) != 0);
     if (differs)
         status = build_and_solve(&f, options, pricer, &least);
     if (differs && status == COH_OK && least.ns < *out_ns)

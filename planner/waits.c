@@ -349,7 +349,8 @@ static coh_status rank_lanes(deriver *d)
         d->lanes[d->lane_count] = (uint8_t)lane;
         d->lengths[d->lane_count] = p->lane_length[lane];
         d->rank[lane] = (uint8_t)d->lane_count;
-        COH_TRY(COH_ALLOC(p->lane_length[lane], &d->instruction_of[d->lane_count++]));
+        COH_TRY(COH_ALLOC(p->lane_length[lane], &d->instruction_of[d->lane_count]));
+        d->lane_count++;
     }
     for (uint32_t i = 0; i < p->instruction_count; i++)
         d->instruction_of[d->rank[p->instructions[i].lane]][p->instructions[i].ordinal - 1] = i;

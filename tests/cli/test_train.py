@@ -31,18 +31,18 @@ class Train(TrainTest):
         within = self.resumed(self.path("run"), "--steps", 3)
         self.assertNotIn("the schedule ends", within.err)
         behind = self.resumed(self.path("run"), "--steps", 4, "--log", self.path("run.jsonl"))
-        self.assertRegex(behind.err, r"(?m)^note:   the schedule ends at step 3: .* learning rate 0.0001, the lowest \(--schedule-steps N")
+        self.assertRegex(behind.err, r"(?m)^note:   the schedule ends at step 3: .* learning rate 1e-4, the lowest \(--schedule-steps N")
         with open(self.path("run.jsonl"), encoding="utf-8") as file:
             self.assertAlmostEqual(json.loads(file.read())["lr"], 1e-4)
 
     def test_a_rate_that_no_step_takes_begins_the_note(self):
         self.train("--steps", 2, "--lr", "1e-3", "--save", self.path("run"))
         ends = ": the schedule ends at step 2: later steps run at the learning rate"
-        for steps, flags, note in ((3, ["--lr", "2e-3"], "--lr 2e-3 is the rate of no step" + ends + " 0.0002, "),
+        for steps, flags, note in ((3, ["--lr", "2e-3"], "--lr 2e-3 is the rate of no step" + ends + " 2e-4, "),
                                    (4, ["--lr", "3e-3", "--warmup", 1],
-                                    "--lr 3e-3 is the rate of no step, and --warmup has no effect" + ends + " 0.0003, "),
+                                    "--lr 3e-3 is the rate of no step, and --warmup has no effect" + ends + " 3e-4, "),
                                    (5, ["--warmup", 2], "--warmup has no effect" + ends),
-                                   (6, ["--lr", "3e-3", "--min-lr", "3e-3"], ends[2:] + " 0.003, "),
+                                   (6, ["--lr", "3e-3", "--min-lr", "3e-3"], ends[2:] + " 3e-3, "),
                                    (7, ["--lr", "2e-3", "--schedule-steps", 9], None)):
             said = self.resumed(self.path("run"), "--steps", steps, *flags, "--log", self.path("log")).err
             if note:
