@@ -52,7 +52,7 @@ coh_status cli_adapters_select(const cli_options *options, coh_model *model)
                         options->operand, model->adapters.rank);
     if (options->adapter)
         return cli_fail(COH_ERR_ARGUMENT,
-                        "--adapter has rank, alpha and targets of its own, and freezes the rest: "
+                        "--adapter fixes rank, alpha and targets, and freezes the rest: "
                         "leave --freeze, --lora and --lora-targets out");
     if (options->lora_targets && !options->lora)
         return cli_fail(COH_ERR_ARGUMENT, "--lora-targets goes with --lora: add --lora 8");

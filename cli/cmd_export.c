@@ -156,7 +156,7 @@ static uint64_t parameter_count(const export_run *run)
     const uint64_t adapters = coh_model_adapter_elements(&run->model);
     if (run->weights.folder)
         return run->weights.folder_facts.parameter_count;
-    if (run->weights.adapters) /* of a folder of their own */
+    if (run->weights.adapters) /* of --adapter */
         return run->weights.facts.parameter_count;
     return is_beside(run) ? adapters : run->weights.facts.parameter_count - adapters;
 }

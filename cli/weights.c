@@ -108,7 +108,7 @@ coh_status cli_weights_open_adapters(const cli_options *options, coh_model *mode
                         options->operand);
     if (model->adapters.rank > 0 || model->adapters.freeze[0])
         return cli_fail(COH_ERR_ARGUMENT,
-                        "%s has adapters or frozen operators of its own: leave --adapter out, or "
+                        "%s already has adapters or frozen operators: leave --adapter out, or "
                         "give the model that the adapters belong to",
                         options->operand);
     return coh_adapters_open(options->adapter, model, &weights->adapters);

@@ -594,7 +594,7 @@ void coh_runner_close(coh_runner *r)
     coh_next_use_fini(&r->next);
 }
 
-/* The lists of a long program lie beside its tables; half of a list may be unused. */
+/* The lists of a long program lie next to its tables; half of a list may be unused. */
 static void fit_lists(coh_residency *out)
 {
     COH_FIT(&out->extents, &out->extent_capacity, out->extent_count);

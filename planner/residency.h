@@ -74,7 +74,7 @@ typedef struct coh_level {
     int boundary;     /* enum coh_boundary */
 } coh_level;
 
-/* Windows that go to space unused for the horizon, beside those that are fetched. */
+/* Windows that go to space unused for the horizon, in addition to fetched ones. */
 enum coh_patient {
     COH_PATIENT_FETCHES, /* no others */
     COH_PATIENT_ALL,     /* written ones, too */

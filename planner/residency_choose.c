@@ -77,7 +77,7 @@ static uint64_t wanted_at(const coh_runner *r, const coh_segment *segment)
 }
 
 /* The latest use of a segment that the window may have to wait for. What compute writes follows all
- * earlier instructions of its own lane, and waits for the movers alone. */
+ * earlier instructions of its lane, and waits for the movers alone. */
 static int64_t last_use_of(const coh_runner *r, const search *s, const coh_segment *segment)
 {
     if (!s->writes)

@@ -53,7 +53,7 @@ static coh_status add_number(const char *name, double before, double after, int 
     return add_fact(name, report_count(before).at, report_count(after).at, count, out);
 }
 
-/* Names of the recipe that say nothing of their own: bookkeeping, rows of add_why, and paths of
+/* Names of the recipe that add nothing: bookkeeping, rows of add_why, and paths of
  * data, which a run copies into its folder: their hashes are compared. */
 static int is_left_out(const char *name)
 {
@@ -68,7 +68,7 @@ static int is_left_out(const char *name)
     return 0;
 }
 
-/* Appends a value of a recipe: a fraction with so many digits, -1 as the optimizer's own. */
+/* Appends a value of a recipe: a fraction with `digits` digits, -1 as the optimizer's default. */
 static coh_status add_value(const json_t *value, int digits, coh_text *out)
 {
     size_t i;

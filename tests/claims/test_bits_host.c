@@ -56,18 +56,16 @@ enum {
     PLACEMENT_COUNT = sizeof(placements) / sizeof(placements[0])
 };
 
-/* Plans again with the searched decisions, but updates as `host_updates` and `late` say. */
-static void put_updates(trial *t, int32_t host_updates, int32_t late)
+/* Plans again with these decisions. */
+static void put_decisions(trial *t, const coh_decisions *decisions)
 {
     coh_plan *plan = NULL;
     if (coh_plan_open(t->subject->graph, &t->plan->options, &plan) != COH_OK)
         fail_msg("%s: %s", t->placement->name, coh_last_error());
-    plan->decisions = t->plan->decisions;
-    plan->decisions.host_updates = host_updates;
-    plan->decisions.late = late;
+    plan->decisions = *decisions;
     if (coh_plan_finish(plan) != COH_OK)
-        fail_msg("%s, host updates %d: %s", t->placement->name, (int)host_updates,
-                 coh_last_error());
+        fail_msg("%s, host updates %d, light %d: %s", t->placement->name,
+                 (int)decisions->host_updates, (int)decisions->light, coh_last_error());
     coh_plan_destroy(t->plan);
     t->plan = plan;
     t->summary = (coh_plan_summary){ .struct_bytes = sizeof(t->summary) };
@@ -84,7 +82,10 @@ static void plan_with(trial *t, const trial_subject *subject, const trial_number
 {
     trial_plan(t, subject, numeric, placement);
     assert_false(t->plan->decisions.in_memory);
-    put_updates(t, host_updates, late);
+    coh_decisions decisions = t->plan->decisions;
+    decisions.host_updates = host_updates;
+    decisions.late = late;
+    put_decisions(t, &decisions);
     assert_int_equal(host_lines(t) > 0, host_updates > 0);
 }
 
@@ -155,22 +156,15 @@ static void the_lane_that_updates_changes_no_bit(void **state)
  * recomputed. Returns 1 if some operator runs again. */
 static int put_light(trial *t)
 {
-    coh_plan *plan = NULL;
+    coh_decisions decisions = t->plan->decisions;
     int is_light = 0;
-    assert_int_equal(coh_plan_open(t->subject->graph, &t->plan->options, &plan), COH_OK);
-    plan->decisions = t->plan->decisions;
-    plan->decisions.recompute = coh_block_set_first(0);
-    plan->decisions.light = 1;
-    plan->decisions.patient = COH_PATIENT_MOVED;
-    if (coh_plan_finish(plan) != COH_OK)
-        fail_msg("%s: %s", t->placement->name, coh_last_error());
-    const coh_program *body = &plan->programs[COH_PROGRAM_BODY];
+    decisions.recompute = coh_block_set_first(0);
+    decisions.light = 1;
+    decisions.patient = COH_PATIENT_MOVED;
+    put_decisions(t, &decisions);
+    const coh_program *body = &t->plan->programs[COH_PROGRAM_BODY];
     for (uint32_t i = 0; i < body->instruction_count; i++)
         is_light |= body->instructions[i].opcode == COH_OP_RECOMPUTE;
-    coh_plan_destroy(t->plan);
-    t->plan = plan;
-    t->summary = (coh_plan_summary){ .struct_bytes = sizeof(t->summary) };
-    assert_int_equal(coh_plan_summarize(plan, &t->summary), COH_OK);
     return is_light;
 }
 
