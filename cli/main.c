@@ -67,15 +67,12 @@ static const char *terms[COH_TERM_COUNT] = {
 
 enum { EXIT_USAGE = 2, EXIT_IO = 5 };
 
-/* Flushes the output and returns the exit code. An earlier write of a long text may have failed
- * with nothing left for fflush to report; ferror remembers it. */
+/* Flushes the output and returns the exit code. */
 static int finish(const char *command, int exit_code)
 {
-    int is_lost = fflush(stdout) != 0 || ferror(stdout);
-    if (exit_code != 0 || !is_lost)
+    if (cli_flush() == COH_OK || exit_code != 0)
         return exit_code;
-    cli_note("cohobate%s%s: the output could not be written: send it where there is room",
-             command[0] ? " " : "", command);
+    cli_note("cohobate%s%s: %s", command[0] ? " " : "", command, coh_last_error());
     return EXIT_IO;
 }
 

@@ -143,6 +143,24 @@ coh_status cli_line_write(cli_line *line, int descriptor)
     return status;
 }
 
+coh_status cli_fail_lost(int error)
+{
+    return cli_fail(COH_ERR_IO, "the output could not be written%s%s: send it where there is room",
+                    error != 0 ? ": " : "", error != 0 ? strerror(error) : "");
+}
+
+/* An earlier write may have failed with nothing left for fflush to report: stdio keeps that there
+ * was an error, but not its reason. One more byte then asks the system for the reason again. */
+coh_status cli_flush(void)
+{
+    if (fflush(stdout) != 0)
+        return cli_fail_lost(errno);
+    if (!ferror(stdout))
+        return COH_OK;
+    CLI_TRY(cli_write(STDOUT_FILENO, "\n", 1));
+    return cli_fail_lost(0);
+}
+
 coh_status cli_write(int descriptor, const void *bytes, size_t byte_count)
 {
     const char *next = bytes;
@@ -153,9 +171,7 @@ coh_status cli_write(int descriptor, const void *bytes, size_t byte_count)
         if (written < 0 && errno == EINTR)
             continue;
         if (written <= 0)
-            return cli_fail(COH_ERR_IO,
-                            "the output could not be written: %s: send it where there is room",
-                            strerror(errno));
+            return cli_fail_lost(errno);
         next += written;
         byte_count -= (size_t)written;
     }

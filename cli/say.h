@@ -59,10 +59,14 @@ void cli_line_add_json_tiers(cli_line *line, const char *key, const uint64_t *by
 /* Prints the text so far to stdio's standard output, and continues with an empty buffer: for JSON
  * of any length. */
 void cli_line_flush(cli_line *line);
-/* Likewise to `descriptor`. Fails: COH_ERR_IO with errno's text. */
+/* Likewise to `descriptor`. Fails: as cli_fail_lost. */
 coh_status cli_line_write(cli_line *line, int descriptor);
 
-/* Writes all bytes to `descriptor`, repeating short writes. Fails: COH_ERR_IO with errno's text. */
+/* Fails with COH_ERR_IO: a result was not written, with the system's reason; `error` is an errno, 0
+ * if it is unknown. All commands say it by this. */
+coh_status cli_fail_lost(int error);
+
+/* Writes all bytes to `descriptor`, repeating short writes. Fails: as cli_fail_lost. */
 coh_status cli_write(int descriptor, const void *bytes, size_t byte_count);
 
 /* Puts the cause, usually a flag, before the current error message. Returns `status`. */
@@ -70,9 +74,12 @@ coh_status cli_blame(coh_status status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
 /* Print one line and a newline: cli_note to standard error, at once; cli_print to stdio's standard
- * output, which main flushes and checks for errors. */
+ * output, which main flushes (cli_flush). */
 void cli_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void cli_print(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* Flushes stdio's standard output. Fails: as cli_fail_lost, also if an earlier write failed. */
+coh_status cli_flush(void);
 
 /* As cli_note, but not if the same text was printed by it or by cli_note_choice before: plans that
  * are made for the rows of a table share most notes. */

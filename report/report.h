@@ -12,8 +12,9 @@ typedef enum report_form { REPORT_TEXT, REPORT_ASCII, REPORT_JSON, REPORT_HTML }
 
 enum { REPORT_RUNS = 8, REPORT_HTML_BYTES = 3 << 20, REPORT_JSON_VERSION = 1 };
 
-/* Writes the report of analyses[0] to `path`, whole or not at all, or to standard output for NULL.
- * The others are runs whose curves are drawn over those of the first one: HTML only.
+/* Writes the report of analyses[0] to `path`, whole or not at all, or to standard output for NULL:
+ * stdio keeps its errors. The others are runs whose curves are drawn over those of the first one:
+ * HTML only.
  * Fails: COH_ERR_IO, COH_ERR_MEMORY. */
 coh_status report_write(const report_analysis *const *analyses, int count, report_form form,
                         const char *path);

@@ -261,11 +261,12 @@ class Text(ProgramTest):
             long, ["train", "--help"], ["--help"], ["--version"], ["doctor"], ["plan", *TINY], ["plan", *TINY, "--json"],
             ["tune", *TINY_USUAL, "-o", self.path("kernels.json"), "--json"], ["tokenize", self.corpus(), "-o", tokens],
             ["check", tokens], ["inspect", run, "--json"], ["inspect", run, "--hash"],
-            ["eval", run, "--data", self.corpus(lines=20)], ["generate", run, "--prompt", "line", "--tokens", 1],
+            ["eval", run, "--data", self.corpus(lines=20)], ["report", run], ["report", run, "--json"],
+            ["generate", run, "--prompt", "line", "--tokens", 1],
             ["train", *TINY, "--data", self.corpus(), "--steps", 1, "--save", "none"],
         ]:
             with self.subTest(arguments=arguments), open("/dev/full", "wb") as full:
-                self.fails(5, *arguments, stdout=full, says="the output could not be written")
+                self.fails(5, *arguments, stdout=full, says="the output could not be written: No space left on device: send")
 
     def test_a_table_that_cannot_be_written_leaves_no_half_of_a_json_object(self):
         # an existing folder in which nobody can create files, not even root
