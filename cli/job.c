@@ -554,6 +554,8 @@ static coh_status replay(cli_job *job)
         CLI_TRY(use_planned_micro_batch(job, &file));
     CLI_TRY(make_graph(job, job->recipe.micro_batch, &job->graph));
     set_plan_options(job);
+    CLI_TRY(
+        cli_topology_check_planned(job->options, job->budget.plan_file, &file, &job->plan_options));
     return cli_budget_replay(&job->budget, job->graph, &job->plan_options, &job->plan);
 }
 

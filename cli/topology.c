@@ -152,3 +152,28 @@ coh_status cli_topology_check(const coh_profile *profile, const coh_plan_options
                     ": plan again with it, or give another --topology",
                     pair, node, facts.name, profile_pair, facts.node_ranks);
 }
+
+coh_status cli_topology_check_planned(const cli_options *options, const char *path,
+                                      const coh_plan_file *file,
+                                      const coh_plan_options *plan_options)
+{
+    const int32_t ranks = coh_fold_shape_replicas(&file->ranks);
+    const int32_t pair = file->pair_ranks > 0 ? file->pair_ranks : 1;
+    const int32_t node = file->node_ranks > 0 ? file->node_ranks : ranks;
+    const int32_t our_pair = plan_options->pair_ranks > 0 ? plan_options->pair_ranks : 1;
+    const int32_t our_node = plan_options->node_ranks > 0 ? plan_options->node_ranks : ranks;
+    if (ranks != coh_fold_shape_replicas(&plan_options->ranks) ||
+        (pair == our_pair && node == our_node))
+        return COH_OK;
+    if (options->launch)
+        return cli_fail(COH_ERR_ARGUMENT,
+                        "the plan %s is for pairs of %" PRId32 " and nodes of %" PRId32
+                        " ranks, and the launcher's processes lie in nodes of %" PRId32
+                        " without pairs: plan again with --node-ranks %" PRId32 " --pair-ranks 1",
+                        path, pair, node, our_node, our_node);
+    return cli_fail(COH_ERR_ARGUMENT,
+                    "the plan %s is for pairs of %" PRId32 " and nodes of %" PRId32
+                    " ranks, and this run has pairs of %" PRId32 " and nodes of %" PRId32
+                    ": give the --profile that the plan was made with, or plan again",
+                    path, pair, node, our_pair, our_node);
+}

@@ -78,6 +78,16 @@ static coh_status check_wires_agree(const char *path, const coh_wires *made, con
                     coh_term_text(COH_TERM_WIRE), text);
 }
 
+static int32_t pair_of(const coh_plan_options *options)
+{
+    return options->pair_ranks > 0 ? options->pair_ranks : 1;
+}
+
+static int32_t node_of(const coh_plan_options *options)
+{
+    return options->node_ranks > 0 ? options->node_ranks : coh_fold_shape_replicas(&options->ranks);
+}
+
 static coh_status check_ranks_agree(const char *path, const coh_plan_options *made,
                                     const coh_plan_options *given)
 {
@@ -85,11 +95,11 @@ static coh_status check_ranks_agree(const char *path, const coh_plan_options *ma
                                &given->replicas));
     COH_TRY(check_shapes_agree(path, "ranks", &made->ranks, &given->ranks));
     COH_TRY(check_wires_agree(path, &made->wires, &given->wires));
-    if (made->pair_ranks == given->pair_ranks && made->node_ranks == given->node_ranks)
+    const int32_t pair = pair_of(made), node = node_of(made);
+    if (pair == pair_of(given) && node == node_of(given))
         return COH_OK;
-    return coh_fail(COH_ERR_ARGUMENT,
-                    "%s is for pairs of %d and nodes of %d ranks (0: the default): give the same",
-                    path, made->pair_ranks, made->node_ranks);
+    return coh_fail(COH_ERR_ARGUMENT, "%s is for pairs of %d and nodes of %d ranks: give the same",
+                    path, pair, node);
 }
 
 /* Checks that the file is for this graph with these options. */

@@ -161,6 +161,17 @@ class Processes(TrainTest):
             done = run(count, COHOBATE, "inspect", "h100", program=MPIRUN, as_given=True)
             self.assertEqual(done.err.count(f"note: inspect is not divided between the {count} processes"), notes, done.err)
 
+    def test_a_plan_with_pairs_is_refused_in_the_launchers_words(self):
+        """Processes lie in nodes alone. Sizes that are the default's are the launcher's, too."""
+        plan, numbers = self.path("plan.json"), ["--steps", 1, "--save", "none", "--plan"]
+        made = ["plan", *RUN, "--ranks", 2, "--node-ranks", 2, "--calibration", "none", "-o", plan, "--pair-ranks"]
+        self.succeeds(*made, 2)
+        self.refused(2, *as_processes(2, *RUN, "--data", self.data, *numbers, plan),
+                     says="is for pairs of 2 and nodes of 2 ranks, and the launcher's processes lie in nodes of 2 without "
+                          "pairs: plan again with --node-ranks 2 --pair-ranks 1")
+        self.succeeds(*made, 1)
+        self.assertEqual(self.says_hash(self.together(2, *numbers, plan)), self.alone("--steps", 1))
+
     def test_ranks_that_differ_are_named(self):
         common = [*RUN, "--data", self.data, "--steps", 1, "--save", "none"]
         other = self.write("other.txt", "another text\n" * 1000)

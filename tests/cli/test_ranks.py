@@ -161,6 +161,9 @@ class Ranks(TrainTest):
         made = self.succeeds(*shape, "--topology", "a100x8-800gbit").json
         slow = self.succeeds("simulate", plan, "--calibration", "none", "--topology", "a100x8-80gbit", "--json").json
         self.assertEqual((slow["program_hash"], slow["link_bytes"]), (made["program_hash"], made["link_bytes"]))
+        self.succeeds("plan", *RUN, *F32, *SHAPE, "--ranks", 4, "--node-ranks", 4, "--pair-ranks", 2, "-o", plan)
+        self.fails(2, "train", *RUN, *F32, *SHAPE, "--ranks", 4, "--data", self.corpus(), "--plan", plan,
+                   says="is for pairs of 2 and nodes of 4 ranks, and this run has pairs of 1 and nodes of 4: give the --profile")
 
     def test_more_threads_than_cores_are_said(self):
         plan, cores = ["plan", *RUN, *F32, *SHAPE, "--ranks", 8, "--threads"], os.cpu_count()
