@@ -78,15 +78,43 @@ void cli_launch_quiet(void)
         cli_say_nothing(strcmp(rank, "0") != 0);
 }
 
-void cli_launch_note_undivided(const char *command)
+/* Returns the first flag of a file that the command writes, or NULL. */
+static const char *output_flag(const cli_options *options)
+{
+    static const struct {
+        cli_flag flag;
+        const char *name;
+    } files[] = { { CLI_FLAG_OUTPUT, "-o" },
+                  { CLI_FLAG_HELD_OUT_FILE, "--held-out-file" },
+                  { CLI_FLAG_PROGRAM, "--program" },
+                  { CLI_FLAG_REPORT, "--report" },
+                  { CLI_FLAG_LOGITS, "--logits" } };
+    for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++)
+        if (cli_given(options, files[i].flag))
+            return files[i].name;
+    return NULL;
+}
+
+coh_status cli_launch_check_undivided(const cli_options *options)
 {
     static const char *const variables[] = { "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS" };
     const char *rank = launched_rank();
     const char *count = first_set(variables, sizeof(variables) / sizeof(*variables));
-    if (rank != NULL && strcmp(rank, "0") == 0 && count != NULL && strtol(count, NULL, 10) > 1)
+    const char *command = cli_command_name(options->command), *output = output_flag(options);
+    if (rank == NULL || count == NULL || strtol(count, NULL, 10) <= 1)
+        return COH_OK;
+    const int is_first = strcmp(rank, "0") == 0;
+    if (output != NULL) {
+        cli_say_nothing(!is_first);
+        return cli_fail(COH_ERR_ARGUMENT,
+                        "each of the %s processes of the launcher would write %s: start %s alone",
+                        count, output, command);
+    }
+    if (is_first)
         cli_note("note: %s is not divided between the %s processes of the launcher: each does all "
                  "of it; start it alone",
                  command, count);
+    return COH_OK;
 }
 
 /* The flags of a rank above 0: it writes no file, as if the flags of files were not given. */

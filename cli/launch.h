@@ -38,8 +38,9 @@ int32_t cli_launch_gpu(const coh_world *launched, int32_t local_rank);
 /* Says nothing from here on if the environment names this process a rank above 0. */
 void cli_launch_quiet(void);
 
-/* Of a command that knows no ranks: rank 0 of several processes notes that each does all of it. */
-void cli_launch_note_undivided(const char *command);
+/* Of a command that knows no ranks: rank 0 of several processes notes that each does all of it.
+ * Fails: COH_ERR_ARGUMENT: all would write the same file; ranks above 0 print nothing then. */
+coh_status cli_launch_check_undivided(const cli_options *options);
 
 /* Shares rank 0's plan: coh_world_share_plan. */
 coh_status cli_launch_share_plan(cli_launch *launch, const coh_plan *plan, const char *note,

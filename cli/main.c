@@ -166,8 +166,8 @@ int main(int argument_count, char **arguments)
         cli_choices_hold();
     if (takes_ranks)
         status = cli_launch_open(status, &options);
-    else
-        cli_launch_note_undivided(cli_command_name(command));
+    else if (status == COH_OK)
+        status = cli_launch_check_undivided(&options);
     if (status == COH_OK && cli_budget_on_gpu(&options) && cli_budget_rank_count(&options) > 1)
         (void)setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0); /* NCCL's streams need channels */
     if (status == COH_OK)

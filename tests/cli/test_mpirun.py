@@ -161,6 +161,18 @@ class Processes(TrainTest):
             done = run(count, COHOBATE, "inspect", "h100", program=MPIRUN, as_given=True)
             self.assertEqual(done.err.count(f"note: inspect is not divided between the {count} processes"), notes, done.err)
 
+    def test_a_command_without_ranks_writes_no_file_of_several_processes(self):
+        """Else the second would find the first one's file, or replace it."""
+        run_, out = self.path("run"), self.path("out")
+        self.train("--steps", 1, "--save", run_, model=RUN)
+        for command, *flags in (["export", run_, "-o", out], ["plan", *RUN, "--program", out], ["report", run_, "-o", out]):
+            done = run(2, COHOBATE, command, *flags, program=MPIRUN, as_given=True)
+            self.assertEqual(done.code, 2, done.err)
+            said = re.findall("^(?:cohobate|note).*", done.err, re.M)
+            self.assertEqual(said, [f"cohobate {command}: each of the 2 processes of the launcher would write {flags[-2]}: start {command} alone"])
+            self.assertFalse(os.path.exists(out))
+        self.assertEqual(run(1, COHOBATE, "export", run_, "-o", out, program=MPIRUN, as_given=True).code, 0)
+
     def test_a_plan_with_pairs_is_refused_in_the_launchers_words(self):
         """Processes lie in nodes alone. Sizes that are the default's are the launcher's, too."""
         plan, numbers = self.path("plan.json"), ["--steps", 1, "--save", "none", "--plan"]
