@@ -396,9 +396,14 @@ static void describe_start(const cli_run *run)
                      run->job.recipe.seed);
     cli_choices_release();
     cli_line_add(&line, "keeps:  %s", run->folder.path[0] ? run->folder.path : "nothing");
+    /* mpirun kills about a second after these signals, which may be before the save. */
+    const char *killer =
+        run->options->launch ? ", as by mpirun on SIGINT or SIGTERM; not on SIGUSR1" : "";
     if (run->folder.path[0] && run->job.recipe.save_every == 0)
-        cli_line_add(&line, ", saved at the end or if stopped (--save-every N: also on the way, in "
-                            "case of a kill)");
+        cli_line_add(&line,
+                     ", saved at the end or if stopped (--save-every N: also on the way, in case "
+                     "of a kill%s)",
+                     killer);
     else if (run->folder.path[0])
         cli_line_add(&line, ", saved every %" PRIu64 " steps (--save-every)",
                      run->job.recipe.save_every);

@@ -84,9 +84,12 @@ class Processes(TrainTest):
     def test_a_run_moves_between_processes_and_one(self):
         whole = self.alone("--steps", 4)
         validates = ["--validation", self.write("held.txt", "a line\n" * 12)]  # of zero3 all together
-        self.together(4, "--steps", 1, "--schedule-steps", 4, "--pattern", "zero3", *validates, "--save", self.path("run"))
+        killed = "(--save-every N: also on the way, in case of a kill, as by mpirun on SIGINT or SIGTERM; not on SIGUSR1)"
+        begun = self.together(4, "--steps", 1, "--schedule-steps", 4, "--pattern", "zero3", *validates, "--save", self.path("run"))
+        self.assertEqual(begun.err.count(killed), 1, begun.err)
         self.resumed(self.path("run"), "--steps", 2)
-        done = self.together(2, "--resume", self.path("run"), "--steps", 4, model=[])
+        done = self.together(2, "--resume", self.path("run"), "--steps", 4, "--save-every", 1, model=[])
+        self.assertNotIn(killed, done.err)
         self.assertEqual(self.says_hash(done), whole)
 
     def test_all_end_with_the_first_ones_decision_after_a_validation(self):
