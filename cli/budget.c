@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -42,6 +43,61 @@ coh_status cli_budget_check(const cli_options *options)
     return COH_OK;
 }
 
+enum { LIMIT_TEXT_BYTES = 192 };
+
+/* Writes "the address-space limit (ulimit -v 300000)", and how to raise it. */
+static void describe_limit(char *out_limit, char *out_remedy)
+{
+    struct rlimit limit = { RLIM_INFINITY, RLIM_INFINITY };
+    (void)getrlimit(RLIMIT_AS, &limit);
+    snprintf(out_limit, LIMIT_TEXT_BYTES, "the address-space limit (ulimit -v %" PRIu64 ")",
+             (uint64_t)limit.rlim_cur >> 10);
+    if (limit.rlim_max == limit.rlim_cur)
+        snprintf(out_remedy, LIMIT_TEXT_BYTES,
+                 "raise it where it was set, since it is a hard limit");
+    else if (limit.rlim_max == RLIM_INFINITY)
+        snprintf(out_remedy, LIMIT_TEXT_BYTES, "raise it by ulimit -Sv unlimited");
+    else
+        snprintf(out_remedy, LIMIT_TEXT_BYTES, "raise it by ulimit -Sv %" PRIu64,
+                 (uint64_t)limit.rlim_max >> 10);
+}
+
+/* Is the last failure that a step needs more than the default budget? */
+static int needs_more(const cli_options *options, coh_refusal *out_refusal)
+{
+    *out_refusal = (coh_refusal){ .struct_bytes = sizeof(*out_refusal) };
+    return !cli_given(options, CLI_FLAG_DEVICE_MEMORY) && coh_last_refusal(out_refusal) &&
+           out_refusal->tier == COH_TIER_DEVICE &&
+           out_refusal->needed_bytes > out_refusal->given_bytes;
+}
+
+/* Names the limit first, then the step: the usual sentence would call the default budget too small
+ * and have --device-memory raised, above the limit, too. */
+static coh_status blame_limit(const cli_options *options, coh_status status, uint64_t most)
+{
+    char limit[LIMIT_TEXT_BYTES], remedy[LIMIT_TEXT_BYTES];
+    coh_refusal refusal;
+    describe_limit(limit, remedy);
+    if (status == COH_ERR_MEMORY || most == 0)
+        return cli_blame(status, "%s leaves %s: %s", limit, cli_size(most).at, remedy);
+    if (!needs_more(options, &refusal))
+        return cli_blame(status,
+                         "%s leaves %s for a plan: %s, or give --device-memory of at most that",
+                         limit, cli_size(most).at, remedy);
+    const char *least = refusal.is_least ? "at least " : "";
+    const char *disk = refusal.is_with_disk && options->disk_count == 0 ? " with --disk DIR" : "";
+    const cli_text left = cli_size(most), needed = cli_size(refusal.needed_bytes);
+    if (refusal.needed_bytes > most)
+        return cli_fail(status, "%s leaves %s for a plan, and a step needs %s%s%s: %s", limit,
+                        left.at, least, needed.at, disk, remedy);
+    return cli_fail(status,
+                    "%s leaves %s for a plan, %s by default, and a step needs %s%s%s: %s, or give "
+                    "--device-memory %s%s%s",
+                    limit, left.at, cli_size(refusal.given_bytes).at, least, needed.at, disk,
+                    remedy, refusal.is_least ? "of at least " : "",
+                    cli_size_whole(refusal.needed_bytes).at, disk);
+}
+
 coh_status cli_budget_blame_limit(const cli_options *options, coh_status status)
 {
     const int has_budget = cli_flag_table[CLI_FLAG_DEVICE_MEMORY].commands >> options->command & 1;
@@ -52,12 +108,7 @@ coh_status cli_budget_blame_limit(const cli_options *options, coh_status status)
         cli_given(options, CLI_FLAG_DEVICE_MEMORY) && options->device_memory_bytes <= most;
     if (!coh_machine_is_limited() || (status == COH_ERR_FULL && is_enough))
         return status;
-    return cli_blame(status,
-                     has_budget
-                         ? "the address-space limit leaves %s for a plan: raise ulimit -v, or"
-                           " give --device-memory of less than that"
-                         : "the address-space limit leaves %s: raise ulimit -v",
-                     cli_size(most).at);
+    return blame_limit(options, status, most);
 }
 
 coh_status cli_budget_use_kernels(const char *path, int noted, coh_dtype dtype)

@@ -84,15 +84,27 @@ class Limits(ProgramTest):
 
     @unittest.skipIf(SANITIZED, "a sanitizer maps terabytes")
     def test_what_the_address_space_leaves_no_room_for_says_so(self):
-        def lower():
-            resource.setrlimit(resource.RLIMIT_AS, (200 * MIB, 200 * MIB))
+        def lower(mib=200, most=None):
+            limits = (mib * MIB, mib * MIB if most is None else most)
+            return lambda: resource.setrlimit(resource.RLIMIT_AS, limits)
         train = ["train", *NANO, "--data", self.corpus(), "--save", "none", "--steps", 1]
-        for run_ in (["plan", *NANO], train, [*train, "--device-memory", "1GiB"]):
-            self.fails(3, *run_, preexec_fn=lower, says="raise ulimit -v, or give --device-memory")
+        limit = r"the address-space limit \(ulimit -v 204800\) leaves \d\S* MiB for a plan"
+        hard = "raise it where it was set, since it is a hard limit"
+        # the default budget keeps a reserve, so that the limit leaves room for a plan and the default none
+        step = r", 0 B by default, and a step needs at least [\d.]+ MiB with --disk DIR: "
+        for command in (["plan", *NANO], train):
+            said = self.fails(3, *command, preexec_fn=lower(), says=hard).err
+            self.assertRegex(said, rf"{limit}{step}{hard}, or give --device-memory of at least \w+ with --disk DIR$")
+        self.assertRegex(self.fails(3, "plan", "gpt2-large", preexec_fn=lower(), says=hard).err,
+                         rf"{limit}, and a step needs at least [\d.]+ MiB with --disk DIR: {hard}$")
+        self.assertRegex(self.fails(3, *train, "--device-memory", "1GiB", preexec_fn=lower(), says=hard).err,
+                         rf"{limit}: {hard}, or give --device-memory of at most that: device memory: the plan takes")
+        for most, remedy in ((1 << 40, "1073741824"), (resource.RLIM_INFINITY, "unlimited")):
+            self.fails(3, "plan", *NANO, preexec_fn=lower(200, most), says=f"raise it by ulimit -Sv {remedy}, or give")
         # a budget that is too small by itself is not blamed on the limit
-        said = self.fails(3, "plan", *NANO, "--device-memory", "1MiB", preexec_fn=lower).err
+        said = self.fails(3, "plan", *NANO, "--device-memory", "1MiB", preexec_fn=lower()).err
         self.assertNotIn("ulimit", said.strip().split("\n")[-1])  # the note on OpenBLAS may be before it
-        memory = [f for f in self.succeeds("doctor", "--json", preexec_fn=lower).json["findings"]
+        memory = [f for f in self.succeeds("doctor", "--json", preexec_fn=lower()).json["findings"]
                   if f["subject"] == "memory"][0]
         self.assertEqual(memory["remedy"], "raise ulimit -v")
 
