@@ -59,3 +59,12 @@ int32_t coh_name_edits(const char *word, const char *name)
         edits = least_of(edits, PREFIX_EDITS);
     return edits <= 1 + (length + 2) / 6 ? edits : -1; /* 1 of 3 letters, 2 of 4, 3 of 10 */
 }
+
+void coh_nearest_offer(coh_nearest *nearest, const char *name)
+{
+    const int32_t edits = nearest != NULL ? coh_name_edits(nearest->word, name) : -1;
+    if (edits < 0 || (nearest->name != NULL && edits >= nearest->edits))
+        return;
+    nearest->name = name;
+    nearest->edits = edits;
+}

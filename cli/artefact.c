@@ -68,16 +68,11 @@ int cli_artefact_is_profile_name(const char *name)
 
 const char *cli_artefact_nearest(const char *path, const char *(*name_at)(int32_t index))
 {
-    const char *name, *nearest = NULL, *slash = strrchr(path, '/');
-    int32_t least = INT32_MAX;
-    for (int32_t i = 0; (name = name_at(i)) != NULL; i++) {
-        const int32_t edits = coh_name_edits(slash ? slash + 1 : path, name);
-        if (edits < 0 || edits >= least)
-            continue;
-        least = edits;
-        nearest = name;
-    }
-    return nearest;
+    const char *name, *slash = strrchr(path, '/');
+    coh_nearest nearest = { .word = slash ? slash + 1 : path };
+    for (int32_t i = 0; (name = name_at(i)) != NULL; i++)
+        coh_nearest_offer(&nearest, name);
+    return nearest.name;
 }
 
 coh_status cli_artefact_refuse_adapters(const char *path)

@@ -464,37 +464,26 @@ static int begins_flags(cli_command command, const char *word)
     return 0;
 }
 
-/* Takes a name if the word is nearer to it than to those before. */
-static void offer(const char *word, const char *name, int32_t *least, const char **nearest)
-{
-    const int32_t edits = coh_name_edits(word, name);
-    if (edits < 0 || edits >= *least)
-        return;
-    *least = edits;
-    *nearest = name;
-}
-
 /* Returns the command's flag whose name is nearest to the word "--NAME[=VALUE]"; NULL if none is
  * near. */
 static const char *nearest_flag(cli_command command, const char *word)
 {
     char name[64];
-    const char *begin = word + strspn(word, "-"), *nearest = NULL;
-    int32_t least = INT32_MAX;
+    const char *begin = word + strspn(word, "-");
+    coh_nearest nearest = { .word = name };
     snprintf(name, sizeof(name), "%.*s", (int)strcspn(begin, "="), begin);
     for (int f = 0; f < CLI_FLAG_COUNT; f++)
         if (cli_flag_table[f].commands >> command & 1)
-            offer(name, cli_flag_table[f].name, &least, &nearest);
-    return nearest;
+            coh_nearest_offer(&nearest, cli_flag_table[f].name);
+    return nearest.name;
 }
 
 const char *cli_command_nearest(const char *word)
 {
-    const char *nearest = NULL;
-    int32_t least = INT32_MAX;
+    coh_nearest nearest = { .word = word };
     for (int c = 0; c < CLI_COMMAND_COUNT; c++)
-        offer(word, commands[c].name, &least, &nearest);
-    return nearest;
+        coh_nearest_offer(&nearest, commands[c].name);
+    return nearest.name;
 }
 
 static coh_status unknown_flag(cli_command command, char *const *arguments, int option)

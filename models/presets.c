@@ -182,20 +182,14 @@ const char *coh_model_preset_name(int32_t index)
 
 void coh_preset_meant(const char *word, char text[COH_PRESET_MEANT_BYTES])
 {
-    const char *name, *nearest = NULL, *slash = strrchr(word, '/');
-    int32_t least = INT32_MAX;
+    const char *name, *slash = strrchr(word, '/');
+    coh_nearest nearest = { .word = slash != NULL ? slash + 1 : word };
     text[0] = '\0';
     for (int32_t i = 0;
-         (name = i < PRESET_COUNT ? presets[i].name : coh_own_name(i - PRESET_COUNT)) != NULL;
-         i++) {
-        const int32_t edits = coh_name_edits(slash != NULL ? slash + 1 : word, name);
-        if (edits < 0 || edits >= least)
-            continue;
-        least = edits;
-        nearest = name;
-    }
-    if (nearest != NULL)
-        snprintf(text, COH_PRESET_MEANT_BYTES, ": is %s meant?", nearest);
+         (name = i < PRESET_COUNT ? presets[i].name : coh_own_name(i - PRESET_COUNT)) != NULL; i++)
+        coh_nearest_offer(&nearest, name);
+    if (nearest.name != NULL)
+        snprintf(text, COH_PRESET_MEANT_BYTES, ": is %s meant?", nearest.name);
 }
 
 int coh_preset_find(const char *name, coh_model *out_model)

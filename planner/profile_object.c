@@ -71,26 +71,19 @@ static const char built_in[] = "built-in";
 static coh_status no_such(const char *name)
 {
     char known[512] = "";
-    const char *nearest = NULL;
-    int32_t least = INT32_MAX;
+    coh_nearest nearest = { .word = name };
     size_t used = 0;
     for (const coh_shipped_profile *s = coh_shipped_profiles; s->name && used < sizeof(known); s++)
         used +=
             (size_t)snprintf(known + used, sizeof(known) - used, "%s%s", used ? ", " : "", s->name);
-    for (const coh_shipped_profile *s = coh_shipped_profiles; s->name; s++) {
-        const int32_t edits = coh_name_edits(name, s->name);
-        if (edits < 0 || edits >= least)
-            continue;
-        least = edits;
-        nearest = s->name;
-    }
-    if (nearest == NULL && coh_name_edits(name, built_in) >= 0)
-        nearest = built_in;
+    for (const coh_shipped_profile *s = coh_shipped_profiles; s->name; s++)
+        coh_nearest_offer(&nearest, s->name);
+    coh_nearest_offer(&nearest, built_in);
     return coh_fail(
         COH_ERR_ARGUMENT,
         "'%.200s' is neither a file nor a shipped profile: %s%s%s a path, built-in, or one of %s",
-        name, nearest != NULL ? "is " : "", nearest != NULL ? nearest : "",
-        nearest != NULL ? " meant? Give" : "give", known);
+        name, nearest.name != NULL ? "is " : "", nearest.name != NULL ? nearest.name : "",
+        nearest.name != NULL ? " meant? Give" : "give", known);
 }
 
 /* Recognises "built-in" and "built-in-4": the constants, for this number of threads. */

@@ -71,6 +71,17 @@ COH_API coh_status coh_terms_set(const char *const *texts, int32_t count);
  * beginning, is at most 2 away. Of several names the word means the one with the least number. */
 COH_API int32_t coh_name_edits(const char *word, const char *name);
 
+/* The search for the name that a mistyped word means. Begins as { .word = word }. */
+typedef struct coh_nearest {
+    const char *word;
+    const char *name; /* the nearest of those offered; NULL: none is near */
+    int32_t edits;    /* its coh_name_edits */
+} coh_nearest;
+
+/* Takes `name` if it is nearer to the word than all that were offered before. `nearest` NULL: does
+ * nothing. */
+COH_API void coh_nearest_offer(coh_nearest *nearest, const char *name);
+
 #ifdef __cplusplus
 }
 #endif

@@ -465,6 +465,11 @@ coh_wires valid_coh_wires(void)
     return (coh_wires){ COH_WIRE_INT8, COH_WIRE_INT4 };
 }
 
+coh_nearest valid_coh_nearest(void)
+{
+    return (coh_nearest){ .word = "gpt2-x" };
+}
+
 coh_pin valid_coh_pin(void)
 {
     return (coh_pin){ .target = "blocks.0", .place = COH_PIN_KEEP };

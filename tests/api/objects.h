@@ -50,6 +50,7 @@ coh_extension valid_coh_extension(void);
 coh_pin valid_coh_pin(void);
 coh_fold_shape valid_coh_fold_shape(void);
 coh_wires valid_coh_wires(void);
+coh_nearest valid_coh_nearest(void);
 coh_space_item valid_coh_space_item(void);
 coh_disk valid_coh_disk(void);
 coh_space_hold valid_coh_space_hold(void);

@@ -68,6 +68,21 @@ static void mistyped_words_are_near_and_others_are_not(void **state)
     assert_int_equal(coh_name_edits("gpt2", NULL), -1);
 }
 
+static void the_nearest_name_is_the_first_of_the_least_edits(void **state)
+{
+    (void)state;
+    coh_nearest nearest = { .word = "a100-40" };
+    coh_nearest_offer(&nearest, "bert");
+    assert_null(nearest.name);
+    coh_nearest_offer(&nearest, "a100");
+    assert_string_equal(nearest.name, "a100");
+    coh_nearest_offer(&nearest, "a100-40g");
+    coh_nearest_offer(&nearest, "a100-41");
+    coh_nearest_offer(&nearest, NULL);
+    assert_string_equal(nearest.name, "a100-40g");
+    assert_int_equal(nearest.edits, 1);
+}
+
 static void a_text_of_any_length_is_compared(void **state)
 {
     (void)state;
@@ -86,6 +101,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(random_words_have_the_distance_of_its_definition),
         cmocka_unit_test(mistyped_words_are_near_and_others_are_not),
+        cmocka_unit_test(the_nearest_name_is_the_first_of_the_least_edits),
         cmocka_unit_test(a_text_of_any_length_is_compared),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
