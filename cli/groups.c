@@ -5,7 +5,12 @@
 
 #include "cli/screen.h"
 
-enum { DEVICE = 1, HOST = 2, DISK = 4, KEEP = 8, RECOMPUTE = 16, MOVE = 32 };
+enum { DEVICE = 1, HOST = 2, DISK = 4, KEEP = 8, RECOMPUTE = 16, AGAIN = 32, MOVE = 64 };
+
+/* In the order of the bits. */
+static const char *const names[] = {
+    "device", "host", "disk", "keep", "recompute", "again", "move"
+};
 
 /* A block or an operator outside of blocks. */
 typedef struct unit {
@@ -24,12 +29,14 @@ static unsigned places_of(const char *text)
 
 static unsigned ways_of(const char *text)
 {
-    return strcmp(text, "recompute") == 0 ? RECOMPUTE : strcmp(text, "move") == 0 ? MOVE : KEEP;
+    return strcmp(text, "recompute") == 0 ? RECOMPUTE
+           : strcmp(text, "again") == 0   ? AGAIN
+           : strcmp(text, "move") == 0    ? MOVE
+                                          : KEEP;
 }
 
 static void write_set(unsigned set, char *text, size_t bytes)
 {
-    static const char *const names[] = { "device", "host", "disk", "keep", "recompute", "move" };
     size_t used = 0;
     snprintf(text, bytes, "-");
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
@@ -76,7 +83,6 @@ static void add_unit(const unit *u, cli_group *group)
 /* Merges two lists, in their fixed order. */
 static void join_sets(char *text, size_t bytes, const char *other)
 {
-    static const char *const names[] = { "device", "host", "disk", "keep", "recompute", "move" };
     unsigned set = 0;
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         if (strstr(text, names[i]) || strstr(other, names[i]))

@@ -463,7 +463,7 @@ static cli_text short_size(uint64_t bytes)
 }
 
 /* The column of patterns is as wide as the longest, and that of names gives way. */
-enum { NAME_WIDTH = 30, NAME_WIDTH_LEAST = 20, PATTERN_WIDTH = 9 };
+enum { NAME_WIDTH = 29, NAME_WIDTH_LEAST = 20, PATTERN_WIDTH = 9 };
 
 static void add_group(const cli_group *g, int pattern_width, cli_line *line)
 {
@@ -482,7 +482,7 @@ static void add_group(const cli_group *g, int pattern_width, cli_line *line)
         snprintf(name, sizeof(name), "%.13s .. %.13s", own_name(g->first), own_name(g->last));
     else
         snprintf(name, sizeof(name), "%.30s", g->first);
-    cli_line_add(line, "%-*.*s %-*s %10s %-16.16s %-16.16s %.14s\n", width, width, name,
+    cli_line_add(line, "%-*.*s %-*s %10s %-16.16s %-16.16s %.15s\n", width, width, name,
                  pattern_width, g->pattern,
                  g->parameter_bytes ? short_size(g->parameter_bytes).at : "-", g->parameters,
                  g->states, g->activations);

@@ -72,7 +72,7 @@ typedef struct cli_group {
     int32_t count;                   /* of blocks, or of operators outside */
     int32_t operator_count;
     uint64_t parameter_bytes;
-    char pattern[COH_RANK_PATTERN_BYTES], parameters[20], states[20], activations[24];
+    char pattern[COH_RANK_PATTERN_BYTES], parameters[20], states[20], activations[32];
 } cli_group;
 
 enum { CLI_GROUPS = 7 }; /* a screen of CLI_SCREEN_LINES has room for no more */

@@ -371,6 +371,16 @@ static const char *update_name(const coh_plan *plan, int32_t work)
     return lane == COH_LANE_HOST ? "host" : "device";
 }
 
+/* How the operator's outputs come to backward: "again" is of light operators (light.h). */
+static const char *activations_name(const coh_plan *plan, const coh_graph_op_entry *op,
+                                    const coh_operator_note *note)
+{
+    if (note->is_recomputed)
+        return coh_block_set_has(&plan->decisions.recompute, op->blocks_before) ? "recompute"
+                                                                                : "again";
+    return note->is_moved ? "move" : "keep";
+}
+
 coh_status coh_plan_operator_at(const coh_plan *plan, int32_t index,
                                 coh_plan_operator *out_operator)
 {
@@ -386,9 +396,7 @@ coh_status coh_plan_operator_at(const coh_plan *plan, int32_t index,
                             .kind = op->kind.name,
                             .block = op->block,
                             .saved_bytes = op->facts.saved_bytes,
-                            .activations = note->is_recomputed ? "recompute"
-                                           : note->is_moved    ? "move"
-                                                               : "keep",
+                            .activations = activations_name(plan, op, note),
                             .parameters = "-",
                             .states = "-",
                             .updates = "-",

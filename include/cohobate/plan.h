@@ -377,8 +377,10 @@ typedef struct coh_plan_operator {
     const char *name, *kind;
     int32_t block;
     uint64_t parameter_bytes, activation_bytes, saved_bytes;
-    const char *activations; /* "keep", "recompute", "move" (some of them leave the device) */
-    const char *parameters;  /* between steps: "device", "host", "disk"; "-": none */
+    /* "keep", "recompute" (with its block), "again" (by itself: a norm or product of elements of a
+     * block that is not recomputed), "move" (some of them leave the device) */
+    const char *activations;
+    const char *parameters; /* between steps: "device", "host", "disk"; "-": none */
     const char *states;
     const char *updates; /* lane that updates its parameters: "device", "host"; "-": none */
     /* "replicate": whole, on every device; "slice x4": its weight is used in 4 ranges of rows;

@@ -214,8 +214,8 @@ class Plan(Owner):
     @property
     def operators(self) -> list:
         """The operators of the graph, in order: members of coh_plan_operator, which say what the
-        plan decided: name, kind, activations ("keep", "recompute", "move"), parameters and states
-        ("device", "host", "disk"), updates, ..."""
+        plan decided: name, kind, activations ("keep", "recompute", "again", "move"), parameters
+        and states ("device", "host", "disk"), updates, ..."""
         found = []
         for index in range(library().coh_plan_operator_count(self._object)):
             row = sized(coh_plan_operator)

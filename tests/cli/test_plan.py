@@ -360,6 +360,20 @@ class Plan(ProgramTest):
             self.assertGreaterEqual(planned["least_link_bytes"][lane], planned["stream_bytes"] - (40 << 20))
         self.assertEqual(self.plan()["least_link_bytes"], {})
 
+    def test_norms_that_run_again_have_their_own_word(self):
+        """A block that is not recomputed runs them again by themselves, before what reads them."""
+        again = ["plan", "gpt2-nano", "--sequence", 512, "--batch", 8, "--dtype", "f32", "--threads", 2, "--device-memory",
+                 "150MiB", "--disk", self.folder, "--calibration", "none"]
+        made = self.succeeds(*again, "--json").json
+        self.assertEqual(made["recomputes"], 0)
+        kinds = {op["kind"] for op in made["operators"] if op["activations"] == "again"}
+        self.assertIn("cohobate.layernorm", kinds)
+        self.assertNotIn("cohobate.linear", kinds)
+        rows = [line for line in self.succeeds(*again).out.split("\n") if line.startswith("block")]
+        self.assertIn("again", rows[0].split()[-1].split("+"))
+        self.assertEqual([row.split()[-1] for row in rows],
+                         [group["activations"] for group in made["groups"] if group["first_block"] >= 0])
+
     def test_groups_hold_every_operator_once_in_their_order(self):
         for flags in (self.disk(), [], ["--lora", "2"]):
             planned = self.plan(*flags)

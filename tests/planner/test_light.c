@@ -149,6 +149,13 @@ static int count_again(const coh_plan *plan, int32_t op)
     return count;
 }
 
+static const char *activations(const coh_plan *plan, int32_t op)
+{
+    coh_plan_operator found = { .struct_bytes = sizeof(found) };
+    must(coh_plan_operator_at(plan, op, &found));
+    return found.activations;
+}
+
 static void a_light_operator_runs_again_and_its_output_stays(void **state)
 {
     (void)state;
@@ -160,9 +167,12 @@ static void a_light_operator_runs_again_and_its_output_stays(void **state)
     for (int32_t op = 0; op < (int32_t)graph->op_count; op++) {
         const int is_norm = strcmp(graph->ops[op].kind.name, "cohobate.layernorm") == 0;
         const int block = graph->ops[op].block >= 0 ? graph->ops[op].blocks_before : -1;
+        if (block < 2)
+            assert_string_not_equal(activations(light, op), "again");
         if (!is_norm || block < 2)
             continue;
         assert_int_equal(count_again(plain, op), 0);
+        assert_string_equal(activations(light, op), "again");
         assert_int_equal(count_again(light, op), 2); /* micro-batches */
         before += stored_bytes(plain, op);
         after += stored_bytes(light, op);
