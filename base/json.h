@@ -21,7 +21,7 @@
 
 /* ---- reading ---- */
 
-/* What is being read: given to the functions of fields. */
+/* The text being read: given to the functions of fields. */
 typedef struct coh_json_source {
     int version;  /* of the format */
     void *object; /* the struct of the whole file */

@@ -16,7 +16,7 @@ int32_t coh_last_refusal(coh_refusal *out_refusal)
 {
     if (out_refusal == NULL || last.struct_bytes == 0 ||
         out_refusal->struct_bytes < offsetof(coh_refusal, tier))
-        return 0; /* nothing is said of a wrong size: that would replace the last failure */
+        return 0; /* no failure for a wrong size: that would replace the last failure */
     coh_struct_write(&last, sizeof(last), out_refusal);
     return 1;
 }

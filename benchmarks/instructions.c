@@ -55,7 +55,7 @@ int main(void)
         measure_pairs(as_instructions, in_a_loop, &chain, &result);
         snprintf(what, sizeof(what), "kernels of %g us", (double)spin_ns * 1e-3);
         measure_print("lines", what, INSTRUCTIONS * 1e-6, "M instructions", &result);
-        fprintf(stderr, "%-10s %-22s %8.2f us a line beside its kernel\n", "", "",
+        fprintf(stderr, "%-10s %-22s %8.2f us a line more than its kernel\n", "", "",
                 (result.ours_s - result.ceiling_s) / INSTRUCTIONS * 1e6);
     }
     coh_instruction_chain_fini(&chain);

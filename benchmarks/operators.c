@@ -161,8 +161,8 @@ int main(void)
     coh_plan_options_init(&options);
     must(coh_plan_create(graph, &options, &plan));
     const double plain = measure(plan, 0, &counted), recorded = measure(plan, 3, &counted);
-    fprintf(stderr, "%d operators of %g us: %.2f us a call beside the function, %.2f us recorded\n",
-            CALLS, SPIN_NS * 1e-3, plain, recorded);
+    fprintf(stderr, "%d operators of %g us: %.2f us a call without them, %.2f us recorded\n", CALLS,
+            SPIN_NS * 1e-3, plain, recorded);
     printf("{\"calls\": %d, \"cost_us\": %.4f, \"cost_recorded_us\": %.4f, \"allocations\": %llu, "
            "\"steps\": %d}\n",
            CALLS, plain, recorded, (unsigned long long)counted, 2 * STEPS);

@@ -6,7 +6,7 @@
  *     mpirun -n 2 reduce waiting    arithmetic of rank 0, while a thread of it waits for rank 1
  *     mpirun -n 2 reduce alone      the same arithmetic
  *
- * Each rank has a core of its own. Sums of `exact` are compared with those of a loop before the
+ * Each rank has its own core. Sums of `exact` are compared with those of a loop before the
  * first request. */
 #include <mpi.h>
 #include <pthread.h>

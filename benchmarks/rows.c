@@ -298,7 +298,7 @@ static void measure_pass(tensors *t, const struct pass *pass)
     size_t written = tensor_bytes * (size_t)pass->written +
                      (pass->table_is_written ? (size_t)elements(t) * t->element_bytes : 0);
     size_t read = tensor_bytes * (size_t)pass->read, both = read < written ? read : written;
-    /* writes without reads have no roof of their own here: they count as half a copy's bytes */
+    /* writes without reads have no roof here: they count as half a copy's bytes */
     t->copied_bytes = 2 * both + (written - both);
     t->read_bytes = read - both;
     measure_pairs(pass->run, roof, t, &result);

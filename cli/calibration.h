@@ -12,9 +12,9 @@ typedef struct cli_calibration {
 } cli_calibration;
 
 /* Applies calibration to *profile; call it before planning. *profile NULL becomes the built-in
- * profile, which can be calibrated, too. What-ifs, datasheets and other machines' profiles are not
- * calibrated. A damaged file, or a missing place for the file, is ignored with a note. Fails:
- * COH_ERR_MEMORY. */
+ * profile, which can be calibrated, too. Calibration leaves out what-ifs, datasheets and
+ * other machines' profiles. A damaged file, or a missing place for the file, is ignored with a
+ * note. Fails: COH_ERR_MEMORY. */
 coh_status cli_calibration_open(const cli_options *options, coh_profile **profile,
                                 cli_calibration *out_calibration);
 

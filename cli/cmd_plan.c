@@ -24,7 +24,8 @@
 #define WORTH_SAYING_BITS 0.95
 enum { HINT_INSTRUCTIONS_MOST = 30000 };
 
-/* Fewer tokens at once are told, if there could be more: products of few rows are slow. */
+/* With fewer tokens at once a line is printed, if there could be more: products of few rows are
+ * slow. */
 enum { TOKENS_FEW = 2048 };
 
 static void print_operator(const coh_plan_operator *op)

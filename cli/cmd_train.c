@@ -252,7 +252,7 @@ static coh_status name_one_before(const cli_run *run, coh_status status)
     snprintf(sentence, sizeof(sentence), "%s", coh_last_error());
     return cli_fail(status,
                     "%s; before it there is step-%" PRIu64 ": move %s/step-%" PRIu64
-                    " out of the folder, and the same command goes on from there",
+                    " out of the folder, and the same command continues from there",
                     sentence, folder->steps[folder->step_count - 2], folder->path,
                     run->job.first_step);
 }

@@ -164,7 +164,7 @@ static void add_kept(const report_live *live, uint64_t first, uint64_t last, pri
     }
 }
 
-/* Prints what is new, in the order of steps. Of a run that goes on, a checkpoint may be of a later
+/* Prints what is new, in the order of steps. Of a resumed run, a checkpoint may be of a later
  * step than the lines that were read before it was found: it waits for the next look. */
 static coh_status print_changes(const report_live *live, printed *was)
 {

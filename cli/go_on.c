@@ -1,6 +1,6 @@
 /* The last sentence of a run that ended before its last step was saved. The one idea: it says which
- * steps are lost, which checkpoint remains, and the command that goes on from there. Next: train.h,
- * train_loop.c. */
+ * steps are lost, which checkpoint remains, and the command that continues from there. Next:
+ * train.h, train_loop.c. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 #include "cli/launch.h"
 #include "cli/train.h"
 
-/* A sentence of the library is cut at 1,024 bytes; so much of it is for other words. */
+/* A sentence of the library is cut at 1,024 bytes; this part of it is for other words. */
 enum { SENTENCE_BYTES = 1024, OTHER_WORDS_BYTES = 124 };
 
 /* The newest checkpoint from which the run can go on. */
@@ -33,7 +33,7 @@ static remainder_point newest_checkpoint(const cli_run *run)
     return point;
 }
 
-/* Adds the command that goes on. Prints it by itself if a sentence with `used_bytes` more has no
+/* Adds the command that continues. Prints it by itself if a sentence with `used_bytes` more has no
  * room for it. */
 static void add_command(const cli_run *run, size_t used_bytes, cli_line *line)
 {
@@ -85,7 +85,7 @@ coh_status cli_train_failed(const cli_run *run, coh_status status)
         cli_line_add(&line, "go on from %s", point.path);
         add_command(run, strlen(why), &line);
     } else if (point.is_there) {
-        cli_line_add(&line, "the same command goes on from %s", point.path);
+        cli_line_add(&line, "the same command continues from %s", point.path);
     } else {
         cli_line_add(&line, "start again%s",
                      run->job.recipe.save_every == 0 ? ", with --save-every N to save on the way"

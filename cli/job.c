@@ -106,7 +106,7 @@ static int is_text(const char *flag, const char *path)
     return cli_data_is_text(flag, path, &is) == COH_OK && is; /* opening reports other failures */
 }
 
-/* Opens the tokenizer of a resumed run. The run's own data is tokenized, so it goes on without a
+/* Opens the tokenizer of a resumed run. The run's own data is tokenized, so it continues without a
  * tokenizer that is gone, unless it is to read other text. */
 static coh_status open_run_tokenizer(cli_job *job)
 {
@@ -117,9 +117,10 @@ static coh_status open_run_tokenizer(cli_job *job)
         !cli_recipe_tokenizer_is_gone(recipe->tokenizer) || is_text("data", options->data) ||
         is_text("validation", validation))
         return cli_recipe_open_tokenizer(recipe, options, &job->tokenizer);
-    cli_note_choice("note: the tokenizer of the run, %s, no longer exists: the run goes on without "
-                    "it, since its data is tokenized; other commands need it (--tokenizer PATH)",
-                    recipe->tokenizer);
+    cli_note_choice(
+        "note: the tokenizer of the run, %s, no longer exists: the run continues "
+        "without it, since its data is tokenized; other commands need it (--tokenizer PATH)",
+        recipe->tokenizer);
     return COH_OK;
 }
 
@@ -131,7 +132,7 @@ static coh_status resume_recipe(cli_job *job)
                         "the model comes from the checkpoint with --resume: leave '%s' out",
                         options->operand);
     if (options->from_scratch)
-        return cli_fail(COH_ERR_ARGUMENT, "--from-scratch begins a run, and --resume goes on with "
+        return cli_fail(COH_ERR_ARGUMENT, "--from-scratch begins a run, and --resume continues "
                                           "one: leave one of them out");
     coh_status status = cli_weights_open_checkpoint(options->resume, &job->weights);
     if (status == COH_ERR_CORRUPT)

@@ -224,7 +224,7 @@ coh_status cli_launch_ready(cli_launch *launch, const cli_launch_fact *facts, in
 
 /* ---- the end ---- */
 
-/* A rank above 0 that fails on its way to a meeting still comes to it: if rank 0 fails, too, as
+/* A rank above 0 that fails on its way to a meeting still takes part: if rank 0 fails, too, as
  * with a mistaken flag, its sentence is the one to print. */
 static coh_status come_to_next_meeting(cli_launch *launch)
 {

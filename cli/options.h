@@ -133,7 +133,7 @@ static inline int cli_micro_batch_is_auto(const cli_options *options)
     return options->given[CLI_FLAG_MICRO_BATCH] && options->micro_batch == 0;
 }
 
-/* What the operand of a command names. */
+/* Kinds of operands. */
 typedef enum cli_operand {
     CLI_OPERAND_NONE,
     CLI_OPERAND_MODEL,      /* a preset, or a model's folder */

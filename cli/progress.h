@@ -28,7 +28,7 @@ typedef struct cli_progress {
 void cli_progress_add(const cli_progress *progress, size_t columns, cli_line *line);
 
 /* Show that something takes its time, which ends before the next begins. A terminal has "planning
- * gpt2-xl" until the end. Elsewhere a thread of its own prints the line
+ * gpt2-xl" until the end. Elsewhere a separate thread prints the line
  *
  *     planning gpt2-xl: 20.0 s so far
  *

@@ -2,7 +2,7 @@
  * that of this process's rank in a launcher's world.
  *
  *     rank 0   the command's own thread    submit | wait | report, save | submit | ...
- *     rank 1   a thread of its own         submit | wait |              | submit | ...
+ *     rank 1   a separate thread           submit | wait |              | submit | ...
  *
  * The one idea: the command trains as with one engine. Calls that all ranks must make together are
  * a function that cli_ranks_run runs on each rank's thread, with that rank's engine. Rank 0 does
@@ -37,7 +37,7 @@ int cli_ranks_is_first(const cli_ranks *ranks);
  * filled in. All processes call it together. Allocates nothing. */
 coh_status cli_ranks_gather(cli_ranks *ranks, void *records, size_t bytes);
 
-/* Lets the processes of all ranks come to the same point. They may wait there for any time, unlike
+/* Lets the processes of all ranks meet at the same point. They may wait there for any time, unlike
  * in a step (--rank-timeout). Without processes it does nothing. */
 coh_status cli_ranks_meet(cli_ranks *ranks);
 

@@ -161,7 +161,7 @@ static coh_status choose_optimizers(cli_recipe *recipe, const cli_options *optio
             recipe->hyperparameters.count = 0;
     }
     if (options->reset_optimizer)
-        cli_note_choice("the optimizer's states start anew, at 0");
+        cli_note_choice("the optimizer's states start again, at 0");
     return COH_OK;
 }
 

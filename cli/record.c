@@ -317,10 +317,10 @@ coh_status cli_record_bytes(const cli_job *job, uint64_t *out_bytes)
     return COH_OK;
 }
 
-/* Prints once why a file ends; the run goes on. */
+/* Prints once why a file ends; the run continues. */
 static void give_up(cli_record *record, const char *name)
 {
-    cli_note("warning: %s is not written (any more): %s; the run goes on without it", name,
+    cli_note("warning: %s is not written (any more): %s; the run continues without it", name,
              coh_last_error());
     if (record->file)
         coh_trace_file_close(record->file);

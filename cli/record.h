@@ -5,7 +5,7 @@
  *
  * A step that takes more than 1.5 times the median of the steps before goes to a slow slot, in
  * place of the least slow one there. A step is in one slot only. If a file cannot be written, a
- * warning is printed once and the run goes on. Nothing here allocates after cli_record_open. */
+ * warning is printed once and the run continues. Nothing here allocates after cli_record_open. */
 #ifndef COH_CLI_RECORD_H
 #define COH_CLI_RECORD_H
 

@@ -188,7 +188,7 @@ static void append_log(cli_report *report, cli_step_log *log, const cli_line *li
     if (end >= 0 && ftruncate(log->descriptor, end) != 0)
         end = -1; /* half a line stays */
     cli_report_break(report);
-    cli_note("warning: %s ends here%s: %s; the run goes on without it", log->name,
+    cli_note("warning: %s ends here%s: %s; the run continues without it", log->name,
              end < 0 ? ", in the middle of a line" : "", strerror(error));
     close_log(log);
 }

@@ -54,7 +54,7 @@ typedef struct cli_report {
 } cli_report;
 
 /* Opens `log_path` and steps.jsonl in `folder` for appending (NULL: no log; "": no folder). A run
- * from step 0 on writes steps.jsonl anew. In a resumed one, a line that a killed run left
+ * from step 0 on writes a new steps.jsonl. In a resumed one, a line that a killed run left
  * unfinished is removed. Fails: COH_ERR_IO. */
 coh_status cli_report_open(const char *log_path, const char *folder, uint64_t first_step,
                            uint64_t last_step, int64_t tokens_per_step, double predicted_step_s,

@@ -102,7 +102,7 @@ int cli_stop_asked(void)
 
 void cli_stop_tell(void (*tell)(void *), void *told)
 {
-    tell_one = NULL; /* never with what the one before was told */
+    tell_one = NULL; /* never with the argument of the one before */
     told_one = told;
     tell_one = tell;
     if (asked && tell != NULL)

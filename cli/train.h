@@ -42,7 +42,7 @@ typedef struct cli_run {
     int64_t counted[CLI_BATCHES];                        /* number of counted targets in each */
     uint64_t done_steps, submitted_steps;                /* counted from the start of the run */
     uint64_t saved_step;                                 /* UINT64_MAX: none in this folder yet */
-    uint64_t saving_step; /* of a save that goes on beside the steps; UINT64_MAX: none */
+    uint64_t saving_step; /* of a save that continues during the steps; UINT64_MAX: none */
     double saving_loss;   /* of validation at that step; NaN: not known */
     coh_calibration_class classes[COH_CALIBRATION_CLASSES_MOST]; /* of this run's lines */
     uint32_t class_count;
@@ -50,7 +50,7 @@ typedef struct cli_run {
     char (*scan_sentences)[CLI_SCAN_BYTES]; /* by rank */
     int tokens_are_new; /* the data was text, and became a token file of the run folder */
     int has_begun;      /* reached the first step; an earlier failure leaves no folder behind */
-    int is_stop_asked;  /* by a signal to any rank: a step's result said so */
+    int is_stop_asked;  /* by a signal to any rank: a step's result has it */
     int stopped;        /* on request, after `done_steps` steps */
     int ended;          /* by --stop-after-worse, after `done_steps` steps */
 } cli_run;
@@ -90,7 +90,7 @@ coh_status cli_train_loop(cli_run *run);
 
 /* ---- the last sentence of a run that did not end: go_on.c ---- */
 
-/* Fails with COH_ERR_STOPPED and the command that goes on. */
+/* Fails with COH_ERR_STOPPED and the command that continues. */
 coh_status cli_train_stopped(const cli_run *run);
 
 /* Adds to the error text of a failed run which steps are lost, which checkpoint remains and how to

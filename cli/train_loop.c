@@ -140,7 +140,7 @@ static int validates_together(const cli_run *run)
 }
 
 /* Computes the loss of the validation text over all windows, or over --validation-windows of them.
- * A stop interrupts it, unless all ranks take part: they would have to be told. */
+ * A stop interrupts it, unless all ranks take part: they would have to learn of it. */
 static coh_status validate(cli_run *run, int is_of_all)
 {
     cli_score_result result;
@@ -183,11 +183,11 @@ static void note_failed_save(cli_run *run, uint64_t step)
     cli_report_break(&run->report);
     if (run->folder.step_count > 0)
         cli_note("warning: nothing was saved after step %" PRIu64
-                 ": %s; the run goes on, step-%" PRIu64 " stays the last checkpoint",
+                 ": %s; the run continues, step-%" PRIu64 " stays the last checkpoint",
                  step, coh_last_error(), run->folder.steps[run->folder.step_count - 1]);
     else
         cli_note("warning: nothing was saved after step %" PRIu64
-                 ": %s; the run goes on, and has no checkpoint yet",
+                 ": %s; the run continues, and has no checkpoint yet",
                  step, coh_last_error());
 }
 
@@ -236,7 +236,7 @@ static coh_status poll_save(cli_run *run)
     return is_done ? finish_save(run) : COH_OK;
 }
 
-/* Finishes the earlier save before the next one begins, and says so if training waits for it. */
+/* Finishes the earlier save before the next one begins, and reports if training waits for it. */
 static coh_status wait_for_save(cli_run *run)
 {
     const uint64_t step = run->saving_step;
@@ -401,7 +401,7 @@ static const char *first_finding(const cli_run *run)
     return run->scan_sentences[0];
 }
 
-/* The run has failed on all ranks alike. Rank 0 says so: it knows the checkpoints. */
+/* The run has failed on all ranks alike. Rank 0 prints it: it knows the checkpoints. */
 static coh_status fail_together(cli_run *run)
 {
     return cli_ranks_is_first(run->ranks) ? COH_OK : coh_world_barrier(run->options->launch->world);

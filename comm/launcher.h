@@ -12,7 +12,7 @@
 #include "comm/mpi_calls.h"
 
 typedef struct coh_launcher {
-    const char *variable; /* that says so; NULL: no launcher has started this process */
+    const char *variable; /* that names it; NULL: no launcher has started this process */
     int32_t rank_count;   /* 1 without a launcher; 0: only MPI knows */
 } coh_launcher;
 

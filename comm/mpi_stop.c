@@ -245,7 +245,7 @@ coh_status coh_mpi_stop_open(coh_mpi_stop *stop, const coh_mpi_calls *calls,
 
 /* ---- close ---- */
 
-/* Tells all others, then waits until all have told this rank. */
+/* Tells all others, then waits for the message of each. */
 static int tell_all(coh_mpi_stop *stop, const coh_mpi_control *control,
                     const _Atomic int32_t *told_count)
 {

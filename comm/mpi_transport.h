@@ -6,7 +6,7 @@
  *     line 0   [send to 1] [receive from 1]        requests of one line lie together:
  *     line 1   [send to 1] [send to 2] ...         one MPI_Startall, one MPI_Testall
  *
- * A message of two ranks has a tag of its own, because lines are started in any order. A message
+ * A message of two ranks has its own tag, because lines are started in any order. A message
  * that is longer than MPI can count is sent in pieces, each with its own tag.
  *
  * A wait tests its line, and sleeps between two tests for 1/16 of the time that it has waited, 20

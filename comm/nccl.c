@@ -22,7 +22,7 @@ enum { GROUP_COMMANDS = 16 };
 /* Of the streams of an engine, and NCCL's. */
 enum { CHANNELS_LEAST = 16 };
 
-/* What a first message carries. */
+/* The content of a first message. */
 enum { FIRST_BYTES = 16 };
 
 typedef struct nccl_line {
@@ -99,7 +99,7 @@ static coh_status complete(const endpoint *self, int lane, const char *what, int
 
 /* ---- bind: plans ---- */
 
-/* What two ranks must agree on: the messages that one sends to the other. */
+/* Two ranks must agree on these: the messages that one sends to the other. */
 typedef struct digest {
     uint64_t sends, receives; /* to and from a peer */
 } digest;
@@ -573,7 +573,7 @@ static const coh_transport_ops nccl_ops = {
     .close = nccl_close,
 };
 
-/* Refuses too few channels. NCCL has streams of its own; one that shares a channel with a stream
+/* Refuses too few channels. NCCL has its own streams; one that shares a channel with a stream
  * that waits for a word waits, too, and the word may need what is behind it. The driver's default
  * is 8. */
 static coh_status check_channels(void)
@@ -583,7 +583,7 @@ static coh_status check_channels(void)
         return COH_OK;
     return coh_fail(COH_ERR_ARGUMENT,
                     "CUDA_DEVICE_MAX_CONNECTIONS is %s, and streams that exchange between GPUs "
-                    "need channels of their own: set it to 32 before CUDA starts in this process",
+                    "need separate channels: set it to 32 before CUDA starts in this process",
                     channels != NULL ? channels : "not set");
 }
 

@@ -5,9 +5,9 @@
  *
  *     lane comm0   communicator 0   | pack | group: send, recv, send, recv | unpack, fold |
  *     lane comm1   communicator 1        | group: send, recv |
- *                  on the streams of the lanes' queues, beside compute
+ *                  on the streams of the lanes' queues, next to compute
  *
- * Each lane has a communicator and a stream of its own, so that an exchange between nodes delays
+ * Each lane has its own communicator and stream, so that an exchange between nodes delays
  * none within a node. start enqueues the sends and receives of a line as one group, which NCCL runs
  * as one kernel; what the lane's thread enqueues before and after it (packing, folding) is ordered
  * with it by the stream. wait ends when everything is done that was enqueued on the line's lane
@@ -18,8 +18,8 @@
  *   - it matches the messages of two ranks in the order in which they are enqueued. So all ranks
  *     start the lines of a lane in one order. Programs do; bind compares the lines of all ranks.
  *   - two communicators may wait for one another's kernels if only one of them fits on a GPU. So
- *     each takes at most COH_NCCL_BLOCKS_MOST blocks: both fit, beside each other and compute.
- *   - what a first message between two ranks allocates must not be allocated in a step, when
+ *     each takes at most COH_NCCL_BLOCKS_MOST blocks: both fit, next to each other and compute.
+ *   - memory of a first message between two ranks must not be allocated in a step, when
  *     streams wait for one another. So bind sends a few bytes between all pairs that have lines,
  *     which overwrites the beginning of what those lines receive.
  *   - it refuses two ranks on one GPU, and bind does, with both ranks in the sentence.

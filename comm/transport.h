@@ -73,7 +73,7 @@ typedef struct coh_meeting {
 coh_status coh_meeting_compare(const coh_meeting *own, const coh_meeting *other,
                                int32_t other_rank);
 
-/* What all ranks fail with if one closes too early. */
+/* The sentence of all ranks if one closes too early. */
 #define COH_TRANSPORT_LEFT                                                                         \
     "it has left the world: let all ranks meet in a barrier before they close it"
 

@@ -1,10 +1,10 @@
-/* background_save.h - finishes a checkpoint beside the next steps.
+/* background_save.h - finishes a checkpoint during the next steps.
  *
  *   caller     begin, put, put ...   start ... next steps ... is_done ... take
  *   coh-save                              finish: fsync, manifest, fsync, rename
  *
- * The one idea: a checkpoint is of one step because its numbers are read at a quiet point. What
- * takes long, on most drives, is to make them durable, and that needs no number of the engine.
+ * The one idea: a checkpoint is of one step because its numbers are read at a quiet point. Making
+ * them durable takes longest, on most drives, and needs no number of the engine.
  *
  * The thread is started with the engine, so that a save allocates nothing. Between start and take
  * the writer belongs to the thread.

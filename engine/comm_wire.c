@@ -20,7 +20,7 @@ static int64_t count_of(const coh_exchange *exchange, const coh_comm_call *comm,
     return (int64_t)(coh_exchange_part_bytes(exchange, index) / coh_dtype_bytes(comm->dtype));
 }
 
-/* The same exchange of the packed parts. */
+/* An exchange of the packed parts. */
 static coh_exchange packed_of(const coh_exchange *exchange, const coh_comm_call *comm)
 {
     coh_exchange packed = *exchange;

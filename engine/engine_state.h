@@ -13,7 +13,7 @@
 /* Most bodies that are submitted and not yet waited for. */
 enum { COH_BODIES_MOST = 2 };
 
-/* What became of a body that made its updates before its norm was known (speculate.c). */
+/* The outcome of a body that made its updates before its norm was known (speculate.c). */
 typedef struct coh_verdict {
     int is_made;
     coh_step_result result;

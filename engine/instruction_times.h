@@ -6,7 +6,7 @@
  *                                      |-------- 5 ---------|   later, to its own end
  *
  * So the times of a lane's instructions add up to the time in which the lane is busy, without
- * waits. The same rule gives the predicted times from a simulation. For each instruction the times
+ * waits. This rule gives the predicted times from a simulation, too. For each instruction the times
  * of the last COH_TIMES_KEPT runs are kept: their median is robust against one disturbed run. The
  * first run after a quiet point does not count: memory is cold, and nothing is pending.
  *

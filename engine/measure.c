@@ -214,8 +214,8 @@ static void find_known(const coh_measure *m, uint8_t known[COH_LANE_COUNT])
             known[lane] = 1;
 }
 
-/* Memory in addition to the arena of the measurement: the chain of empty instructions has an
- * engine of its own, which needs as much free memory as any engine keeps back. */
+/* Memory in addition to the arena of the measurement: the chain of empty instructions has its
+ * own engine, which needs as much free memory as any engine keeps back. */
 #define BESIDE_BYTES ((uint64_t)384 << 20)
 
 /* A pass on a GPU, if it has the memory. Its caches hold 50 to 130 MB, and it takes only 40 us for
@@ -254,7 +254,7 @@ static void say_small_passes(const coh_measure *m)
         coh_measure_say(
             m,
             "passes over memory are of %s, for want of room, not %s: of a GPU with large "
-            "caches its memory and products are told too fast or too slow; with more %s, "
+            "caches its memory and products seem too fast or too slow; with more %s, "
             "measure into a new file",
             coh_size_format(m->effort.pass_bytes, taken, sizeof(taken)),
             coh_size_format(GPU_PASS_BYTES, wanted, sizeof(wanted)),

@@ -228,7 +228,7 @@ static coh_status measure_graph(coh_measure *m, chunk_memory *memory, const coh_
 }
 
 /* Of other optimizers than AdamW one size is measured: theirs is a rate, not a latency. Chunks too
- * small for any plan of a large model are left out: to lower a step of so many takes minutes. */
+ * small for any plan of a large model are left out: to lower a step of that many takes minutes. */
 static coh_status measure_size(coh_measure *m, chunk_memory *memory, uint64_t chunk_bytes)
 {
     for (uint32_t i = 0; i < m->options->graph_count; i++) {

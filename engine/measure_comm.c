@@ -6,7 +6,7 @@
  *     comm1   0 4, 1 5, 2 6, 3 7      the ranks at one place of each node
  *
  * A round is one GATHER. Rank 0 decides how many there are: before a sample of a rate by its text;
- * beside compute by a word in its part, which goes round with each exchange. Next: measure.h,
+ * next to compute by a word in its part, which goes round with each exchange. Next: measure.h,
  * comm/exchange.h. */
 #include <inttypes.h>
 #include <stdio.h>
@@ -132,7 +132,7 @@ static coh_status measure_link(const comm_lane *of)
     return COH_OK;
 }
 
-/* ---- beside compute ---- */
+/* ---- next to compute ---- */
 
 /* Rank 0's word is the beginning of its part, which is the first of the window. */
 static uint64_t *word_of(const comm_lane *of, int size)
@@ -169,7 +169,7 @@ static coh_status keep_company(void *context, double *done)
     return COH_OK;
 }
 
-/* Computes beside the rounds of one size until rank 0 ends them, as the ranks of a step do. */
+/* Computes during the rounds of one size until rank 0 ends them, as the ranks of a step do. */
 static coh_status accompany(comm_lane *of, struct single_round *single)
 {
     const coh_load load = { .turn = keep_company, .context = single };

@@ -63,7 +63,7 @@ static coh_status rescue(const coh_measure *m, const coh_kernel_list *list, coh_
     if (coh_kernel_table_write(list, path) == COH_OK)
         coh_measure_say(m,
                         "the algorithms that were timed until the measurement failed (%" PRId32
-                        ") are in %s: measuring with it again goes on from there",
+                        ") are in %s: measuring with it again continues from there",
                         count, path);
     else
         coh_measure_say(m, "the algorithms that were timed (%" PRId32 ") are lost: %s", count,

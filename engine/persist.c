@@ -416,7 +416,7 @@ static coh_status import(coh_engine *engine, coh_visit *visit, uint64_t applied_
     return COH_OK;
 }
 
-/* What is loaded: `path`, with its states if `with_states` and both have some, changed by the
+/* Source of a load: `path`, with its states if `with_states` and both have some, changed by the
  * values that are given. */
 typedef struct load_request {
     const char *path;

@@ -8,9 +8,9 @@
  *   compute h2d d2h host  coh_phantom_start  |            | retire: end, raise `retired`
  *   read write            store: submit      |-> clock -> | retire: the request is complete
  *
- * The clock's thread, coh-phantom, goes on only while all other threads sleep, so at each time of
- * the clock all of them have done what they can, and times do not depend on the machine. If nothing
- * is in service then, the program has a deadlock, and the step fails with that. */
+ * The clock's thread, coh-phantom, advances it only while all other threads sleep, so at each time
+ * of the clock all of them have done what they can, and times do not depend on the machine. If
+ * nothing is in service then, the program has a deadlock, and the step fails with that. */
 #ifndef COH_ENGINE_PHANTOM_H
 #define COH_ENGINE_PHANTOM_H
 

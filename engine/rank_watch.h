@@ -3,7 +3,7 @@
  *   comm lane   begin(REDUCE) ... the transport waits ... end
  *   coh-watch   every quarter of the limit: how long has each lane waited? -> stop the world
  *
- * The one idea: a rank that hangs says nothing, so those that wait for it have to. A thread beside
+ * The one idea: a rank that hangs says nothing, so those that wait for it have to. A thread next to
  * the lanes looks, because a lane that waits cannot; the transport then ends the waits of all ranks
  * with one sentence. Meetings (coh_world_barrier and the like) may take any time.
  *
@@ -20,7 +20,7 @@
 
 enum { COH_WATCHED_LANES = 2 };
 
-/* What a lane waits in. */
+/* The wait of a lane. */
 typedef struct coh_watched_lane {
     _Atomic uint64_t begin_ns; /* 0: it does not wait */
     const coh_program *_Atomic program;

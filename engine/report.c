@@ -1,4 +1,4 @@
-/* What an engine reports about itself: the machine's resources in use, times of instructions by
+/* An engine's report about itself: the machine's resources in use, times of instructions by
  * class, and the owners of memory. Next: cohobate/engine.h. */
 #include <fcntl.h>
 #include <stdio.h>

@@ -12,7 +12,7 @@
  * (memory/device_cuda_times.c). They are written when the step is waited for; the times of
  * instructions and of stalls use the same events.
  *
- * Threads: each lane writes the spans of its own instructions; for a GPU's lanes, the thread that
+ * Threads: each lane writes the spans of its instructions; for a GPU's lanes, the thread that
  * takes their times. All else belongs to the creating
  * thread, which reads a span once its lane has retired the instruction. */
 #ifndef COH_ENGINE_STEP_RECORDS_H

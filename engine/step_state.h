@@ -441,8 +441,8 @@ const int32_t *coh_instruction_predicate(const coh_step *step, const coh_bound *
                                          const coh_instruction *instruction);
 
 /* Has the device record the runs of every program, if it can, after the rehearsal. Recording
- * ends at the first run that cannot be recorded, and the log says so. The instructions of that
- * run and of the later runs are launched one by one. */
+ * ends at the first run that cannot be recorded, and the log has a line about it. The instructions
+ * of that run and of the later runs are launched one by one. */
 void coh_instruction_record_all(coh_step *step);
 /* Returns the recorded run that issues an instruction of the ticket; NULL: the instruction is
  * issued by itself. */

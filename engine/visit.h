@@ -19,7 +19,7 @@ typedef struct coh_visit {
 
     /* set by coh_engine_visit */
     coh_engine *engine;
-    uint64_t done, told; /* elements of parameters visited; of those, told to `progress` */
+    uint64_t done, told; /* elements of parameters visited; of those, passed to `progress` */
     coh_status status;   /* first failure; its text comes from another thread and is kept */
     char text[COH_ERROR_TEXT_BYTES];
 } coh_visit;

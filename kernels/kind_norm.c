@@ -13,7 +13,7 @@ _Static_assert(offsetof(coh_layernorm_attributes, epsilon) ==
                    offsetof(coh_rmsnorm_attributes, epsilon),
                "one layout");
 
-/* The heads of a row that have a norm of their own. */
+/* The heads of a row that have their own norm. */
 static int64_t heads_of(const void *attributes, int has_mean)
 {
     const coh_rmsnorm_attributes *a = attributes;

@@ -12,9 +12,9 @@
  * hundreds of instructions ahead. Closing wakes all waiters for good; a failure stops every thread
  * this way.
  *
- * In a rehearsal (engine/phantom.h) time goes on only while every thread sleeps. A coh_awake counts
- * the threads that do not. A raise counts the sleepers that it wakes before they run, so the count
- * is 0 only if none can go on.
+ * In a rehearsal (engine/phantom.h) time advances only while every thread sleeps. A coh_awake
+ * counts the threads that do not. A raise counts the sleepers that it wakes before they run, so the
+ * count is 0 only if none can go on.
  *
  * Threads: one writer at a time, any number of readers. Nothing is allocated. */
 #ifndef COH_MEMORY_COUNTER_H

@@ -52,7 +52,7 @@ typedef enum coh_cuda_record_kind {
     COH_CUDA_PASS  /* no action: marks commands as done, if an instruction has many */
 } coh_cuda_record_kind;
 
-/* What coh-retire does when the queue's progress reaches `place`. */
+/* The action of coh-retire when the queue's progress reaches `place`. */
 typedef struct coh_cuda_record {
     coh_cuda_record_kind kind;
     uint32_t index;

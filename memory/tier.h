@@ -7,7 +7,7 @@
 
 #include "cohobate/tier.h"
 
-/* Which lane may access which tier: a property of the machine, in the profile. Bit t of
+/* The tiers that each lane may access: a property of the machine, in the profile. Bit t of
  * reads[lane]: the lane may read tier t. On the host device disk <-> device is legal; with an
  * emulated (or real) host tier, the disk lanes reach only the host tier. */
 typedef struct coh_access_matrix {

@@ -139,7 +139,7 @@ static coh_status add_qkv(coh_builder *b, const coh_llama_config *c, coh_tensor 
     return coh_builder_rope(b, "self_attn.k_rope", rope_of(c, c->kv_heads), qkv[1], &qkv[1]);
 }
 
-/* The same of one linear. */
+/* As above, of one linear. */
 static coh_status add_packed_qkv(coh_builder *b, const coh_llama_config *c, coh_tensor x,
                                  coh_tensor qkv[3])
 {

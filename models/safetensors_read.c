@@ -142,7 +142,7 @@ static void shard_close(shard *file)
 
 /* ---- the index ---- */
 
-/* Which tensor is in which file:
+/* The file of each tensor:
  *
  *     {"metadata": {"total_size": 1234},
  *      "weight_map": {"lm_head.weight": "model-00002-of-00002.safetensors", ...}}

@@ -122,7 +122,7 @@ static coh_status leave_direct(part *p)
                : tell(p, "leaving O_DIRECT");
 }
 
-/* Writes every block once. If the first write with O_DIRECT is refused, goes on without it. */
+/* Writes every block once. If the first write with O_DIRECT is refused, continues without it. */
 static coh_status write_all(part *p, const void *buffer, size_t buffer_bytes)
 {
     for (uint64_t at = 0; at < p->bytes;) {

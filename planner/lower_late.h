@@ -1,4 +1,4 @@
-/* lower_late.h - the order of updates on the host lane that run while backward goes on.
+/* lower_late.h - the order of updates on the host lane that run while backward continues.
  *
  *     gradients   4      3      2      1             the last block's first
  *     late 0      UPD 4     UPD 3     UPD 2     UPD 1     then FWD 1 of the next step

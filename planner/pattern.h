@@ -23,7 +23,7 @@
  *
  * The formulas hold for any number of ranks (coh_layout.mesh). Each rank sums a part of the
  * gradient, and then all have the sum again (comm_parts.h), or, of a divided chunk, the updated
- * work. While a gradient is summed, backward goes on: it is completed when the next sum begins.
+ * work. While a gradient is summed, backward continues: it is completed when the next sum begins.
  *
  *     compute |  BWD 3   |  BWD 2   |  NORM 3  |  BWD 1   |  NORM 2  | ...
  *     comm0              | sum of 3 |          | sum of 2 |          | ...

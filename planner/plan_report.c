@@ -371,7 +371,7 @@ static const char *update_name(const coh_plan *plan, int32_t work)
     return lane == COH_LANE_HOST ? "host" : "device";
 }
 
-/* How the operator's outputs come to backward: "again" is of light operators (light.h). */
+/* How the operator's outputs reach backward: "again" is of light operators (light.h). */
 static const char *activations_name(const coh_plan *plan, const coh_graph_op_entry *op,
                                     const coh_operator_note *note)
 {

@@ -100,7 +100,7 @@ typedef struct coh_profile_origin {
 #define COH_PROFILE_DRIVE_JOIN " + "
 
 /* Links by lane. The last one connects the ranks of a pair, which exchange on the lane COMM0, too:
- * without a rate of its own it is COMM0's (coh_price_link). */
+ * without a rate it is COMM0's (coh_price_link). */
 enum { COH_LINK_PAIR = COH_LANE_COUNT, COH_LINK_COUNT };
 
 struct coh_profile {

@@ -59,7 +59,7 @@ typedef enum coh_stream {
     COH_STREAM_CONTRIBUTION,
     COH_STREAM_WIRE,     /* what a REDUCE receives, until it is folded */
     COH_STREAM_GATHERED, /* the states of a divided chunk, of all parts: SAVE and HASH read them */
-    /* What a rank keeps of a group's WORK, and of the sum of its GRAD: its part of each chunk. The
+    /* A rank's part of a group's WORK, and of the sum of its GRAD: its part of each chunk. The
      * whole of WORK or GRAD does not survive then. */
     COH_STREAM_WORK_PART,
     COH_STREAM_GRAD_PART,

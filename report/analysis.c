@@ -169,7 +169,7 @@ static void add_sums(report_window *w)
 
 /* ---- gaps ---- */
 
-/* What follows a gap: an instruction of a slot. */
+/* The successor of a gap: an instruction of a slot. */
 typedef struct moment {
     int slot;
     uint32_t instruction;

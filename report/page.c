@@ -311,7 +311,7 @@ static coh_status add_what_ifs(const report_analysis *a, coh_text *out)
 {
     if (a->what_if_count == 0)
         return COH_OK;
-    ADD("<section id=\"what-if\"><h2>What if</h2><p class=\"soft\">Each row is a plan of its own, "
+    ADD("<section id=\"what-if\"><h2>What if</h2><p class=\"soft\">Each row is another plan, "
         "predicted without calibration; gains are over the run as it is, planned so, too. So its "
         "time "
         "as it is differs from the step above. Gains with ~ compare plans of the quick search; the "

@@ -212,7 +212,7 @@ static coh_status add_operators(const report_analysis *a, coh_text *out)
     return COH_OK;
 }
 
-/* A text that is longer than the rest of its line goes to lines of its own. */
+/* A text that is longer than the rest of its line goes to separate lines. */
 static coh_status add_what_if(const report_what_if *row, coh_text *out)
 {
     const int fits = !isnan(row->step_s);

@@ -22,7 +22,7 @@ typedef struct chain {
     int is_byte_level, is_metaspace, has_bytes, is_fused, is_stripped;
 } chain;
 
-/* What parts are read into. */
+/* Destination of the parts that are read. */
 typedef struct reader {
     coh_tokenizer *tokenizer;
     coh_pipeline *pipeline;

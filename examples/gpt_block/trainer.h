@@ -19,7 +19,7 @@ enum { WTE, WPE, BLOCKS };
 enum { LN1W, LN1B, QKVW, QKVB, PROJW, PROJB, LN2W, LN2B, FCW, FCB, FC2W, FC2B, BLOCK };
 enum { PARAMETERS = BLOCKS + L * BLOCK + 2 };
 
-/* What AdamW takes. */
+/* The numbers of AdamW. */
 static const float rate = 1e-3f, beta1 = 0.9f, beta2 = 0.95f, epsilon = 1e-8f, decay = 0.1f;
 
 typedef struct activations {

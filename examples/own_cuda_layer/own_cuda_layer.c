@@ -1,4 +1,4 @@
-/* own_cuda_layer.c - an existing layer with kernels of its own, trained by Cohobate: on the CPU, or
+/* own_cuda_layer.c - an existing layer with its own kernels, trained by Cohobate: on the CPU, or
  * on a GPU, in memory, and streamed through less memory. Both runs end with the same bits.
  *
  *     make && ./own_cuda_layer [FOLDER FOR THE SCRATCH FILE]           on the CPU

@@ -44,7 +44,7 @@ COH_API coh_status coh_adapters_write_bytes(const coh_model *model,
 typedef struct coh_adapter_folder coh_adapter_folder;
 
 /* Opens folder `path`, and sets rank, alpha and targets of its adapters in `model`, the base model
- * (coh_model_adapters_set). Which linears have one follows from the tensors alone; remarks about
+ * (coh_model_adapters_set). The tensors alone decide which linears have one; remarks about
  * the configuration are added to the model's notes. The base that the folder names is not compared.
  * Fails: COH_ERR_CORRUPT (no LoRA, a variant of it that computes another formula, or a tensor that
  * does not fit the model), COH_ERR_ARGUMENT (the model has adapters or frozen operators),

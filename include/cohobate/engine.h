@@ -73,9 +73,9 @@ typedef enum coh_operation {
     COH_OPERATION_PUT
 } coh_operation;
 
-/* Is told how far an operation is: `done` of `total` parameter elements. Called on the compute
- * lane, at most about 100 times in an operation, the last time with done == total. Calls on the
- * engine are refused. An operation that fails may end earlier. */
+/* Receives the progress of an operation: `done` of `total` parameter elements. Called on the
+ * compute lane, at most about 100 times in an operation, the last time with done == total. Calls on
+ * the engine are refused. An operation that fails may end earlier. */
 typedef void (*coh_progress)(void *context, coh_operation operation, uint64_t done, uint64_t total);
 
 /* Most steps whose records are kept. */
@@ -123,7 +123,7 @@ typedef struct coh_engine_options {
      * operator, port and element (as coh_op_check's). Takes memory outside the plan for the largest
      * call, and about twice the time. */
     int32_t check_calls;
-    /* Called during long operations; NULL: nobody is told. Steps report by coh_engine_wait. */
+    /* Called during long operations; NULL: no calls. Steps report by coh_engine_wait. */
     coh_progress progress;
     void *progress_context; /* passed to `progress` */
     /* This rank's handle of a world of as many ranks, with the same pairs and nodes, as the plan's;
@@ -255,11 +255,11 @@ COH_API coh_status coh_engine_submit(coh_engine *engine, const coh_step_input *i
  * deferred, only that step ends: it changes no parameter, just as a step with a non-finite loss,
  * and saving, fetching and further steps still work. Gradients are garbage until the next step. If
  * updates are made during backward, some may have been applied before the failure, so the engine is
- * dead. The same holds on a GPU, where later kernels were enqueued by then. */
+ * dead. On a GPU it is dead, too, since later kernels were enqueued by then. */
 COH_API coh_status coh_engine_wait(coh_engine *engine, coh_step_result *out_result);
 /* Asks all ranks to stop training after the same step. The request travels with the losses of the
  * step that runs, or of the next one if these are gathered already; that step's result has
- * is_stop_asked on every rank, and so have all later ones. The engine itself goes on: the callers
+ * is_stop_asked on every rank, and so have all later ones. The engine itself continues: the callers
  * stop. Threads: any, also in a signal handler. Accepts NULL. */
 COH_API void coh_engine_ask_stop(coh_engine *engine);
 /* Submits one body and waits for it. Fails: as coh_engine_submit and coh_engine_wait. */
@@ -295,8 +295,8 @@ COH_API coh_status coh_engine_evaluate(coh_engine *engine, const coh_step_input 
 COH_API coh_status coh_engine_output(coh_engine *engine, coh_tensor tensor, const void **out_data,
                                      size_t *out_bytes);
 
-/* Hashes parameters and optimizer states in tensor order, grain by grain. The same in every
- * placement. Fails: as coh_engine_drain. */
+/* Hashes parameters and optimizer states in tensor order, grain by grain. Equal numbers
+ * have an equal hash in every placement. Fails: as coh_engine_drain. */
 COH_API coh_status coh_engine_hash(coh_engine *engine, uint64_t *out_hash);
 
 /* Facts stored in a checkpoint next to the tensors. Loading checks the manifest's sizes. */
@@ -316,10 +316,10 @@ typedef struct coh_checkpoint_note {
 COH_API coh_status coh_engine_save(coh_engine *engine, const char *path,
                                    const coh_checkpoint_note *note);
 
-/* As coh_engine_save, but returns when all numbers are written. Flushing them to the drive, which
- * takes most of the time on most drives, and renaming go on beside the next steps. The checkpoint
- * is of the step at which the call was made. It exists once coh_engine_save_wait returned COH_OK;
- * until then further saves are refused. coh_engine_destroy waits, too.
+/* As coh_engine_save, but returns when all numbers are written. Flushing them to the drive,
+ * which takes most of the time on most drives, and renaming continue during the next steps. The
+ * checkpoint is of the step at which the call was made. It exists once coh_engine_save_wait
+ * returned COH_OK; until then further saves are refused. coh_engine_destroy waits, too.
  * Fails: as coh_engine_save; COH_ERR_ARGUMENT if a save is under way. */
 COH_API coh_status coh_engine_save_begin(coh_engine *engine, const char *path,
                                          const coh_checkpoint_note *note);
@@ -483,7 +483,7 @@ COH_API coh_status coh_engine_instruction_classes(
 /* Limits of a rehearsal's steps. */
 enum { COH_REHEARSAL_STEPS_LEAST = 4, COH_REHEARSAL_STEPS_MOST = 10000 };
 
-/* What a rehearsal found; equal to the plan's summary (coh_plan_summarize) unless it failed. */
+/* Results of a rehearsal; equal to the plan's summary (coh_plan_summarize) unless it failed. */
 typedef struct coh_rehearsal {
     uint32_t struct_bytes;
     int32_t program_count;               /* that were run: the steps, and each other one once */
@@ -497,7 +497,7 @@ typedef struct coh_rehearsal {
 
 /* Runs all programs of a plan on the executor, `step_count` steps among them, without a byte behind
  * them: memory is reserved addresses, drives are not opened, and each instruction takes its price
- * by the plan's profile on a clock of its own. A plan for any machine can be rehearsed on a small
+ * by the plan's profile on a separate clock. A plan for any machine can be rehearsed on a small
  * one, and the result does not depend on that machine's speed. There is no loss and no norm.
  * Fails: COH_ERR_INTERNAL, naming the first difference: instructions or bytes that a program
  * executes or moves, a tier's peak, a time of a step by more than 2 % of the step, a chunk that is

@@ -209,7 +209,7 @@ typedef struct coh_attention_decode_attributes {
 } coh_attention_decode_attributes;
 extern COH_API const coh_op_kind coh_kind_attention_decode;
 
-/* Which keys a query of grouped attention attends over, and with which scores. All zero: every key
+/* The keys that a query of grouped attention attends over, and their scores. All zero: every key
  * up to its own, q k / sqrt(D). */
 typedef struct coh_attention_scores {
     /* Query i attends over keys j with i - window < j <= i (Beltagy et al. 2020); 0: no limit. Work

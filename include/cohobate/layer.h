@@ -17,7 +17,7 @@
  *
  * The macros are for C: they, and the members that they are given, are designated initialisers.
  * C++ programs set the members of coh_layer, coh_op_kind and coh_chain_link one by one, and call
- * coh_layer_infer in an infer of their own, coh_layer_clear_grads and coh_graph_chain.
+ * coh_layer_infer in their infer, coh_layer_clear_grads and coh_graph_chain.
  *
  * Threads: a graph belongs to the thread that builds it; coh_layer_infer is pure, any thread;
  * coh_layer_clear_grads belongs to the call. */

@@ -177,11 +177,11 @@ typedef struct coh_in_place {
 /* Kinds of devices: HOST, CUDA. KINDS is their number. */
 typedef enum coh_device_kind { COH_DEVICE_HOST, COH_DEVICE_CUDA, COH_DEVICE_KINDS } coh_device_kind;
 
-/* What an operator kind does on one kind of device. workspace and accepts are called with shapes
+/* An operator kind on one kind of device. workspace and accepts are called with shapes
  * that infer accepts.
  *
  * COH_DEVICE_HOST: forward and backward compute before they return. They allocate nothing, wait for
- * nothing, and give equal bits for equal bytes, whatever the number of threads (but see atomics).
+ * nothing, and give equal bits for equal bytes, whatever the number of threads (except by atomics).
  *
  * COH_DEVICE_CUDA: they enqueue the same on the stream of the call (cuda.h) and return. The call's
  * pointers are device memory and must not be read or written here. The enqueued work may be

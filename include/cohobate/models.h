@@ -130,7 +130,7 @@ typedef enum coh_family {
 /* number of families */
 #define COH_FAMILY_COUNT 5
 
-/* Which parameters are trained, and with which adapters. All zero: all parameters, no adapters.
+/* The parameters that are trained, and their adapters. All zero: all parameters, no adapters.
  *
  * Patterns are shell globs separated by commas. A glob matches an operator if it matches its whole
  * name, or the part after one of the name's dots: "q_proj,v_proj", "attn.c_proj", "h.0.*". An

@@ -81,7 +81,7 @@ typedef enum coh_pin_place {
     COH_PIN_KEEP,      /* activations for backward never leave the device */
     COH_PIN_RECOMPUTE, /* the operator's whole block runs again in backward */
     COH_PIN_OFFLOAD,   /* activations for backward leave the device while unused */
-    COH_PIN_PATTERN,   /* the ranks divide the parameters by a pattern of their own */
+    COH_PIN_PATTERN,   /* the ranks divide the parameters by a pattern of this pin */
     COH_PIN_PLACE_COUNT
 } coh_pin_place;
 
@@ -200,12 +200,12 @@ typedef struct coh_plan_options {
     /* Consecutive ranks of a pair and of a node, as in coh_world_options; 0: 1 and all. */
     int32_t pair_ranks, node_ranks;
     /* 1: with a disk tier, the plan may make updates during backward as if the norm were within the
-     * limit, if that is faster. What they overwrite stays in the disk tier until the norm is known,
-     * which takes room there for weights and states twice; a step whose norm is above the limit is
-     * taken back and run again with its factor (engine.h). Needs deferred_update 1, whose bits the
-     * results have. Part of the placement plan. */
+     * limit, if that is faster. The disk tier keeps the overwritten numbers until the norm is
+     * known, which takes room there for weights and states twice; a step whose norm is above the
+     * limit is taken back and run again with its factor (engine.h). Needs deferred_update 1, whose
+     * bits the results have. Part of the placement plan. */
     int32_t speculates;
-    /* What each rank keeps of the parameters that no pin names: a pattern of rank_pattern.h, by
+    /* The part of each parameter without a pin that a rank keeps: a pattern of rank_pattern.h, by
      * name or numbers; "": replicate; "auto": the fastest that fits, in coh_plan_summary. Part of
      * the placement plan. With parts of states everything that reads them (hash, save) is done by
      * all ranks together (engine.h), with parts of weights also evaluations. */

@@ -137,7 +137,7 @@ typedef struct coh_refusal {
  * failure. */
 COH_API int32_t coh_last_refusal(coh_refusal *out_refusal);
 
-/* Fails with a refusal, for a program that checks limits of its own: sets this thread's error text
+/* Fails with a refusal, for a program that checks further limits: sets this thread's error text
  * and refusal, and returns refusal->status. */
 COH_API coh_status coh_refuse(const coh_refusal *refusal);
 

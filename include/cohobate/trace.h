@@ -83,7 +83,7 @@ typedef struct coh_trace_latency {
     uint64_t counts[COH_TRACE_LATENCIES];
 } coh_trace_latency;
 
-/* What the system counted for this process during a step; UINT64_MAX: it does not say. */
+/* Counts of the system for this process during a step; UINT64_MAX: unknown. */
 typedef struct coh_trace_counters {
     uint64_t minor_faults, major_faults; /* of pages */
     uint64_t throttled_ns;               /* the cgroup's CPU limit kept it from running */

@@ -1,11 +1,11 @@
-/* training_note.h - the note with which a checkpoint says how its run goes on: model, schedule,
- * batch, optimizer, seed, tokenizer, data.
+/* training_note.h - the note by which the run of a checkpoint continues: model, schedule, batch,
+ * optimizer, seed, tokenizer, data.
  *
  *     coh_training_note_init ──> your numbers ──> coh_training_note_write ──> coh_engine_save
  *
  * cohobate train writes it. A checkpoint of a loop of your own that has one can be given to
- * `cohobate eval`, `generate`, `export`, `inspect`, and to `train --resume`, which then goes on as
- * it would after a checkpoint of its own.
+ * `cohobate eval`, `generate`, `export`, `inspect`, and to `train --resume`, which then
+ * continues as after its own checkpoint.
  *
  * The note is one JSON object: {"format": "cohobate-note", "version": 1, "model": {...}, ...};
  * hashes are 16 hexadecimal digits. Keys of your own may be added before the closing brace.

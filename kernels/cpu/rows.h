@@ -110,7 +110,7 @@ typedef struct coh_swiglu_row {
     int32_t dgate_adds, dup_adds;
 } coh_swiglu_row;
 typedef void coh_row_swiglu_backward(const coh_swiglu_row *row);
-/* The same with gelu(gate) * up. */
+/* As above, with gelu(gate) * up. */
 typedef coh_row_swiglu coh_row_geglu;
 typedef coh_row_swiglu_backward coh_row_geglu_backward;
 

@@ -5,8 +5,8 @@
  * cannot be opened or started is an error. Otherwise it would silently not be used, and the bits
  * would change.
  *
- * Libraries work in a slot of the device's arena (memory/library_workspace.h). Each queue gets a
- * slot of its own, because two streams must not share one. */
+ * Libraries work in a slot of the device's arena (memory/library_workspace.h). Each queue gets its
+ * own slot, because two streams must not share one. */
 #ifndef COH_KERNELS_CUDA_DEVICE_KERNELS_H
 #define COH_KERNELS_CUDA_DEVICE_KERNELS_H
 

@@ -291,7 +291,7 @@ int main(int argument_count, char **arguments)
     trial_subject_open(&nano);
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     if (!failed)
-        print_message("figure: 4 numeric plans, %d placements beside memory, resumed %s: equal\n",
+        print_message("figure: 4 numeric plans, %d placements outside memory, resumed %s: equal\n",
                       placement_count, test_is_short() ? "once" : "twice");
     trial_subject_close(&nano);
     return failed;

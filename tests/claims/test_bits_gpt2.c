@@ -118,7 +118,7 @@ int main(void)
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     if (!failed)
         print_message(
-            "figure: %d runs beside memory, the smallest in %.1f MiB of %.0f MiB: equal\n",
+            "figure: %d runs outside memory, the smallest in %.1f MiB of %.0f MiB: equal\n",
             run_count, smallest_mib, in_memory_mib);
     trial_subject_close(&gpt2);
     return failed;

@@ -121,7 +121,7 @@ static void random_models_and_placements_keep_their_bits(void **state)
         trial_subject_close(&subject);
     }
     assert_true(2 * moved_count > run_count);
-    print_message("figure: %d random models, %d runs beside memory, %d of them streamed: equal\n",
+    print_message("figure: %d random models, %d runs outside memory, %d of them streamed: equal\n",
                   (int)seed_count, run_count, moved_count);
 }
 

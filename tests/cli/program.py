@@ -108,7 +108,7 @@ def last_save(folder):
 
 
 def wait_for_save(process, folder, step=1):
-    """Waits until the run in `folder` has a checkpoint of step `step` or later, or has ended: a save goes on while the
+    """Waits until the run in `folder` has a checkpoint of step `step` or later, or has ended: a save continues while the
     next steps run and are recorded."""
     while process.poll() is None and last_save(folder) < step:
         time.sleep(0.01)

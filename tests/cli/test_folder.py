@@ -259,9 +259,9 @@ class Folder(ProgramTest):
         self.succeeds("export", again, "-o", self.path("out"))
         for flags, says in ((["gpt2-pico"], "begins with first values anyway"), ([run], "is a checkpoint"),
                             ([folder, "--lora", 4, "--tokenizer", "bytes"], "--lora keeps trained weights"),
-                            (["--resume", run, "--steps", 3], "--resume goes on with one")):
+                            (["--resume", run, "--steps", 3], "--resume continues one")):
             self.fails(2, *train, *flags, "--from-scratch", says=says)
-        self.fails(2, "plan", "--resume", run, "--steps", 3, "--from-scratch", says="--resume goes on with one")
+        self.fails(2, "plan", "--resume", run, "--steps", 3, "--from-scratch", says="--resume continues one")
 
     # ---- results ----
 

@@ -151,7 +151,7 @@ class Optimizers(TrainTest):
         self.assertEqual(sorted(os.listdir(self.path("run"))), before)
         done = self.succeeds(*again, "--optimizer", "lion", "--reset-optimizer", "--steps", 3)
         self.assertIn("optimizer adamw -> lion", done.err)
-        self.assertIn("the optimizer's states start anew", done.err)
+        self.assertIn("the optimizer's states start again", done.err)
         more = self.succeeds(*again, "--steps", 4)  # the note has the new one
         self.assertNotIn("->", more.err)
 

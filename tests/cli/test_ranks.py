@@ -30,7 +30,7 @@ class Ranks(TrainTest):
         self.assertEqual(self.says_hash(last), self.says_hash(whole))
 
     def test_ranks_with_parts_of_the_states_have_the_bits_of_one(self):
-        """Also where rank 0 alone validates, a save goes on beside the steps, and the run moves to other ranks and patterns."""
+        """Also where rank 0 alone validates, a save continues during the steps, and the run moves to other ranks and patterns."""
         parts = [*F32, *SHAPE, "--validation", self.write("held.txt", "a line\n" * 12), "--validation-every", "1", "--save-every", "2", "--steps", "3"]
         whole = self.train(*parts, "--save", self.path("whole"), model=RUN)
         for ranks, pattern in (*pairs((4, "1/2/4"), (4, "4/4/4/2"), (2, "zero1")), (4, "zero3")):

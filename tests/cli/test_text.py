@@ -123,7 +123,7 @@ class Text(ProgramTest):
         shutil.rmtree(self.path("run/tokenizer"))
         on = self.succeeds("train", "--resume", self.path("run"), "--threads", 2, "--steps", 3)
         self.assertEqual(self.says_hash(on), self.says_hash(whole))
-        self.assertIn(f"note: the tokenizer of the run, {self.path('tok')}, no longer exists: the run goes on", on.err)
+        self.assertIn(f"note: the tokenizer of the run, {self.path('tok')}, no longer exists: the run continues", on.err)
         self.assertEqual(self.succeeds("inspect", self.path("run"), "--json").json["note"]["tokenizer"], self.path("tok"))
         more = ["train", "--resume", self.path("run"), "--threads", 2, "--steps", 4, "--data"]
         self.fails(4, *more, self.path("other"), says="made by another tokenizer")

@@ -170,7 +170,7 @@ class TrainFolder(TrainTest):
         for line in process.stderr:
             if line.startswith(b"warning: nothing was saved"):
                 break
-        self.assertRegex(line, rb"^warning: .*after step \d+: .*File too large.*; the run goes on, step-\d+ stays the")
+        self.assertRegex(line, rb"^warning: .*after step \d+: .*File too large.*; the run continues, step-\d+ stays the")
         process.send_signal(signal.SIGTERM)
         _, err = process.communicate(timeout=120)
         self.assertEqual(process.returncode, 5, err)
@@ -413,12 +413,12 @@ class TrainFolder(TrainTest):
             done = self.fails(5, "train", "--resume", run_folder, *again, *flags, program=FAULTY,
                               env=environment(COH_TEST_FAIL_AT="9:28"), says="No space left on device")
             said = done.err.strip().split("\n")[-1]
-            self.assertTrue(said.endswith(f"; the result of {lost} is lost: the same command goes on from {run_folder}/step-2"), said)
+            self.assertTrue(said.endswith(f"; the result of {lost} is lost: the same command continues from {run_folder}/step-2"), said)
             self.succeeds("train", "--resume", run_folder, *again, *flags)
         self.assertEqual(self.says_hash(self.resumed(self.path("a run of 3"), "--steps", 5)), self.says_hash(whole))
         other = self.fails(5, "train", "--resume", self.path("a run of 3"), *again, "--steps", 6, "--save", self.path("other"),
                            program=FAULTY, env=environment(COH_TEST_FAIL_AT="16:5")).err.strip().split("\n")[-1]
-        self.assertIn(f"the result of step 6 is lost: the same command goes on from {self.path('a run of 3')}/step-5", other)
+        self.assertIn(f"the result of step 6 is lost: the same command continues from {self.path('a run of 3')}/step-5", other)
         for operation in range(20, 400, 5):  # one of the last save
             train = ["train", *TINY, "--data", self.corpus(), "--steps", 5, "--save-every", 2, "--lr", "1e-3", "--save"]
             done = run(*train, self.path(f"new-{operation}"), program=FAULTY, env=environment(COH_TEST_FAIL_AT=f"{operation}:5"))

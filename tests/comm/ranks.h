@@ -33,7 +33,7 @@ typedef struct ranks_end {
 int ranks_set_up(void **state);
 int ranks_tear_down(void **state);
 
-/* Can a world have so many ranks here? Processes: only as many as there are. */
+/* Can a world have that many ranks here? Processes: only as many as there are. */
 int ranks_can(int32_t rank_count);
 /* Returns the wanted number of ranks (2 to RANKS_MOST), or the one there is. */
 int32_t ranks_pick(int32_t wanted);

@@ -240,7 +240,7 @@ static void delays_change_no_bit(void **state)
     }
 }
 
-/* A rank that fails has not come to the last barrier, so that every rank must learn of it. */
+/* A rank that fails has not reached the last barrier, so that every rank must learn of it. */
 static void each_call_that_fails_gives_all_ranks_one_sentence(void **state)
 {
     (void)state;

@@ -1,5 +1,6 @@
-/* What only the transport of processes does: each call of MPI that fails once, messages in pieces,
- * large messages that a stop leaves behind, and an MPI that cannot be used. Runs under mpirun. */
+/* Properties of the transport of processes alone: each call of MPI that fails once, messages in
+ * pieces, large messages that a stop leaves behind, and an MPI that cannot be used. Runs under
+ * mpirun. */
 #include "tests/comm/ranks.h"
 
 #include <stdio.h>
@@ -162,7 +163,7 @@ static void each_call_of_mpi_that_fails_gives_all_ranks_one_sentence(void **stat
 
 /* ---- ranks that leave ---- */
 
-/* The last rank comes to the barrier slowly, one message after the other: rank 0 has all of them,
+/* The last rank reaches the barrier slowly, one message after the other: rank 0 has all of them,
  * and leaves, long before the others have. */
 static coh_status meet_slowly(coh_transport *transport, void *argument)
 {

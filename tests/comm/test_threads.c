@@ -1,5 +1,5 @@
-/* What only the transport of threads does: it copies under a lock, which a stop must respect, and
- * it makes its own world. test_transport.c has what every transport does. */
+/* Properties of the transport of threads alone: it copies under a lock, which a stop must respect,
+ * and it makes its own world. test_transport.c has what every transport does. */
 #include "tests/comm/ranks.h"
 
 #include <semaphore.h>

@@ -1,4 +1,4 @@
-/* What every transport does: random plans in any order of lines, refusals of plans that do not
+/* Properties of every transport: random plans in any order of lines, refusals of plans that do not
  * match, meetings, and stops, which reach a rank wherever it waits. */
 #include "tests/comm/ranks.h"
 

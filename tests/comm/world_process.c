@@ -32,7 +32,7 @@ static coh_status meet(coh_world *world)
     return status;
 }
 
-/* What the rank before the last does. */
+/* The part of the rank before the last. */
 static void end_early(coh_world *world, const char *how)
 {
     if (strcmp(how, "stops") == 0)

@@ -334,7 +334,7 @@ coh_status session_live_once(void)
 int session_failed_well(coh_status status, int hit, const char *what, uint64_t n)
 {
     if (hit && status == COH_OK)
-        fail_msg("%s failed at use %d, and nobody said so", what, (int)n);
+        fail_msg("%s failed at use %d, without a message", what, (int)n);
     if (!hit)
         assert_int_equal(status, COH_OK);
     else

@@ -558,7 +558,7 @@ static void whatever_call_fails_nothing_leaks(void **state)
             }
             hit_count++;
             if (status == COH_OK && !unmakes((coh_stub_call)call))
-                print_error("%s failed at use %d, and nobody said so\n",
+                print_error("%s failed at use %d, without a message\n",
                             coh_stub_call_name((coh_stub_call)call), (int)n);
             assert_true(status != COH_OK || unmakes((coh_stub_call)call));
             if (status != COH_OK) {

@@ -169,7 +169,7 @@ static void a_long_queue_is_timed_from_end_to_end(void **state)
     close_lines(&l);
 }
 
-/* The stream begins to wait when the wait is enqueued, and goes on when the host says so. */
+/* The stream begins to wait when the wait is enqueued, and continues when the host says so. */
 static void a_stall_lasts_as_long_as_the_wait(void **state)
 {
     (void)state;

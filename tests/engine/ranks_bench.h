@@ -174,7 +174,7 @@ static inline coh_plan *plan_of(const coh_graph *graph, const setting *s)
     return s->lead > 0 && s->ranks > 1 ? with_lead(plan, s->lead) : plan;
 }
 
-/* What a rank ends with. */
+/* The results of a rank. */
 typedef struct end {
     coh_status status;
     char sentence[COH_ERROR_TEXT_BYTES];
@@ -322,7 +322,7 @@ static inline void *run_thread(void *argument)
     return NULL;
 }
 
-/* Runs the setting, each rank on a thread of its own. */
+/* Runs the setting, each rank on its own thread. */
 static inline void run_setting(const setting *s, end ends[RANKS_MOST])
 {
     coh_graph *graph = make_graph(s);

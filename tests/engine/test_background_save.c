@@ -1,4 +1,4 @@
-/* A save that is finished beside the next steps: it is of the step at which it began, one at a
+/* A save that is finished during the next steps: it is of the step at which it began, one at a
  * time, absent until it is waited for, and a failing drive costs only it. The drive is held up by
  * file operations of the test's own, so no save ends before a step by chance. */
 #include "tests/engine/engine_bench.h"
@@ -136,7 +136,7 @@ static void a_drive_that_fails_costs_the_save_alone(void **state)
     coh_counter_raise(&drive.released, 1);
     assert_int_equal(coh_engine_save_wait(t.run.engine), COH_ERR_IO);
     assert_non_null(strstr(coh_last_error(), t.path));
-    assert_int_equal(coh_engine_save_wait(t.run.engine), COH_OK); /* the outcome is told once */
+    assert_int_equal(coh_engine_save_wait(t.run.engine), COH_OK); /* the outcome is reported once */
     drive.sync_error = 0;
     const coh_checkpoint_note later = note_of(4);
     assert_int_equal(coh_engine_save(t.run.engine, t.other, &later), COH_OK);

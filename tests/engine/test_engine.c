@@ -485,7 +485,7 @@ static void evaluation_equals_the_plain_loss(void **state)
     run_end(&r);
 }
 
-/* What `progress` was told: calls and their last numbers, by operation. */
+/* The calls of `progress` and their last numbers, by operation. */
 typedef struct told {
     int calls[COH_OPERATION_PUT + 1];
     uint64_t done[COH_OPERATION_PUT + 1], total;

@@ -1,4 +1,4 @@
-/* Which instructions of the compute lane are issued as one. Oracles: programs small enough to
+/* The instructions of the compute lane that are issued as one. Oracles: programs small enough to
  * read, and the header's rules checked instruction by instruction on all programs of real plans. */
 #include "base/alloc.h"
 #include "engine/step_state.h"

@@ -177,7 +177,7 @@ static void every_subject_is_examined_and_a_warning_says_what_to_do(void **state
                      COH_OK);
     for (size_t i = 0; i < sizeof(subjects) / sizeof(subjects[0]); i++)
         if (find(findings, count, subjects[i]) == NULL)
-            fail_msg("nothing is said about %s", subjects[i]);
+            fail_msg("there is no finding about %s", subjects[i]);
     for (size_t i = 0; i < count; i++) {
         const coh_finding *finding = &findings[i];
         assert_true(finding->found[0] != '\0');

@@ -629,7 +629,7 @@ static void a_failed_allocation_leaves_nothing_behind(void **state)
     coh_graph_destroy(graph);
 }
 
-/* Measuring 32 billion parameters in chunks of 64 KiB failed: no layout has so many. */
+/* Measuring 32 billion parameters in chunks of 64 KiB failed: no layout has that many. */
 static void chunks_too_small_for_any_plan_of_a_model_are_not_measured(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* What ranks receive over each level of links, and what they keep, against the formulas of
- * docs/ranks.md: the plan says so, and a step counts as many bytes. */
+/* Bytes that ranks receive over each level of links, and that they keep, against the formulas of
+ * docs/ranks.md: the plan has these bytes, and a step counts as many. */
 #include <inttypes.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -93,7 +93,7 @@ static uint64_t uses_of(const coh_plan *plan, uint32_t chunk, int only_forward)
     return uses;
 }
 
-/* Returns the bytes of so many bytes in memory on a wire: codes, and a scale for 128 elements. */
+/* Returns the bytes of `bytes` in memory on a wire: codes, and a scale for 128 elements. */
 static uint64_t sent_bytes(coh_wire wire, uint64_t bytes, uint64_t element)
 {
     const uint64_t count = bytes / element, scales = (count + 127) / 128 * 4;

@@ -156,7 +156,7 @@ static void work_is_gathered_as_many_calls_early_as_the_lead_says(void **state)
     }
 }
 
-/* A save of any layout is loaded by any other, and goes on with the bits of an unbroken run. */
+/* A save of any layout is loaded by any other, and continues with the bits of an unbroken run. */
 static void what_parts_save_any_number_of_ranks_loads(void **state)
 {
     (void)state;

@@ -286,7 +286,7 @@ static void a_copy_of_the_weights_changes_no_bit(void **state)
     assert_true(with.link_bytes[COH_LANE_COMM0] == without.link_bytes[COH_LANE_COMM0]);
 }
 
-/* What a run saves has not been rounded by weights that travelled: without an update it is what it
+/* A save has not been rounded by weights that travelled: without an update it is what it
  * began with. */
 static void what_is_saved_is_not_rounded(void **state)
 {

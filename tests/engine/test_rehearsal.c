@@ -27,7 +27,7 @@ typedef struct planned {
     coh_plan *plan;
 } planned;
 
-/* What is planned takes most of the time under the thread sanitizer: small graphs there. */
+/* Planning takes most of the time under the thread sanitizer: small graphs there. */
 static void draw_graph(draws *d, coh_graph **out_graph)
 {
     const toy_options toy = { .layers = draw(d, 2, 3 - test_seeks_races()),

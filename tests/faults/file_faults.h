@@ -12,7 +12,7 @@
  *     COH_TEST_POWER_CUT_AT=<n>[:seed]   the power fails instead of operation n: unflushed data is
  *                                   dropped or torn (power_cut.h), then _exit(86); here n counts
  *                                   all operations of the process
- *     COH_TEST_SYNC_MS=<n>          each flush of a file takes so much longer, as on a slow drive
+ *     COH_TEST_SYNC_MS=<n>          each flush of a file takes that much longer, as on a slow drive
  *
  * The program `cohobate-faulty` is the command line with this in it. Threads: as base/file_ops.h,
  * but one at a time in the whole process. */

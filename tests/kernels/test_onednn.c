@@ -1,4 +1,4 @@
-/* Which refusals by oneDNN are remembered: this program's entries replace the library's and fail on
+/* Refusals by oneDNN that are remembered: this program's entries replace the library's and fail on
  * request. */
 #include <setjmp.h>
 #include <stdarg.h>

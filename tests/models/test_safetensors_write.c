@@ -362,7 +362,7 @@ static void shards_out_of_order_are_refused(void **state)
         assert_int_equal(whole_write_folder(&all, folder_file("wrong")), COH_ERR_ARGUMENT);
         assert_non_null(strstr(coh_last_error(), "shards follow one another"));
     }
-    /* The same name in two shards is found before anything is written. */
+    /* A name that two shards have is found before anything is written. */
     list[0].file = 0;
     list[1] = list[0];
     list[1].file = 1;

@@ -1,4 +1,4 @@
-/* Which store is used where, and how it is reported. */
+/* The store that is used in a folder, and how it is reported. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/audit.h>

@@ -481,7 +481,7 @@ static void the_fingerprint_follows_the_optimizer_of_each_parameter(void **state
     for (int a = 0; a < COUNT; a++)
         for (int b = 0; b < a; b++)
             assert_true(found[a] != found[b]);
-    /* what trains each parameter counts, however it is said */
+    /* the optimizer of each parameter counts, however it is given */
     assert_true(fingerprint_of(graph, "adamw", "mix?.bias", "toy_one") == found[5]);
     assert_true(fingerprint_of(graph, "adamw", "*", "toy_one") == found[1]);
     coh_graph_destroy(graph);

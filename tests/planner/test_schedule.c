@@ -213,7 +213,7 @@ static void the_fingerprint_follows_numbers_and_not_placement(void **state)
     coh_graph_destroy(graph);
 }
 
-/* Whether weights travel as int8 and are divided is part of the numbers, however it is said. */
+/* Whether weights travel as int8 and are divided is part of the numbers, however it is given. */
 static void with_wires_the_fingerprint_follows_what_a_pair_divides(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* Which files of a folder are read, the meaning of its configs, and a tokenizer's identity. */
+/* The files of a folder that are read, the meaning of its configs, and a tokenizer's identity. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
