@@ -458,6 +458,61 @@ static void every_choice_is_that_of_the_rule(void **state)
     assert_true(found > cases / 2 && moved > cases / 20);
 }
 
+/* Two chunks and a tier with room for both: chunk 0 is written at step WRITES, and chunk 1 at the
+ * next one. Chunk 0 leaves in between: it is idle up to step READS, or nobody reads it. Returns the
+ * place of chunk 1. */
+static uint64_t place_after(int is_read, size_t *out_moves)
+{
+    enum { WRITES = 9, READS = 20, HORIZON = 4 };
+    coh_object objects[] = {
+        { .chunk_begin = 0, .chunk_count = 1, .bytes = UNIT, .stream = COH_STREAM_ACTIVATION },
+        { .chunk_begin = 1, .chunk_count = 1, .bytes = UNIT, .stream = COH_STREAM_ACTIVATION }
+    };
+    coh_chunk chunks[] = { { .object = 0, .bytes = UNIT }, { .object = 1, .bytes = UNIT } };
+    const coh_layout layout = {
+        .objects = objects, .object_count = 2, .chunks = chunks, .chunk_count = 2
+    };
+    const coh_lowered_operand operands[] = {
+        { .object = 0, .touch_end = 1, .window_end = 1, .access = COH_ACCESS_WRITE },
+        { .object = 1, .touch_end = 1, .window_end = 1, .access = COH_ACCESS_WRITE },
+        { .object = 0, .touch_end = 1, .window_end = 1, .access = COH_ACCESS_READ }
+    };
+    static coh_lowered_instruction instructions[READS + 1]; /* of compute: no exchange */
+    const coh_lowered lowered = { .instructions = instructions, .instruction_count = READS + 1 };
+    uint32_t begin[READS + 2] = { 0 };
+    for (int step = 0; step <= READS + 1; step++)
+        begin[step] = (step > WRITES) + (step > WRITES + 1) + (is_read && step > READS);
+    const coh_sequence sequence = {
+        .step_count = READS + 1, .operand_begin = begin, .operands = operands, .lowered = &lowered
+    };
+    const uint8_t rules[] = { COH_CHUNK_LEAVES, 0 }, keeps_far[2] = { 0 };
+    const coh_level level = { .layout = &layout,
+                              .capacity = 2 * UNIT,
+                              .has_far = 1,
+                              .keeps_far = keeps_far,
+                              .rules = rules,
+                              .horizon = HORIZON,
+                              .patient = COH_PATIENT_MOVED };
+    coh_residency out = { 0 };
+    assert_int_equal(coh_residency_run(&level, &sequence, NULL, NULL, 0, &out), COH_OK);
+    assert_true(out.placings[0].offset == 0);
+    const uint64_t offset = out.placings[1].offset;
+    *out_moves = out.move_count;
+    coh_residency_fini(&out);
+    return offset;
+}
+
+/* The STORE of what was evicted still reads the place: a write there would wait for a link. */
+static void a_write_goes_to_dead_space_at_once_and_past_space_that_a_store_reads(void **state)
+{
+    (void)state;
+    size_t moves = 0;
+    assert_true(place_after(0, &moves) == 0);
+    assert_int_equal(moves, 0);
+    assert_true(place_after(1, &moves) == UNIT);
+    assert_int_equal(moves, 2); /* out, and in again */
+}
+
 static void the_lists_of_an_arena_are_those_of_its_segments(void **state)
 {
     (void)state;
@@ -477,6 +532,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_choice_is_that_of_the_rule),
+        cmocka_unit_test(a_write_goes_to_dead_space_at_once_and_past_space_that_a_store_reads),
         cmocka_unit_test(the_lists_of_an_arena_are_those_of_its_segments),
     };
     return cmocka_run_group_tests_name("places", tests, NULL, NULL);
