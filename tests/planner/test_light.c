@@ -12,6 +12,7 @@
 #include "planner/layout.h"
 #include "planner/plan_make.h"
 #include "planner/residency.h"
+#include "tests/planner/toy_graph.h"
 
 #define GIB ((uint64_t)1 << 30)
 
@@ -213,6 +214,39 @@ static void the_search_finds_a_faster_plan(void **state)
     coh_graph_destroy(graph);
 }
 
+/* Of several budgets over a drive, the best plan of some has light operators, and of some writes to
+ * dead space. Both come from the last stage of the search alone. */
+static void the_last_stage_of_a_search_finds_better_plans(void **state)
+{
+    (void)state;
+    const toy_options toy = {
+        .layers = 5, .width = 64, .vocabulary = 300, .rows = 2000, .holds = 1
+    };
+    coh_graph *graph = NULL;
+    coh_profile *profile = NULL;
+    int light = 0, moved = 0;
+    must(toy_graph_make(&toy, &graph));
+    must(coh_profile_read("built-in-2", &profile));
+    for (uint64_t bytes = (uint64_t)2800 << 10; bytes <= (uint64_t)5200 << 10; bytes += 200 << 10) {
+        coh_plan_options options;
+        coh_plan *plan = NULL;
+        coh_plan_options_init(&options);
+        options.profile = profile;
+        options.device_memory_bytes = bytes;
+        options.disk_bytes = GIB;
+        options.deferred_update = 1;
+        must(coh_plan_create(graph, &options, &plan));
+        light += plan->decisions.light;
+        moved += plan->decisions.patient == COH_PATIENT_MOVED;
+        coh_plan_destroy(plan);
+    }
+    print_message("of 13 plans %d with light operators, %d with writes to dead space\n", light,
+                  moved);
+    assert_true(light > 0 && moved > 0);
+    coh_profile_destroy(profile);
+    coh_graph_destroy(graph);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -220,6 +254,7 @@ int main(void)
         cmocka_unit_test(blocks_with_pinned_activations_have_none),
         cmocka_unit_test(a_light_operator_runs_again_and_its_output_stays),
         cmocka_unit_test(the_search_finds_a_faster_plan),
+        cmocka_unit_test(the_last_stage_of_a_search_finds_better_plans),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
