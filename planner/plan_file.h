@@ -6,8 +6,8 @@
 #include "planner/plan.h"
 
 /* Raise it with every change of the planner that may write another program for the same
- * decisions. */
-#define COH_PLAN_BUILDER_VERSION 9
+ * decisions, or other words for the same program. */
+#define COH_PLAN_BUILDER_VERSION 10
 
 /* One operator of the file; the texts are owned if the file was read. */
 typedef struct coh_plan_words {
