@@ -759,7 +759,7 @@ coh_status coh_layout_build(const coh_graph *graph, const coh_plan_options *opti
                   .map = out_map };
     coh_status status = build_all(&b);
     if (status == COH_OK && decisions->light)
-        status = coh_light_find(graph, options, out_map);
+        status = coh_light_find(graph, options, decisions->light, out_map);
     coh_free(b.use_count);
     coh_free(b.is_trained);
     coh_free(b.optimizer);

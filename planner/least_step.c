@@ -298,13 +298,14 @@ static void add_unit(programme *p, int index)
     const coh_plan_options *o = p->options;
     const int may_keep = o->recompute != COH_RECOMPUTE_ALL || o->pin_count > 0;
     const int may_recompute = o->recompute != COH_RECOMPUTE_NONE || o->pin_count > 0;
-    cost device = { 0 }, host = { 0 }, again = { 0 };
+    cost device = { 0 }, host = { 0 }, again = { 0 }, light = { 0 };
     const part all = { -1, 0 };
     part kept_part = all, updated = all;
     p->update_column[index] = p->keep_column[index] = -1;
     need(&device, LANE_COMPUTE, is_deferred(p) ? AHEAD : BACK, u->update_ns);
     need(&host, LANE_HOST, is_deferred(p) ? AHEAD : AHEAD | BACK, u->host_update_ns);
     need(&again, LANE_COMPUTE, BACK, u->recompute_ns);
+    need(&light, LANE_COMPUTE, BACK, u->light_ns);
     charge(p, -1, &device, u->copies);
     if (u->grad > 0 && o->host_memory_bytes > 0) {
         p->update_column[index] = updated.with = add_share(p);
@@ -315,6 +316,7 @@ static void add_unit(programme *p, int index)
         charge(p, -1, &again, u->copies);
         p->keep_column[index] = kept_part.with = add_share(p);
         charge(p, kept_part.with, &again, -u->copies);
+        charge(p, kept_part.with, &light, u->copies);
         if (!may_keep)
             p->limits[p->row_count - 1] = 0;
     }
@@ -572,22 +574,30 @@ done:
     return status;
 }
 
-/* Solves once more for blocks that keep no outputs of light operators, if there are any. `plain`:
- * the facts of blocks that keep them. */
+static int same_units(const facts *a, const facts *b)
+{
+    return a->unit_count == b->unit_count &&
+           memcmp(a->units, b->units, (size_t)a->unit_count * sizeof(unit)) == 0;
+}
+
+/* Solves once more for each kind of light operators that there are. `plain`: the facts of blocks in
+ * which none runs again. */
 static coh_status find_light(const coh_graph *graph, const coh_plan_options *options,
                              const coh_pricer *pricer, const facts *plain, uint64_t *out_ns)
 {
-    facts f = { 0 };
-    coh_least_step least = { 0 };
-    coh_status status = coh_step_facts_find(graph, options, pricer, UNITS_MOST, 1, &f);
-    const int differs = status == COH_OK &&
-                        (f.unit_count != plain->unit_count ||
-                         memcmp(f.units, plain->units, (size_t)f.unit_count * sizeof(unit)) != 0);
-    if (differs)
-        status = build_and_solve(&f, options, pricer, &least);
-    if (differs && status == COH_OK && least.ns < *out_ns)
-        *out_ns = least.ns;
-    coh_step_facts_fini(&f);
+    facts all[COH_LIGHT_COUNT] = { *plain };
+    coh_status status = COH_OK;
+    for (int light = COH_LIGHT_NONE + 1; light < COH_LIGHT_COUNT && status == COH_OK; light++) {
+        coh_least_step least = { 0 };
+        status = coh_step_facts_find(graph, options, pricer, UNITS_MOST, light, &all[light]);
+        if (status != COH_OK || same_units(&all[light], &all[light - 1]))
+            continue;
+        status = build_and_solve(&all[light], options, pricer, &least);
+        if (status == COH_OK && least.ns < *out_ns)
+            *out_ns = least.ns;
+    }
+    for (int light = COH_LIGHT_NONE + 1; light < COH_LIGHT_COUNT; light++)
+        coh_step_facts_fini(&all[light]);
     return status;
 }
 
@@ -606,7 +616,7 @@ coh_status coh_least_step_find(const coh_graph *graph, const coh_plan_options *o
     COH_TRY(coh_effort_of(graph, options, &whole, &effort));
     if (!coh_effort_is_bearable(&effort))
         return COH_OK; /* the facts are of a whole body, whose length would be refused */
-    coh_status status = coh_step_facts_find(graph, options, pricer, UNITS_MOST, 0, &f);
+    coh_status status = coh_step_facts_find(graph, options, pricer, UNITS_MOST, COH_LIGHT_NONE, &f);
     if (status == COH_OK)
         status = build_and_solve(&f, options, pricer, out_least);
     out_least->light_ns = out_least->ns;

@@ -10,6 +10,11 @@
  * an attention many more. */
 enum { LIGHT_FLOPS = 32 };
 
+/* Also light at COH_LIGHT_CHEAP: at most a CHEAP_PART of what its block computes for each byte that
+ * it keeps. An attention over 2,048 tokens has 2,048 operations for each byte of its output, a
+ * block of OPT-30B 8,600. */
+enum { CHEAP_PART = 2 };
+
 /* Finds by tensor the last operator of the graph whose backward reads it; -1: none. */
 static void find_readers(const coh_graph *graph, const coh_object_map *map, int32_t *last_reader)
 {
@@ -29,8 +34,32 @@ static void find_readers(const coh_graph *graph, const coh_object_map *map, int3
     }
 }
 
+/* Returns the most operations for each byte with which an operator is light. The average of its
+ * block is that of its outputs which backward reads: what recomputing the whole block costs. */
+static double most_flops(const coh_graph *graph, const int32_t *last_reader, int level,
+                         int32_t index)
+{
+    const int32_t block = graph->ops[index].block;
+    double flops = 0, bytes = 0;
+    int32_t i = index;
+    if (level < COH_LIGHT_CHEAP)
+        return LIGHT_FLOPS;
+    while (i > 0 && graph->ops[i - 1].block == block)
+        i--;
+    for (; i < (int32_t)graph->op_count && graph->ops[i].block == block; i++) {
+        const coh_graph_op_entry *op = &graph->ops[i];
+        flops += op->facts.flops[COH_PHASE_FORWARD];
+        for (int32_t port = 0; port < op->kind.output_count; port++)
+            if (last_reader[op->output[port]] >= 0)
+                bytes += (double)coh_shape_bytes(&graph->tensors[op->output[port]].shape);
+    }
+    const double cheap = bytes > 0 ? flops / bytes / CHEAP_PART : 0;
+    return cheap > LIGHT_FLOPS ? cheap : LIGHT_FLOPS;
+}
+
 /* Returns 1 if an operator may run again by itself. */
-static int may_repeat(const coh_graph *graph, const coh_object_map *map, int32_t index)
+static int may_repeat(const coh_graph *graph, const coh_object_map *map, double flops_most,
+                      int32_t index)
 {
     const coh_graph_op_entry *op = &graph->ops[index];
     uint64_t bytes = 0;
@@ -44,18 +73,19 @@ static int may_repeat(const coh_graph *graph, const coh_object_map *map, int32_t
             return 0;
         bytes += coh_shape_bytes(&tensor->shape);
     }
-    return op->facts.flops[COH_PHASE_FORWARD] <= LIGHT_FLOPS * (double)bytes;
+    return op->facts.flops[COH_PHASE_FORWARD] <= flops_most * (double)bytes;
 }
 
 /* Marks light operators with their own index in again_at, from the first one on: inputs come
  * before. */
 static void mark_light(const coh_graph *graph, const coh_block_set *blocks,
-                       const int32_t *last_reader, coh_object_map *map)
+                       const int32_t *last_reader, int level, coh_object_map *map)
 {
     for (size_t i = 0; i < graph->op_count; i++) {
         const coh_graph_op_entry *op = &graph->ops[i];
         int is_light =
-            coh_block_set_has(blocks, op->blocks_before) && may_repeat(graph, map, (int32_t)i);
+            coh_block_set_has(blocks, op->blocks_before) &&
+            may_repeat(graph, map, most_flops(graph, last_reader, level, (int32_t)i), (int32_t)i);
         int saves = 0;
         for (int32_t port = 0; is_light && port < op->kind.input_count; port++) {
             const int32_t tensor = op->input[port], producer = graph->tensors[tensor].producer;
@@ -87,7 +117,7 @@ static void find_times(const coh_graph *graph, const int32_t *last_reader, coh_o
     }
 }
 
-coh_status coh_light_find(const coh_graph *graph, const coh_plan_options *options,
+coh_status coh_light_find(const coh_graph *graph, const coh_plan_options *options, int level,
                           coh_object_map *map)
 {
     int32_t *last_reader = NULL;
@@ -96,7 +126,7 @@ coh_status coh_light_find(const coh_graph *graph, const coh_plan_options *option
     COH_TRY(COH_ALLOC(graph->op_count, &map->again_at));
     COH_TRY(COH_ALLOC(graph->tensor_count, &last_reader));
     find_readers(graph, map, last_reader);
-    mark_light(graph, &blocks, last_reader, map);
+    mark_light(graph, &blocks, last_reader, level, map);
     find_times(graph, last_reader, map);
     coh_free(last_reader);
     return COH_OK;

@@ -404,53 +404,97 @@ coh_status coh_candidates_spread(coh_candidates *candidates, uint32_t most, uint
 }
 
 /* Blocks recomputed with light operators and writes to dead space: a fifth fewer than before, since
- * outputs of light operators are about a sixth of a block's activations, so a fifth more blocks
- * have room. A guess: neighbours of a better set vary the number. Fewer than five have no fifth. */
+ * outputs of norms and of products of elements are about a sixth of a block's activations, so a
+ * fifth more blocks have room; with attention two fifths. A guess: neighbours of a better set vary
+ * the number. Fewer than five have no fifth. */
 enum { FEWER_PART = 5 };
+
+/* Adds a neighbour whose light operators run again and whose writes go to dead space at once, with
+ * so many fewer recomputed blocks. */
+static void add_light(const coh_candidates *candidates, neighbours *n, int light, int32_t fewer)
+{
+    const int32_t blocks = coh_graph_block_count(candidates->plan->graph);
+    const int32_t now = coh_block_set_count(&candidates->best.decisions.recompute);
+    coh_decisions *d = add_neighbour(n, candidates);
+    d->light = light;
+    d->patient = COH_PATIENT_MOVED;
+    if (fewer > 0)
+        d->recompute = as_many(candidates, now - fewer, blocks);
+}
 
 /* Lists ways to move less that the other variations leave out: light operators run again in
  * backward in place of keeping their outputs, and what compute writes goes to dead space at once,
  * so that fewer activations leave. */
 static void list_light(const coh_candidates *candidates, neighbours *n)
 {
-    const coh_plan *plan = candidates->plan;
-    const int32_t blocks = coh_graph_block_count(plan->graph);
     const int32_t now = coh_block_set_count(&candidates->best.decisions.recompute);
     coh_decisions *d = add_neighbour(n, candidates);
     d->patient = COH_PATIENT_MOVED;
-    if (plan->options.recompute != COH_RECOMPUTE_AUTO)
+    if (candidates->plan->options.recompute != COH_RECOMPUTE_AUTO)
         return;
     d = add_neighbour(n, candidates);
-    d->light = 1;
-    d = add_neighbour(n, candidates);
-    d->light = 1;
-    d->patient = COH_PATIENT_MOVED;
-    if (now < FEWER_PART)
-        return;
-    d = add_neighbour(n, candidates);
-    d->light = 1;
-    d->patient = COH_PATIENT_MOVED;
-    d->recompute = as_many(candidates, now - now / FEWER_PART, blocks);
+    d->light = COH_LIGHT_ELEMENTS;
+    for (int light = COH_LIGHT_ELEMENTS; light < COH_LIGHT_COUNT; light++) {
+        add_light(candidates, n, light, 0);
+        if (now >= FEWER_PART)
+            add_light(candidates, n, light, light * now / FEWER_PART);
+    }
+}
+
+/* Returns the best of the candidates from `first` on whose light operators are cheap ones, or of
+ * the others; NULL: none fits. */
+static const coh_candidate *best_light(const coh_candidates *candidates, size_t first, int is_cheap)
+{
+    const coh_candidate *best = NULL;
+    for (size_t i = first; i < candidates->count; i++) {
+        const coh_candidate *c = &candidates->all[i];
+        if (c->valid && (c->decisions.light == COH_LIGHT_CHEAP) == is_cheap &&
+            (best == NULL || coh_candidate_is_better(c, best)))
+            best = c;
+    }
+    return best;
+}
+
+/* Goes on from a candidate, to fewer recomputed blocks and to neighbours. */
+static coh_status improve_light(coh_candidates *candidates, const coh_candidate *from,
+                                uint32_t most, uint64_t bound_ns)
+{
+    const coh_candidate best = candidates->best;
+    candidates->best = *from;
+    candidates->evaluations_most = candidates->evaluations + most;
+    coh_status status = COH_OK;
+    if (!recomputes_first(&from->decisions.recompute))
+        status = spread_fewer(candidates, bound_ns);
+    if (status == COH_OK)
+        status = coh_candidates_improve(candidates, bound_ns);
+    if (!coh_candidate_is_better(&candidates->best, &best))
+        candidates->best = best;
+    return status;
 }
 
 coh_status coh_candidates_light(coh_candidates *candidates, uint32_t most, uint64_t bound_ns)
 {
     const coh_plan_options *o = &candidates->plan->options;
-    const coh_decisions *best = &candidates->best.decisions;
     const uint64_t before_ns = candidates->best.step_ns;
+    const size_t first = candidates->count;
+    coh_candidate from[2] = { 0 };
     neighbours n = { .count = 0 };
     if (candidates->plan->least.ns > 0)
         bound_ns = candidates->plan->least.light_ns;
-    if (o->mode != COH_PLAN_TRAIN || best->in_memory || !coh_plan_has_far(o) ||
+    if (o->mode != COH_PLAN_TRAIN || candidates->best.decisions.in_memory || !coh_plan_has_far(o) ||
         before_ns <= bound_ns + bound_ns / CLOSE_ENOUGH)
         return COH_OK;
     list_light(candidates, &n);
     candidates->evaluations_most = candidates->evaluations + (uint32_t)n.count + 1;
     COH_TRY(coh_candidates_try(candidates, n.list, n.count));
-    candidates->evaluations_most = candidates->evaluations + most;
-    if (candidates->best.step_ns >= before_ns)
-        return COH_OK;
-    if (!recomputes_first(&best->recompute))
-        COH_TRY(spread_fewer(candidates, bound_ns));
-    return coh_candidates_improve(candidates, bound_ns);
+    const int is_cheap = candidates->best.decisions.light == COH_LIGHT_CHEAP;
+    for (int i = 0; i < 2; i++) {
+        const coh_candidate *best = best_light(candidates, first, i == 0 ? is_cheap : !is_cheap);
+        if (best != NULL)
+            from[i] = *best;
+    }
+    for (int i = 0; i < 2; i++)
+        if (from[i].valid && from[i].step_ns < before_ns)
+            COH_TRY(improve_light(candidates, &from[i], most, bound_ns));
+    return COH_OK;
 }

@@ -13,6 +13,14 @@
 #include "planner/program.h"
 #include "planner/simulate.h"
 
+/* Which operators of kept blocks run again by themselves; planner/light.h. */
+enum coh_light {
+    COH_LIGHT_NONE,
+    COH_LIGHT_ELEMENTS, /* norms and products of elements */
+    COH_LIGHT_CHEAP, /* also those that compute little for a byte, next to their block: attention */
+    COH_LIGHT_COUNT
+};
+
 /* The placement decisions that a schedule is built from; the search varies them. */
 typedef struct coh_decisions {
     uint64_t device_bytes; /* capacity the schedule was built for */
@@ -39,7 +47,7 @@ typedef struct coh_decisions {
     /* Sixteenths of the host lane's updates that run after the others, in the order of next use
      * (lower_late.h). Deferred updates are in that order anyway. */
     int32_t late;
-    int32_t light; /* 1: light operators of blocks that are not recomputed run again (light.h) */
+    int32_t light;           /* enum coh_light */
     coh_block_set recompute; /* these blocks are recomputed, the others kept or moved */
 } coh_decisions;
 

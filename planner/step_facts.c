@@ -142,8 +142,12 @@ static void measure(scene *f, const coh_lowered *lowered)
             if (!is_ahead && !is_between && instruction->opcode != COH_OP_UPDATE)
                 f->is_read_back[operand->object] |= (operand->access & COH_ACCESS_READ) != 0;
         }
-        if (instruction->comm > 0 || instruction->opcode == COH_OP_RECOMPUTE)
+        if (instruction->comm > 0)
             continue;
+        if (instruction->opcode == COH_OP_RECOMPUTE) {
+            f->units[block_of(f, lowered, i)].light_ns += least_ns(f, lowered, i, COH_LANE_COMPUTE);
+            continue;
+        }
         if (instruction->opcode == COH_OP_UPDATE)
             add_update(f, lowered, i);
         else if (instruction->opcode != COH_OP_NORM || coh_plan_defers(f->options))

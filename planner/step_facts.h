@@ -25,7 +25,8 @@ typedef struct coh_step_unit {
     double frozen, frozen_back; /* weights: all, and those that backward reads */
     double work, work_back, state, grad;
     double kept, recomputed; /* activations that live at the turn if it is kept, or recomputed */
-    double recompute_ns, update_ns, host_update_ns;
+    double recompute_ns, light_ns; /* in backward: if it is recomputed, or kept */
+    double update_ns, host_update_ns;
     double copies; /* equal units */
     int32_t is_block;
 } coh_step_unit;
@@ -39,8 +40,8 @@ typedef struct coh_step_facts {
     double object_count;
 } coh_step_facts;
 
-/* Keeps the `unit_most` largest units. `light`: kept blocks keep no outputs of light operators
- * (light.h); the time of these is left out. Fails: COH_ERR_MEMORY, and as coh_layout_build;
+/* Keeps the `unit_most` largest units. `light`: which operators of kept blocks run again (light.h).
+ * Fails: COH_ERR_MEMORY, and as coh_layout_build;
  * *out_facts can then be released. */
 coh_status coh_step_facts_find(const coh_graph *graph, const coh_plan_options *options,
                                const coh_pricer *pricer, int32_t unit_most, int light,

@@ -314,7 +314,8 @@ static void check_seed(uint64_t seed, int drives, tally *t)
             decisions.host_updates = 1 + (int32_t)draw(&d, (uint64_t)toy.layers);
     }
     decisions.late = draw(&d, 2) ? 0 : (int32_t)draw(&d, COH_LATE_PARTS + 1);
-    decisions.light = draw(&d, 2) && options.recompute == COH_RECOMPUTE_AUTO;
+    decisions.light =
+        options.recompute == COH_RECOMPUTE_AUTO ? (int32_t)draw(&d, COH_LIGHT_COUNT) : 0;
     decisions.patient = draw(&d, 2) ? decisions.patient : COH_PATIENT_MOVED;
     check_configuration(seed, graph, &options, &profile, &decisions, t);
     coh_profile_fini(&profile);

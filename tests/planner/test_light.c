@@ -22,14 +22,19 @@ static void must(coh_status status)
         fail_msg("%s", coh_last_error());
 }
 
-static coh_graph *make_graph(const char *name)
+static coh_graph *make_graph_of(const char *name, int32_t batch, int32_t sequence)
 {
     coh_model model;
     coh_graph *graph = NULL;
     must(coh_model_preset(name, 0, &model));
     coh_model_dtype_set(&model, COH_DTYPE_BF16);
-    must(coh_model_train_graph(&model, 8, 256, &graph));
+    must(coh_model_train_graph(&model, batch, sequence, &graph));
     return graph;
+}
+
+static coh_graph *make_graph(const char *name)
+{
+    return make_graph_of(name, 8, 256);
 }
 
 /* Writes "norm < linear, ..." of a block: each light operator, and the one before whose backward it
@@ -49,14 +54,14 @@ static void write_light(const coh_graph *graph, const coh_object_map *map, int32
     }
 }
 
-static void list_light(const char *model, const coh_pin *pins, int32_t pin_count, int32_t block,
-                       char *text, size_t bytes)
+/* Lists the light operators of a block, and destroys the graph. */
+static void list_light(coh_graph *graph, int light, const coh_pin *pins, int32_t pin_count,
+                       int32_t block, char *text, size_t bytes)
 {
     const coh_decisions decisions = { .chunk_bytes = COH_WHOLE_OBJECTS,
                                       .row_passes = 1,
                                       .patterns = coh_pattern_choose(1),
-                                      .light = 1 };
-    coh_graph *graph = make_graph(model);
+                                      .light = light };
     coh_plan_options options;
     coh_layout layout;
     coh_object_map map;
@@ -83,9 +88,30 @@ static void norms_and_products_of_elements_are_light(void **state)
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         char text[400];
-        list_light(cases[i].model, NULL, 0, 1, text, sizeof(text));
+        list_light(make_graph(cases[i].model), COH_LIGHT_ELEMENTS, NULL, 0, 1, text, sizeof(text));
         assert_string_equal(text, cases[i].light);
     }
+}
+
+static void attentions_over_few_tokens_are_cheap(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *model, *light;
+    } cases[] = {
+        { "opt-125m",
+          "self_attn_layer_norm < v_proj, self_attn < out_proj, final_layer_norm < fc1" },
+        { "llama-3.2-1b", "input_layernorm < v_proj, self_attn < o_proj, "
+                          "post_attention_layernorm < up_proj, act_fn < down_proj" },
+    };
+    char text[400];
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        list_light(make_graph(cases[i].model), COH_LIGHT_CHEAP, NULL, 0, 1, text, sizeof(text));
+        assert_string_equal(text, cases[i].light);
+    }
+    list_light(make_graph_of("llama-3.2-1b", 1, 8192), COH_LIGHT_CHEAP, NULL, 0, 1, text,
+               sizeof(text));
+    assert_null(strstr(text, "self_attn"));
 }
 
 static void blocks_with_pinned_activations_have_none(void **state)
@@ -94,9 +120,9 @@ static void blocks_with_pinned_activations_have_none(void **state)
     coh_pin pin;
     char text[400];
     must(coh_pin_parse("blocks.1=keep", &pin));
-    list_light("opt-125m", &pin, 1, 1, text, sizeof(text));
+    list_light(make_graph("opt-125m"), COH_LIGHT_CHEAP, &pin, 1, 1, text, sizeof(text));
     assert_string_equal(text, "");
-    list_light("opt-125m", &pin, 1, 2, text, sizeof(text));
+    list_light(make_graph("opt-125m"), COH_LIGHT_CHEAP, &pin, 1, 2, text, sizeof(text));
     assert_true(strlen(text) > 0);
 }
 
@@ -164,7 +190,8 @@ static void a_light_operator_runs_again_and_its_output_stays(void **state)
     coh_profile *profile = NULL;
     uint64_t before = 0, after = 0;
     must(coh_profile_read("rtx-3090", &profile));
-    coh_plan *plain = make_plan(graph, profile, 0), *light = make_plan(graph, profile, 1);
+    coh_plan *plain = make_plan(graph, profile, COH_LIGHT_NONE),
+             *light = make_plan(graph, profile, COH_LIGHT_ELEMENTS);
     for (int32_t op = 0; op < (int32_t)graph->op_count; op++) {
         const int is_norm = strcmp(graph->ops[op].kind.name, "cohobate.layernorm") == 0;
         const int block = graph->ops[op].block >= 0 ? graph->ops[op].blocks_before : -1;
@@ -251,6 +278,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(norms_and_products_of_elements_are_light),
+        cmocka_unit_test(attentions_over_few_tokens_are_cheap),
         cmocka_unit_test(blocks_with_pinned_activations_have_none),
         cmocka_unit_test(a_light_operator_runs_again_and_its_output_stays),
         cmocka_unit_test(the_search_finds_a_faster_plan),

@@ -481,7 +481,7 @@ static const setting settings[] = {
       0,
       COH_RECOMPUTE_AUTO,
       50,
-      .light = 1,
+      .light = COH_LIGHT_CHEAP,
       .patient = COH_PATIENT_MOVED },
 };
 
