@@ -1,5 +1,6 @@
 /* Searches the fastest plan that keeps everything on the device: the fewest recomputed blocks that
- * fit. The idea: nothing moves, so more recomputation only takes longer. Interface: in_memory.h. */
+ * fit, with or without light operators. The idea: nothing moves, so more recomputation only takes
+ * longer. Interface: in_memory.h. */
 #include "planner/in_memory.h"
 
 #include "planner/effort.h"
@@ -89,6 +90,28 @@ static coh_status recompute_fewest(const coh_plan *plan, coh_candidate *best)
     return COH_OK;
 }
 
+/* Recomputes fewer blocks than the best plan in memory does, as few as fit where light operators of
+ * the others run again: they take less time for the bytes that they save. */
+static coh_status recompute_light(const coh_plan *plan, coh_candidate *best)
+{
+    const int32_t blocks = coh_block_set_count(&best->decisions.recompute);
+    coh_decisions decisions = best->decisions;
+    for (decisions.light = COH_LIGHT_ELEMENTS; decisions.light < COH_LIGHT_COUNT; decisions.light++)
+        for (int32_t low = -1, high = blocks; high - low > 1;) {
+            const int32_t middle = (low + high) / 2;
+            coh_candidate candidate;
+            decisions.recompute = coh_block_set_first(middle);
+            COH_TRY(coh_candidate_make(plan, &decisions, &candidate));
+            if (coh_candidate_is_better(&candidate, best))
+                *best = candidate;
+            if (candidate.valid)
+                high = middle;
+            else
+                low = middle;
+        }
+    return COH_OK;
+}
+
 coh_status coh_in_memory_search(const coh_plan *plan, coh_candidate *best,
                                 coh_candidate *out_smallest)
 {
@@ -115,7 +138,9 @@ coh_status coh_in_memory_search(const coh_plan *plan, coh_candidate *best,
                 i = count - 2; /* the last is the smallest */
         }
     }
-    if (plan->options.recompute == COH_RECOMPUTE_AUTO)
+    if (plan->options.recompute == COH_RECOMPUTE_AUTO) {
         COH_TRY(recompute_fewest(plan, best));
+        COH_TRY(recompute_light(plan, best));
+    }
     return plan->options.ranks.factors[0] > 1 ? time_exchanges(plan, best) : COH_OK;
 }

@@ -1,6 +1,6 @@
 /* search.h - choose the decisions of a plan, priced by the simulator.
  *
- *     in memory            if everything fits
+ *     in memory            if everything fits, perhaps with recomputed blocks or light operators
  *     starts               every way to recompute, to cache and to update on the host, in the order
  *                          of their lower bounds (bounds.h), first the best of each number of
  *                          blocks recomputed and updated there; a start that cannot beat the best

@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "cohobate/models.h"
+#include "planner/candidates.h"
 #include "planner/layout.h"
 #include "planner/plan_make.h"
 #include "planner/residency.h"
@@ -263,13 +264,38 @@ static void the_last_stage_of_a_search_finds_better_plans(void **state)
         options.disk_bytes = GIB;
         options.deferred_update = 1;
         must(coh_plan_create(graph, &options, &plan));
-        light += plan->decisions.light;
+        light += plan->decisions.light > COH_LIGHT_NONE;
         moved += plan->decisions.patient == COH_PATIENT_MOVED;
         coh_plan_destroy(plan);
     }
     print_message("of 13 plans %d with light operators, %d with writes to dead space\n", light,
                   moved);
     assert_true(light > 0 && moved > 0);
+    coh_profile_destroy(profile);
+    coh_graph_destroy(graph);
+}
+
+/* In memory, too, they take the place of recomputed blocks. */
+static void a_plan_in_memory_recomputes_fewer_blocks(void **state)
+{
+    (void)state;
+    coh_graph *graph = make_graph_of("llama-3.2-1b", 4, 2048);
+    coh_profile *profile = NULL;
+    coh_plan_options options;
+    coh_plan *plan = NULL;
+    must(coh_profile_read("rtx-4090", &profile));
+    coh_plan_options_init(&options);
+    options.profile = profile;
+    options.device_memory_bytes = 22 * GIB;
+    must(coh_plan_create(graph, &options, &plan));
+    assert_true(plan->decisions.in_memory);
+    assert_true(plan->decisions.light > COH_LIGHT_NONE);
+    coh_decisions decisions = plan->decisions;
+    coh_candidate plain;
+    decisions.light = COH_LIGHT_NONE;
+    must(coh_candidate_make(plan, &decisions, &plain));
+    assert_false(plain.valid); /* as few recomputed blocks do not fit without */
+    coh_plan_destroy(plan);
     coh_profile_destroy(profile);
     coh_graph_destroy(graph);
 }
@@ -283,6 +309,7 @@ int main(void)
         cmocka_unit_test(a_light_operator_runs_again_and_its_output_stays),
         cmocka_unit_test(the_search_finds_a_faster_plan),
         cmocka_unit_test(the_last_stage_of_a_search_finds_better_plans),
+        cmocka_unit_test(a_plan_in_memory_recomputes_fewer_blocks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
