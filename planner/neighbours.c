@@ -424,12 +424,17 @@ static void add_light(const coh_candidates *candidates, neighbours *n, int light
 
 /* Lists ways to move less that the other variations leave out: light operators run again in
  * backward in place of keeping their outputs, and what compute writes goes to dead space at once,
- * so that fewer activations leave. */
+ * so that fewer activations leave. And a host tier of half the window holds more that need not
+ * cross to the drive. */
 static void list_light(const coh_candidates *candidates, neighbours *n)
 {
     const int32_t now = coh_block_set_count(&candidates->best.decisions.recompute);
     coh_decisions *d = add_neighbour(n, candidates);
     d->patient = COH_PATIENT_MOVED;
+    if (candidates->best.decisions.host_window > 1) {
+        d = add_neighbour(n, candidates);
+        d->host_window /= 2;
+    }
     if (candidates->plan->options.recompute != COH_RECOMPUTE_AUTO)
         return;
     d = add_neighbour(n, candidates);

@@ -11,7 +11,8 @@
  *     spread               with a host tier: of the best, as many recomputed blocks or fewer,
  *                          spread evenly in place of the first ones, and their neighbours
  *     light                with a far tier: of the best, light operators (light.h) that run again,
- *                          and writes to dead space, and their neighbours
+ *                          writes to dead space, half the host tier's window, and their
+ *                          neighbours
  *
  * Evaluations are counted, never timed: the same inputs give the same plan. */
 #ifndef COH_PLANNER_SEARCH_H
