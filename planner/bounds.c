@@ -303,12 +303,12 @@ static coh_status fill_base(coh_bound_base *base, const coh_graph *graph, const 
     coh_object_map map = { 0 };
     coh_block_set recompute = decisions->recompute;
     int has_host = !decisions->in_memory && base->options->host_memory_bytes > 0;
-    int host_updates = has_host ? decisions->host_updates : 0;
     COH_TRY(coh_pins_blocks(graph, base->options, &recompute));
     const coh_plan_options alone = coh_alone(base->options);
     COH_TRY(coh_layout_build(graph, base->options, decisions, &base->layout, &map));
-    coh_status status = coh_lower(graph, &alone, &base->layout, &map, &recompute, host_updates,
-                                  COH_PROGRAM_BODY, &base->lowered);
+    coh_status status =
+        coh_lower(graph, &alone, &base->layout, &map, &recompute,
+                  coh_decided_host_blocks(decisions, has_host), COH_PROGRAM_BODY, &base->lowered);
     coh_object_map_fini(&map);
     COH_TRY(status);
     COH_TRY(COH_ALLOC(base->lowered.instruction_count + 1, &base->operand_begin));

@@ -218,9 +218,9 @@ static int same_decisions(const coh_decisions *a, const coh_decisions *b)
            a->slices == b->slices && coh_pattern_choice_equal(&a->patterns, &b->patterns) &&
            a->tie_break == b->tie_break && a->patient == b->patient && a->boundary == b->boundary &&
            a->horizon == b->horizon && a->host_updates == b->host_updates &&
-           a->resident == b->resident && a->host_window == b->host_window && a->lead == b->lead &&
-           a->late == b->late && a->light == b->light &&
-           memcmp(&a->recompute, &b->recompute, sizeof(a->recompute)) == 0;
+           a->host_spread == b->host_spread && a->resident == b->resident &&
+           a->host_window == b->host_window && a->lead == b->lead && a->late == b->late &&
+           a->light == b->light && memcmp(&a->recompute, &b->recompute, sizeof(a->recompute)) == 0;
 }
 
 int coh_candidates_was_tried(const coh_candidates *candidates, const coh_decisions *decisions)

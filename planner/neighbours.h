@@ -23,11 +23,12 @@ coh_status coh_candidates_improve(coh_candidates *candidates, uint64_t bound_ns)
  * coh_candidates_try. */
 coh_status coh_candidates_spread(coh_candidates *candidates, uint32_t most, uint64_t bound_ns);
 
-/* The last stage of a search with a far tier: tries light operators that run again (light.h),
- * writes to dead space (COH_PATIENT_MOVED), alone and together, and half the host tier's window;
- * from the best set with cheap operators, and from the best without them, goes on to fewer
- * recomputed blocks and to neighbours, at most `most` sets each. `bound_ns`: that of a plan without
- * the linear programme's. Fails: as coh_candidates_try. */
-coh_status coh_candidates_light(coh_candidates *candidates, uint32_t most, uint64_t bound_ns);
+/* The last stages of a search with a far tier; each goes on from a better set to neighbours, at
+ * most `most` sets. First light operators that run again (light.h), writes to dead space
+ * (COH_PATIENT_MOVED), alone and together, and half the host tier's window: from the best set with
+ * cheap operators, and from the best without them, also to fewer recomputed blocks. Then updates of
+ * the device among those of the host. `bound_ns`: that of a plan without the linear programme's.
+ * Fails: as coh_candidates_try. */
+coh_status coh_candidates_refine(coh_candidates *candidates, uint32_t most, uint64_t bound_ns);
 
 #endif

@@ -21,6 +21,12 @@ enum coh_light {
     COH_LIGHT_COUNT
 };
 
+/* Which parameters the host lane updates: those of `count` of the last `count + spread` blocks, and
+ * of what follows the blocks. More than there are blocks: all. */
+typedef struct coh_host_blocks {
+    int32_t count, spread;
+} coh_host_blocks;
+
 /* The placement decisions that a schedule is built from; the search varies them. */
 typedef struct coh_decisions {
     uint64_t device_bytes; /* capacity the schedule was built for */
@@ -39,6 +45,9 @@ typedef struct coh_decisions {
     /* With a host tier: the parameters of the last `host_updates` blocks, and of what follows them,
      * are updated on the host lane, the others on the device. More than there are blocks: all. */
     int32_t host_updates;
+    /* This many blocks that the device updates lie evenly among those of the host, which are then
+     * not the last ones: their states cross the link while gradients of the others do. */
+    int32_t host_spread;
     int32_t resident; /* the weights of this many first blocks stay on the device */
     /* With a host tier and a drive: this many 64ths of the host tier are a window through which the
      * rest is streamed; chunks in the other part never reach the drive. 0: it is all window. */
@@ -50,6 +59,13 @@ typedef struct coh_decisions {
     int32_t light;           /* enum coh_light */
     coh_block_set recompute; /* these blocks are recomputed, the others kept or moved */
 } coh_decisions;
+
+/* Without a host tier the host lane updates nothing. */
+static inline coh_host_blocks coh_decided_host_blocks(const coh_decisions *decisions, int has_host)
+{
+    return has_host ? (coh_host_blocks){ decisions->host_updates, decisions->host_spread }
+                    : (coh_host_blocks){ 0 };
+}
 
 /* Lower bounds of a settled body; planner/bounds.h. */
 typedef struct coh_bounds {

@@ -145,19 +145,18 @@ static size_t first_user(const coh_graph *graph, size_t op)
     return op;
 }
 
-/* Returns how many of the last blocks must be updated on the host lane so that `op` is, or is not,
- * updated there (see lower.c); the present number if that is already so. Operators before the first
- * block are needed first, so they move to the host last. */
-static int32_t count_updates(const coh_plan *plan, size_t op, int on_host)
+/* Moves the updates of `op`, and of all blocks after or before it, unless they are there already.
+ * Operators before the first block are needed first, so they move to the host last. */
+static void move_updates(const coh_graph *graph, size_t op, int on_host, coh_decisions *decisions)
 {
-    const int32_t blocks = coh_graph_block_count(plan->graph);
-    const int32_t before = plan->graph->ops[op].blocks_before;
-    const int32_t now = plan->decisions.host_updates;
-    const int is_first = plan->graph->ops[op].block < 0 && before == 0;
+    const int32_t blocks = coh_graph_block_count(graph), before = graph->ops[op].blocks_before;
+    const int is_first = graph->ops[op].block < 0 && before == 0;
     const int32_t least = is_first ? blocks + 1 : before < blocks ? blocks - before : 1;
-    if (on_host)
-        return now < least ? least : now;
-    return now < least ? now : least - 1;
+    if (coh_lower_is_on_host(graph, op, coh_decided_host_blocks(decisions, 1)) == on_host)
+        return;
+    decisions->host_updates = on_host ? least : least - 1;
+    decisions->host_spread = 0;
+    decisions->late = decisions->host_updates > 0 ? decisions->late : 0;
 }
 
 coh_status coh_plan_try_update(const coh_plan *plan, int32_t index, int32_t on_host,
@@ -172,8 +171,7 @@ coh_status coh_plan_try_update(const coh_plan *plan, int32_t index, int32_t on_h
                         coh_plan_operator_count(plan));
     if (plan->options.host_memory_bytes == 0 || decisions.in_memory)
         return coh_fail(COH_ERR_ARGUMENT, "without a host tier all updates are the device's");
-    decisions.host_updates = count_updates(plan, first_user(plan->graph, (size_t)index), on_host);
-    decisions.late = decisions.host_updates > 0 ? decisions.late : 0;
+    move_updates(plan->graph, first_user(plan->graph, (size_t)index), on_host != 0, &decisions);
     const coh_status status = build(plan, &plan->options, &decisions, &trial);
     return end_trial(status, &trial, out_trial);
 }

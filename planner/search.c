@@ -401,7 +401,7 @@ static coh_status search_candidates(coh_candidates *candidates, const coh_decisi
     if (plan->options.search == COH_SEARCH_USUAL) {
         COH_TRY_GOTO(status, improve_all(candidates, least_ns), done);
         COH_TRY_GOTO(status, search_late(candidates, starts, count), done);
-        status = coh_candidates_light(
+        status = coh_candidates_refine(
             candidates, evaluations_for(candidates->best.instruction_count) / 2, least_ns);
     }
 done:

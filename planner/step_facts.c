@@ -174,8 +174,8 @@ static coh_status lower_and_measure(scene *f, int recomputes,
     coh_lowered lowered = { 0 };
     const coh_block_set blocks = coh_block_set_first(recomputes ? f->block_count : 0);
     const coh_plan_options alone = coh_alone(f->options);
-    COH_TRY(
-        coh_lower(f->graph, &alone, &f->layout, &f->map, &blocks, 0, COH_PROGRAM_BODY, &lowered));
+    COH_TRY(coh_lower(f->graph, &alone, &f->layout, &f->map, &blocks, (coh_host_blocks){ 0 },
+                      COH_PROGRAM_BODY, &lowered));
     measure_body(f, &lowered);
     coh_lowered_fini(&lowered);
     return COH_OK;

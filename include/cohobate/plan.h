@@ -433,8 +433,8 @@ COH_API coh_status coh_plan_try(const coh_plan *plan, const coh_pin *pin,
                                 coh_plan_trial *out_trial);
 /* As coh_plan_try, but moves an operator's updates. on_host 1: the host lane updates the parameters
  * of operator `index` and of all blocks after it. 0: the device updates those of operator `index`
- * and of all blocks before it. Updates are always divided at one block like this. If the operator's
- * updates are there already, nothing changes. Fails: as above, and if there is no host tier. */
+ * and of all blocks before it. If the operator's updates are there already, nothing changes; a plan
+ * may divide updates at more than one block. Fails: as above, and if there is no host tier. */
 COH_API coh_status coh_plan_try_update(const coh_plan *plan, int32_t index, int32_t on_host,
                                        coh_plan_trial *out_trial);
 
@@ -486,7 +486,7 @@ typedef struct coh_plan_file {
     coh_sweep_order sweep_order; /* never AUTO */
     int32_t is_in_memory;        /* nothing leaves the device */
     int32_t recomputes;          /* blocks */
-    int32_t host_updates;        /* number of last blocks that the host lane updates */
+    int32_t host_updates;        /* number of blocks that the host lane updates */
     int32_t pin_count, operator_count;
     int32_t f32_gradients; /* of bf16 parameters */
     int32_t atomics;       /* 1: a kind may add by atomics on a GPU, so bits vary from run to run */
