@@ -30,6 +30,7 @@ typedef struct sequence {
     size_t end_count;
     int is_taking;
     _Atomic int is_busy[THREADS_MOST]; /* a thread makes one part at a time */
+    _Atomic int has_failed;            /* a part at or after failing_make */
     _Atomic size_t made_bytes, taken_bytes, most_waiting;
 } sequence;
 
@@ -67,11 +68,14 @@ static coh_status make(void *context, int thread, size_t index, coh_turn *turn)
             ;
         COH_TRY(coh_turn_put(turn, bytes, count));
     }
-    if (index == s->failing_make) /* let later parts fail first, if there are threads for them */
-        for (int i = 0; i < 2000; i++)
-            sched_yield();
-    if (index >= s->failing_make)
+    /* Lets later parts fail first, if there are threads for them. On a busy machine each call may
+     * take as long as another program's turn. */
+    for (int i = 0; index == s->failing_make && i < 50 && !atomic_load(&s->has_failed); i++)
+        sched_yield();
+    if (index >= s->failing_make) {
+        atomic_store(&s->has_failed, 1);
         return coh_fail(COH_ERR_CORRUPT, "part %zu fails", index);
+    }
     atomic_store(&s->is_busy[thread], 0);
     return COH_OK;
 }
