@@ -211,9 +211,10 @@ typedef struct coh_token_build_facts {
  * puts before a text (coh_tokenizer_around), its own ids, and the id that ends a text. A
  * conversation becomes what its format defines (docs/data.md) and nothing more.
  *
- * *out_facts may be NULL. Existing files are replaced once the new ones are complete, else left
- * alone.
- * Fails: COH_ERR_ARGUMENT (nothing held out; a chat format that the vocabulary cannot write),
+ * *out_facts may be NULL. Existing token files and empty files are replaced once the new ones are
+ * complete, else left alone.
+ * Fails: COH_ERR_ARGUMENT (nothing held out; a chat format that the vocabulary cannot write; an
+ * output is the text itself, or another file that is no token file),
  * COH_ERR_IO, COH_ERR_CORRUPT (no text; "FILE:LINE:" and the problem of a line; a token outside
  * options->vocabulary, with its place; a chat template of no known format), or with the status of
  * options->go_on. */

@@ -98,7 +98,8 @@ def tokenize(tokenizer: Tokenizer | str | os.PathLike, text_path, out_path, *, f
              held_out_path=None, validation_split: float = 0.0, seed: int = 1, vocabulary: int = 0,
              threads: int = 0) -> int:
     """Writes the token file of a file, or of a folder with everything in it. Returns its number of
-    ids. `tokenizer` may be what Tokenizer takes. Options, as `cohobate tokenize` has them:
+    ids. `tokenizer` may be what Tokenizer takes. An existing output is replaced only if it is empty
+    or a token file. Options, as `cohobate tokenize` has them:
 
     form        "text": a file is a document. "jsonl": a line is a document, the text `field` of its
                 object (None: "text"). "chat": a line is a conversation, {"messages": [{"role": ...,

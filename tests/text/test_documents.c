@@ -121,6 +121,7 @@ static void what_python_s_json_takes_beyond_json_is_read(void **state)
                                            "{\"a\": -}",       "{\"a\": \"\\ud83d" };
     for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
         write_text("in", refused[i]);
+        options = options_for("in", COH_DATA_JSONL);
         if (coh_token_file_make(bytes, &options, &facts) != COH_ERR_CORRUPT ||
             !strstr(coh_last_error(), "in:1: no JSON"))
             fail_msg("%s was taken", refused[i]);
@@ -535,6 +536,44 @@ static void shares_that_leave_a_part_empty_are_refused(void **state)
     }
 }
 
+static void a_file_that_is_no_token_file_is_not_replaced(void **state)
+{
+    (void)state;
+    static const char text[] = "{\"text\": \"a\"}\n{\"text\": \"b\"}\n";
+    static const struct kept {
+        const char *out, *held, *says;
+    } all[] = {
+        { "in", NULL, "the text" },
+        { "notes", NULL, "no token file" },
+        { "out", "in", "the text" },
+        { "out", "notes", "no token file" },
+    };
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+        char found[sizeof(text)] = "";
+        write_text("in", text);
+        write_text("notes", text);
+        coh_token_build_options options = options_for("in", COH_DATA_JSONL);
+        options.out_path = folder_file(all[i].out);
+        options.held_out = all[i].held ? 2 : 0;
+        options.held_out_path = all[i].held ? folder_file(all[i].held) : NULL;
+        if (coh_token_file_make(bytes, &options, NULL) != COH_ERR_ARGUMENT ||
+            !strstr(coh_last_error(), all[i].says))
+            fail_msg("case %zu: %s", i, coh_last_error());
+        for (int name = 0; name < 2; name++) {
+            FILE *file = fopen(folder_file(name ? "notes" : "in"), "r");
+            assert_non_null(file);
+            assert_int_equal(fread(found, 1, sizeof(found), file), sizeof(text) - 1);
+            assert_string_equal(found, text);
+            fclose(file);
+        }
+    }
+    write_text("empty", "");
+    coh_token_build_options options = options_for("in", COH_DATA_JSONL);
+    options.out_path = folder_file("empty");
+    for (int time = 0; time < 2; time++) /* of an empty file, then of a token file */
+        assert_int_equal(coh_token_file_make(bytes, &options, NULL), COH_OK);
+}
+
 static void a_failed_build_leaves_nothing_behind(void **state)
 {
     (void)state;
@@ -580,6 +619,7 @@ int main(void)
         IN_FOLDER(a_share_is_put_aside_by_bytes_and_seed_alone),
         IN_FOLDER(a_folder_s_share_is_the_same_for_any_threads_and_names),
         IN_FOLDER(shares_that_leave_a_part_empty_are_refused),
+        IN_FOLDER(a_file_that_is_no_token_file_is_not_replaced),
         IN_FOLDER(a_failed_build_leaves_nothing_behind),
     };
     return cmocka_run_group_tests(tests, open_bytes, close_bytes);
