@@ -66,6 +66,14 @@ coh_status coh_text_add_quoted(coh_text *text, const char *string)
     return coh_text_add(text, "\"");
 }
 
+/* Restores the point of a printed number: printf writes the locale's sign. */
+static void restore_point(char *text)
+{
+    for (char *at = text; *at; at++)
+        if (*at == ',')
+            *at = '.';
+}
+
 void coh_number_print(char text[COH_NUMBER_BYTES], double value)
 {
     /* 5000 reads better than 5e+03 */
@@ -73,10 +81,13 @@ void coh_number_print(char text[COH_NUMBER_BYTES], double value)
     do
         snprintf(text, COH_NUMBER_BYTES, "%.*g", digits, value);
     while (strtod(text, NULL) != value && ++digits <= 17);
-    /* strtod above used the same locale; only the point has to be restored */
-    for (char *at = text; *at; at++)
-        if (*at == ',')
-            *at = '.';
+    restore_point(text); /* strtod above used the same locale */
+}
+
+void coh_number_print_fixed(char text[COH_NUMBER_BYTES], int decimals, double value)
+{
+    snprintf(text, COH_NUMBER_BYTES, "%.*f", decimals, value);
+    restore_point(text);
 }
 
 coh_status coh_text_add_number(coh_text *text, double value)

@@ -32,6 +32,8 @@ coh_status coh_text_add_quoted(coh_text *text, const char *string);
  * locale. */
 enum { COH_NUMBER_BYTES = 40 };
 void coh_number_print(char text[COH_NUMBER_BYTES], double value);
+/* As coh_number_print, with this many decimals; for numbers below 1e30. */
+void coh_number_print_fixed(char text[COH_NUMBER_BYTES], int decimals, double value);
 /* Appends such a number. Fails: COH_ERR_MEMORY. */
 coh_status coh_text_add_number(coh_text *text, double value);
 

@@ -513,6 +513,17 @@ static void write_hex(const coh_json_field *field, coh_json_writer *w, const uin
         w->status = coh_text_add(w->text, "\"");
 }
 
+static void write_real(const coh_json_field *field, coh_json_writer *w, double value)
+{
+    char text[COH_NUMBER_BYTES];
+    if (field->decimals == 0) {
+        coh_json_put_real(w, field->name, value);
+        return;
+    }
+    coh_number_print_fixed(text, field->decimals, value);
+    coh_json_put(w, field->name, "%s", text);
+}
+
 static void write_field(const coh_json_field *field, coh_json_writer *w, const void *object)
 {
     const void *member = (const char *)object + field->offset;
@@ -533,10 +544,7 @@ static void write_field(const coh_json_field *field, coh_json_writer *w, const v
         write_hex(field, w, member);
         break;
     case COH_JSON_REAL:
-        if (field->decimals > 0)
-            coh_json_put(w, field->name, "%.*f", field->decimals, *(const double *)member);
-        else
-            coh_json_put_real(w, field->name, *(const double *)member);
+        write_real(field, w, *(const double *)member);
         break;
     case COH_JSON_FLAG:
         coh_json_put(w, field->name, "%s", *(const int32_t *)member ? "true" : "false");

@@ -297,7 +297,7 @@ static void put_numbers(const coh_pattern_numbers *list, const char *key, coh_js
     for (int64_t i = 0; i < list->count; i++) {
         coh_json_begin(writer, NULL, '[', COH_JSON_INLINE);
         coh_json_put_text(writer, NULL, list->at[i].pattern);
-        coh_json_put(writer, NULL, "%.17g", list->at[i].value);
+        coh_json_put_real(writer, NULL, list->at[i].value);
         coh_json_end(writer);
     }
     coh_json_end(writer);
@@ -330,7 +330,7 @@ static void put_row(const note_row *row, const coh_training_note *note, coh_json
                      *(const uint64_t *)field);
         break;
     case NOTE_REAL:
-        coh_json_put(writer, row->key, "%.17g", *(const double *)field);
+        coh_json_put_real(writer, row->key, *(const double *)field);
         break;
     case NOTE_HEX:
         coh_json_put(writer, row->key, "\"%016" PRIx64 "\"", *(const uint64_t *)field);

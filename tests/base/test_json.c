@@ -11,6 +11,7 @@
 
 #include "base/alloc.h"
 #include "base/json.h"
+#include "tests/comma_locale.h"
 #include "tests/faults/alloc_faults.h"
 
 typedef struct part {
@@ -177,6 +178,29 @@ static const char *const refused[][3] = {
     { "\"whole\": 5", "\"whole\": 5, \"whole\": 5", "is not JSON: duplicate object key" },
 };
 
+static void numbers_have_a_point_in_every_locale(void **state)
+{
+    (void)state;
+    static const coh_json_field fields[] = {
+        { "real", COH_JSON_REAL, COH_JSON_AT(thing, real), .most = 1 },
+        { "rate", COH_JSON_REAL, COH_JSON_AT(thing, rate), .most = 9, .decimals = 3 },
+        { 0 },
+    };
+    static const coh_json_file file = {
+        .what = "thing", .format = "a thing", .version = 1, .fields = fields, .remedy = "redo it"
+    };
+    const thing t = { .real = 0.25, .rate = 1.0 / 3.0 };
+    coh_text text = { 0 };
+    if (!comma_locale_set())
+        skip();
+    const coh_status status = coh_json_file_add(&file, &t, &text);
+    setlocale(LC_ALL, "C");
+    assert_int_equal(status, COH_OK);
+    assert_non_null(strstr(text.data, "\"real\": 0.25,"));
+    assert_non_null(strstr(text.data, "\"rate\": 0.333"));
+    coh_text_fini(&text);
+}
+
 static void everything_else_is_refused_with_its_place(void **state)
 {
     (void)state;
@@ -263,6 +287,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_written_has_the_values_for_another_parser),
         cmocka_unit_test(what_is_written_is_read_and_written_as_the_same_bytes),
+        cmocka_unit_test(numbers_have_a_point_in_every_locale),
         cmocka_unit_test(everything_else_is_refused_with_its_place),
         cmocka_unit_test(a_changed_byte_breaks_the_seal),
         cmocka_unit_test(a_field_belongs_to_its_versions),

@@ -1,7 +1,6 @@
 #include "tests/models/recorded.h"
 
-#include <locale.h>
-
+#include "tests/comma_locale.h"
 #include "tests/engine/checkpoint_fixture.h"
 
 static coh_model made_model(void)
@@ -155,14 +154,8 @@ static void the_json_does_not_depend_on_the_locale(void **state)
     char plain[1024], other[1024];
     coh_model model = made_model(), back;
     assert_int_equal(coh_model_to_json(&model, plain, sizeof(plain)), COH_OK);
-    const char *const locales[] = { "de_DE.UTF-8", "fr_FR.UTF-8", "de_DE", "fr_FR" };
-    size_t i = 0;
-    while (i < 4 && !setlocale(LC_ALL, locales[i]))
-        i++;
-    if (i == 4) {
-        print_message("no locale with a decimal comma on this machine\n");
+    if (!comma_locale_set())
         skip();
-    }
     coh_status written = coh_model_to_json(&model, other, sizeof(other));
     coh_status read = coh_model_from_json(other, &back);
     setlocale(LC_ALL, "C");

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "cohobate/training_note.h"
+#include "tests/comma_locale.h"
 
 static coh_training_note note, other;
 static char text[COH_TRAINING_NOTE_BYTES];
@@ -129,6 +130,26 @@ static void every_seed_is_read_as_it_was_written(void **state)
 }
 
 /* Each key removed, and each cut of the text. */
+static void a_note_does_not_depend_on_the_locale(void **state)
+{
+    (void)state;
+    char plain[COH_TRAINING_NOTE_BYTES];
+    note.schedule = (coh_schedule){ 1.0 / 3, 1e-9, 1, 100 };
+    note.clip = 0.75;
+    note.lr_for.count = 1;
+    note.lr_for.at[0] = (coh_pattern_number){ "wte", 1.25e-4 };
+    assert_int_equal(coh_training_note_write(&note, &model, plain, sizeof(plain)), COH_OK);
+    if (!comma_locale_set())
+        skip();
+    const coh_status written = coh_training_note_write(&note, &model, text, sizeof(text));
+    const coh_status read = coh_training_note_read(text, &other);
+    setlocale(LC_ALL, "C");
+    assert_int_equal(written, COH_OK);
+    assert_int_equal(read, COH_OK);
+    assert_string_equal(text, plain);
+    assert_memory_equal(&note, &other, sizeof(note));
+}
+
 static void a_damaged_note_is_refused(void **state)
 {
     (void)state;
@@ -157,6 +178,7 @@ int main(void)
         cmocka_unit_test_setup(a_note_is_read_as_it_was_written, begin),
         cmocka_unit_test_setup(what_no_reader_takes_is_not_written, begin),
         cmocka_unit_test_setup(every_seed_is_read_as_it_was_written, begin),
+        cmocka_unit_test_setup(a_note_does_not_depend_on_the_locale, begin),
         cmocka_unit_test_setup(a_damaged_note_is_refused, begin),
     };
     return cmocka_run_group_tests_name("training_note", tests, NULL, NULL);
