@@ -34,17 +34,39 @@ def parse_size(size: int | str) -> int:
             raise ValueError(f"a size of {size} bytes is not 0 to 2**64 - 1")
         return size
     out_bytes = c_uint64()
-    library().coh_size_parse(size.encode(), byref(out_bytes))
+    library().coh_size_parse(as_name(size, "a size"), byref(out_bytes))
     return out_bytes.value
 
 
 def as_path(path):
-    return os.fsencode(path)
+    return _ended(os.fsencode(path), "a path")
+
+
+def _ended(encoded, what):
+    """Bytes that C reads whole: it would take the text before a NUL, silently."""
+    if b"\0" in encoded:
+        raise ValueError(f"{what} has a NUL character: {encoded!r}")
+    return encoded
+
+
+def as_name(name, what):
+    """A name, or globs, for C."""
+    if not isinstance(name, str):
+        raise TypeError(f"{what} is a text, not {type(name).__name__}")
+    return _ended(name.encode(), what)
+
+
+def as_count(number, what):
+    """A whole number for an unsigned one of C, which would be taken modulo 2**64."""
+    number = operator.index(number)
+    if not 0 <= number <= NO_LIMIT:
+        raise ValueError(f"{what} is {number}: 0 to 2**64 - 1")
+    return number
 
 
 def as_text(text, kind, what):
     """A text for a member of a C struct, an array of chars with an end."""
-    encoded = os.fsencode(text)
+    encoded = _ended(os.fsencode(text), what)
     if len(encoded) >= sizeof(kind):
         raise ValueError(f"{what} has {len(encoded)} bytes: at most {sizeof(kind) - 1}")
     return encoded

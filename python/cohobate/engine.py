@@ -19,8 +19,8 @@ from ._structs import (DISK_WORTH_BYTES, FETCH_GRADIENT, FETCH_VALUE, GROUP_SETS
                        coh_engine_ledger_row, coh_engine_options, coh_hyperparameter_value,
                        coh_load_facts, coh_parameter, coh_parameter_group, coh_step_input,
                        coh_step_result)
-from ._values import (as_path, columns_of, counted, facts_of, floats_of, ids_of, padded, pointer,
-                      rows_of, shaped, sized)
+from ._values import (as_count, as_name, as_path, columns_of, counted, facts_of, floats_of, ids_of,
+                      padded, pointer, rows_of, shaped, sized)
 from .checkpoint import Checkpoint, state_array
 from .errors import Error
 from .machine import stream_of
@@ -35,13 +35,13 @@ def _group(pattern, numbers):
         raise ValueError(f"group {pattern!r} is {numbers!r}: give a dict with rate_factor, "
                          "weight_decay, or both")
     sets = sum(_GROUP_NUMBERS[name] for name in numbers)
-    return coh_parameter_group(pattern.encode(), sets, **numbers)
+    return coh_parameter_group(as_name(pattern, "a pattern"), sets, **numbers)
 
 
 def _hyperparameter(name, value):
     """A number of all optimizers, or, with a dot, of one."""
-    optimizer, dot, number = name.rpartition(".")
-    return coh_hyperparameter_value(optimizer.encode() if dot else None, number.encode(), value)
+    optimizer, _, number = as_name(name, "a hyperparameter").rpartition(b".")
+    return coh_hyperparameter_value(optimizer or None, number, value)
 
 
 def _telling(progress, raised):
@@ -125,7 +125,7 @@ class Engine(Owner):
                  own: str | None = None, weight_decay: float = 0.1, groups: dict | None = None,
                  hyperparameters: dict | None = None, device: str | None = None, progress=None):
         super().__init__(_destroy, made_from=plan)
-        self.plan, self.seed, self.step_count = plan, seed, 0
+        self.plan, self.seed, self.step_count = plan, as_count(seed, "seed"), 0
         self.weight_decay, self.groups = weight_decay, dict(groups or {})
         self.hyperparameters = dict(hyperparameters or {})
         self._parameters = plan.parameters
@@ -137,7 +137,8 @@ class Engine(Owner):
             library().coh_disks_measure(disks, len(disks))
         options.disks, options.disk_count = disks, len(disks)
         options.disk_bytes, options.thread_count = plan.disk_limit, plan.threads
-        options.weight_decay, options.device = weight_decay, (device or plan.device).encode()
+        options.weight_decay = weight_decay
+        options.device = as_name(device or plan.device, "device")
         rows = [_group(*each) for each in self.groups.items()]
         options.groups, options.group_count = (coh_parameter_group * len(rows))(*rows), len(rows)
         rows = [_hyperparameter(*each) for each in self.hyperparameters.items()]
@@ -212,7 +213,7 @@ class Engine(Owner):
                 self._passing(ParameterSource, give, library().coh_engine_init_from, self.seed)
             else:
                 self._passing(ParameterSource, give, library().coh_engine_init_partly, self.seed,
-                              own.encode())
+                              as_name(own, "own"))
         for name in weights.keys() - asked:
             raise ValueError(f"{name!r} is in weights, and own matches it: leave it out of one")
 
@@ -226,8 +227,8 @@ class Engine(Owner):
             if own is None:
                 library().coh_engine_load_weights(self._object, as_path(path))
             else:
-                library().coh_engine_load_partly(self._object, self.seed, own.encode(),
-                                                 as_path(path))
+                library().coh_engine_load_partly(self._object, self.seed,
+                                                 as_name(own, "own"), as_path(path))
 
     # ---- steps ----
 
@@ -376,6 +377,8 @@ class Engine(Owner):
 
     def _fetch_all(self, names, what):
         arrays = {}
+        if isinstance(names, str):
+            raise TypeError(f"names is a list of names, not {names!r}")
         wanted = {self._found(name)[0].index: name
                   for name in (self._parameters if names is None else names)}
 

@@ -7,7 +7,7 @@ from ctypes import byref
 
 from ._library import library
 from ._structs import coh_device_summary
-from ._values import facts_of, sized
+from ._values import as_name, facts_of, sized
 
 
 def version() -> str:
@@ -29,7 +29,7 @@ def device(name: str = "host"):
     """What "host" or a GPU, "cuda:0", is: name, is_gpu, memory_bytes (the largest budget),
     kernel_path (equal ones give equal bits)."""
     summary = sized(coh_device_summary)
-    library().coh_device_summarize(name.encode(), byref(summary))
+    library().coh_device_summarize(as_name(name, "device"), byref(summary))
     return facts_of(summary)
 
 

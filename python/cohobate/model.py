@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import operator
 import types
 from ctypes import byref
 
@@ -27,7 +28,7 @@ class Model:
     def __init__(self, what, vocabulary: int = 0, dtype: str | None = None, dropout: float = 0.0,
                  lora: int = 0, lora_alpha: float = 0.0, lora_targets: str = "", freeze: str = ""):
         self._model = coh_model()
-        library().coh_model_resolve(as_path(what), vocabulary, byref(self._model))
+        library().coh_model_resolve(as_path(what), operator.index(vocabulary), byref(self._model))
         if dtype is not None:
             library().coh_model_dtype_set(byref(self._model), chosen(dtype, DTYPES, "dtype"))
         self._model.dropout = dropout

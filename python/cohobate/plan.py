@@ -12,7 +12,7 @@ from ._structs import (PLAN_INFER, RECOMPUTE, SEARCH, SWEEP_SAME_BITS, GraphSour
                        coh_batch_plan, coh_disk, coh_graph_parameter_facts, coh_optimizer_choice,
                        coh_pin, coh_plan_operator, coh_plan_options, coh_plan_parameter,
                        coh_plan_summary, coh_tensor)
-from ._values import NO_LIMIT, as_path, as_text, chosen, facts_of, parse_size, sized
+from ._values import NO_LIMIT, as_name, as_path, as_text, chosen, facts_of, parse_size, sized
 from .engine import Engine
 from .errors import Error
 from .machine import device as describe_device, free_bytes
@@ -44,7 +44,7 @@ def _folders(disk):
     """The folders of the far tier."""
     if disk is None:
         return []
-    return list(disk) if isinstance(disk, (list, tuple)) else [disk]
+    return [os.fspath(each) for each in (disk if isinstance(disk, (list, tuple)) else [disk])]
 
 
 class Plan(Owner):
@@ -156,7 +156,7 @@ class Plan(Owner):
     @staticmethod
     def _pin(text):
         pin = coh_pin()
-        library().coh_pin_parse(text.encode(), byref(pin))
+        library().coh_pin_parse(as_name(text, "a pin"), byref(pin))
         return pin
 
     def _search(self, options, micro_batch, may_change):

@@ -13,7 +13,7 @@ from ._library import library
 from ._owner import Owner
 from ._structs import (CHAT_FORMS, DATA_FORMS, coh_token_build_facts, coh_token_build_options,
                        coh_token_file_facts)
-from ._values import as_path, chosen, facts_of, pointer, shaped, sized
+from ._values import as_count, as_name, as_path, chosen, facts_of, pointer, shaped, sized
 
 
 def _array(ids):
@@ -64,11 +64,11 @@ class Tokenizer(Owner):
 
     def token_id(self, token: str) -> int:
         """The id of a token by its spelling ("<|im_end|>"); -1: there is none."""
-        return library().coh_tokenizer_token_id(self._object, token.encode())
+        return library().coh_tokenizer_token_id(self._object, as_name(token, "token"))
 
     def encode(self, text: str | bytes):
         """Ids of a str or of bytes, as an int32 array."""
-        text = text.encode() if isinstance(text, str) else bytes(text)
+        text = text.encode() if isinstance(text, str) else bytes(memoryview(text))
         ids, count = POINTER(c_int32)(), c_size_t()
         library().coh_tokenizer_encode(self._object, text, len(text), byref(ids), byref(count))
         try:
@@ -118,7 +118,7 @@ def tokenize(tokenizer: Tokenizer | str | os.PathLike, text_path, out_path, *, f
     options.in_path, options.out_path = as_path(text_path), as_path(out_path)
     options.form = chosen(form, DATA_FORMS, "form")
     options.chat_form = chosen(chat_form, CHAT_FORMS, "chat_form")
-    options.field = None if field is None else field.encode()
+    options.field = None if field is None else as_name(field, "field")
     options.chat_folder = None if tokenizer.what == "bytes" else as_path(tokenizer.what)
     options.held_out_path = None if held_out_path is None else as_path(held_out_path)
     options.window, options.validation_split, options.seed = window, validation_split, seed
@@ -163,7 +163,8 @@ class TokenFile(Owner):
 
     def read(self, begin: int, count: int):
         """`count` ids from id `begin` on, as an int32 array."""
-        ids = (c_int32 * max(count, 1))()  # NULL is refused
+        begin, count = as_count(begin, "begin"), as_count(count, "count")
+        ids = (c_int32 * max(min(count, len(self)), 1))()  # NULL is refused, and more than there is
         library().coh_token_file_read(self._object, begin, count, ids)
         return _array(ids[:count])
 
@@ -174,7 +175,8 @@ class TokenFile(Owner):
     def batch(self, step: int, batch: int, sequence: int, seed: int = 1):
         """Tokens and targets of step `step`, counted from 0: two int32 arrays [batch, sequence]. A
         target of -1 does not count. The same windows as those of `cohobate train --seed`."""
-        return self._rows(batch, sequence, lambda i: (seed, step * batch + i),
+        first, seed = as_count(step, "step") * batch, as_count(seed, "seed")
+        return self._rows(batch, sequence, lambda i: (seed, first + i),
                           library().coh_token_file_window)
 
     def batches(self, batch: int, sequence: int, *, start: int = 0, stop: int | None = None,

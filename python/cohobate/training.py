@@ -18,7 +18,7 @@ from ._library import library
 from ._structs import (TRAINING_NOTE_BYTES, coh_fold_shape, coh_optimizer_choice,
                        coh_pattern_number, coh_pattern_numbers, coh_pattern_optimizers,
                        coh_schedule, coh_training_note)
-from ._values import as_text, facts_of
+from ._values import as_count, as_text, facts_of
 
 
 class Schedule:
@@ -33,7 +33,7 @@ class Schedule:
     def __init__(self, highest: float, steps: int, *, warmup_steps: int = 0,
                  lowest: float | None = None):
         self.highest, self.lowest = highest, highest / 10 if lowest is None else lowest
-        self.warmup_steps, self.steps = warmup_steps, steps
+        self.warmup_steps, self.steps = as_count(warmup_steps, "warmup_steps"), steps
         if steps < 1:
             raise ValueError(f"a schedule of {steps} steps: give 1 or more")
         for name in ("highest", "lowest"):
@@ -42,11 +42,11 @@ class Schedule:
 
     @property
     def _schedule(self):
-        return coh_schedule(self.highest, self.lowest, _count(self.warmup_steps, "warmup_steps"),
-                            _count(self.steps, "steps"))
+        return coh_schedule(self.highest, self.lowest, as_count(self.warmup_steps, "warmup_steps"),
+                            as_count(self.steps, "steps"))
 
     def __call__(self, step: int) -> float:
-        return library().coh_schedule_rate(byref(self._schedule), _count(step, "step"))
+        return library().coh_schedule_rate(byref(self._schedule), as_count(step, "step"))
 
     def __eq__(self, other):
         return isinstance(other, Schedule) and vars(self) == vars(other)
@@ -110,14 +110,6 @@ class TrainingNote:
 
 
 _MEMBERS = {name: kind for name, kind in coh_training_note._fields_ if name != "struct_bytes"}
-
-
-def _count(number, what):
-    """A number of C's unsigned 64 bits, which ctypes would cut."""
-    number = operator.index(number)
-    if not 0 <= number < 2**64:
-        raise ValueError(f"{what} is {number}: 0 to 2**64 - 1")
-    return number
 
 
 def _out(value):

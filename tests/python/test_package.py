@@ -281,6 +281,35 @@ class Package(PackageTest):
                 with self.assertRaisesRegex(TypeError, f"^tokens takes integers, not {kind}$"):
                     engine.step(wrong, [1] * 64, RATE)
 
+    def test_no_argument_is_cut_or_taken_for_another_one(self):
+        data = self.path("cut.tokens")
+        with open(self.path("cut.txt"), "w", encoding="utf-8") as text:
+            text.write("some text " * 40)
+        cohobate.tokenize("bytes", self.path("cut.txt"), data)
+        with cohobate.TokenFile(data) as ids, cohobate.Tokenizer("bytes") as tokenizer, \
+                self.model().plan(BATCH, SEQUENCE, **SIZES) as plan, plan.engine() as engine:
+            for kind, says, wrong in (
+                    (ValueError, "path has a NUL", lambda: cohobate.Model("gpt2-nano\0x")),
+                    (ValueError, "path has a NUL", lambda: engine.save(self.path("cut\0x"))),
+                    (ValueError, "freeze has a NUL", lambda: self.model(freeze="wte\0x")),
+                    (ValueError, "a pin has a NUL", lambda: self.model().plan(BATCH, SEQUENCE, pins=["wte=disk\0x"])),
+                    (ValueError, "own has a NUL", lambda: plan.engine(own="wte*\0x")),
+                    (ValueError, "token has a NUL", lambda: tokenizer.token_id("a\0")),
+                    (ValueError, "seed is -1", lambda: plan.engine(seed=-1)),
+                    (ValueError, "step is -1", lambda: ids.batch(-1, BATCH, SEQUENCE)),
+                    (ValueError, "count is -1", lambda: ids.read(0, -1)),
+                    (cohobate.Error, "beyond the", lambda: ids.read(0, 2**60)),
+                    (ValueError, "warmup_steps is -4", lambda: cohobate.Schedule(1e-3, 4, warmup_steps=-4)),
+                    (TypeError, "integer", lambda: cohobate.Model("gpt2-nano", vocabulary=257.0)),
+                    (TypeError, "integer", lambda: plan.engine(seed="1")),
+                    (TypeError, "a list of names", lambda: engine.parameters("wte.weight")),
+                    (TypeError, "bytes-like", lambda: tokenizer.encode(4)),
+                    (TypeError, "device is a text", lambda: cohobate.device(None)),
+                    (TypeError, "pattern is a text", lambda: plan.engine(groups={3: {"rate_factor": 1.0}})),
+                    (TypeError, "PathLike", lambda: self.model().plan(BATCH, SEQUENCE, disk=5, **SIZES))):
+                with self.subTest(says=says), self.assertRaisesRegex(kind, says):
+                    wrong()
+
     def test_an_interrupt_while_a_graph_is_made_ends_the_plan(self):
         def interrupted(*_):
             raise KeyboardInterrupt
