@@ -332,6 +332,8 @@ static coh_status write_file(output *o, const char *path, change *changes)
         return cli_fail(COH_ERR_IO, "-o %s cannot be written: %s: give another name", path,
                         strerror(errno));
     coh_status status = add_steps(o, changes);
+    if (status == COH_ERR_IO)
+        status = cli_blame(status, "-o %s", path);
     if (close(o->descriptor) != 0 && status == COH_OK)
         status = cli_fail(COH_ERR_IO, "-o %s cannot be written: %s", path, strerror(errno));
     if (status == COH_OK && rename(fresh, path) != 0)

@@ -3,6 +3,7 @@ flows pair and lie in slices, counters) and trace.bin, read by trace_file.py."""
 import bisect
 import json
 import os
+import resource
 import unittest
 from decimal import Decimal
 
@@ -163,6 +164,8 @@ class Trace(TraceTest):
         for steps in ("1:1", "5:9", "0:3", "3", "4:3", "x:3", "3:4x", "-1:3", ":", ""):
             self.fails(2, "trace", folder, "-o", self.path("none.json"), "--steps", steps, says="--steps")
         self.fails(2, "trace", folder, says="-o")
+        self.fails(5, "trace", folder, "-o", self.path("none.json"), says="-o " + self.path("none.json"),
+                   preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096)))
         self.fails(2, "trace", self.path("nowhere"), "-o", out, says="nowhere")
         self.fails(2, "trace", folder, "-o", self.write("mine.txt", "mine\n"), says="mine.txt")
         self.fails(4, "trace", self.folder, "-o", self.path("none.json"), says="trace.bin")
