@@ -173,6 +173,14 @@ static coh_status add_recipes(const report_facts *a, const report_facts *b, int 
     return add_fact("wire", a->wire, b->wire, count, out);
 }
 
+/* A run records a budget without a limit as null. */
+static report_text budget_of(double bytes)
+{
+    if (bytes == 0)
+        return (report_text){ "none" };
+    return isfinite(bytes) ? report_size(bytes) : (report_text){ "no limit" };
+}
+
 static coh_status add_why(const report_facts *a, const report_facts *b, coh_text *out)
 {
     int count = 0;
@@ -182,8 +190,8 @@ static coh_status add_why(const report_facts *a, const report_facts *b, coh_text
     for (int tier = 0; tier < COH_TIER_COUNT; tier++) {
         char name[32];
         snprintf(name, sizeof(name), "%s budget", coh_tier_name((coh_tier)tier));
-        COH_TRY(add_fact(name, report_size(a->budget_bytes[tier]).at,
-                         report_size(b->budget_bytes[tier]).at, &count, out));
+        COH_TRY(add_fact(name, budget_of(a->budget_bytes[tier]).at,
+                         budget_of(b->budget_bytes[tier]).at, &count, out));
     }
     COH_TRY(add_fact("profile", a->profile_hash, b->profile_hash, &count, out));
     COH_TRY(add_fact("cpu", a->cpu, b->cpu, &count, out));

@@ -230,16 +230,16 @@ def settings(folder):
             "shape": ["--batch", "2", "--dropout", "0.1", "--seed", "2", "--steps", "3", "--clip", "0.5"],
             "part": ["--freeze", "wpe"],
             "seed": ["--seed", "1234567890123"], "seeds": ["--seed", "1234567890124"], "lora": ["--lora", "2:4"],
-            "ranks": ["--replicas", "2", "--ranks", "2", "--pattern", "zero1"]}
+            "ranks": ["--replicas", "2", "--ranks", "2", "--pattern", "zero1"], "far": ["--disk", folder]}
     for name, flags in runs.items():
         few = [] if "--steps" in flags else ["--steps", "2"]
         run("train", "gpt2-pico", "--data", corpus, "--sequence", "16", "--dtype", "f32", "--threads", "1",
-            "--device-memory", "64MiB", "--save",
+            "--device-memory", "2MiB" if name == "far" else "64MiB", "--save",
             os.path.join(folder, name), *few, *flags)
     expected = {"same": [], "rates": ["warmup-steps", "lr", "min-lr", "lr-for"],
                 "shape": ["batch", "micro-batch", "dropout", "seed", "steps", "schedule-steps", "clip"],
                 "part": ["freeze"], "lora": ["lora-rank", "lora-alpha", "lora-targets"],
-                "ranks": ["replicas", "ranks", "pattern"]}
+                "ranks": ["replicas", "ranks", "pattern"], "far": ["disk budget"]}
     made = ["plan", "planned limit", "device budget", "threads", "micro-batch", "profile"]
     texts = {}
     for name, names in expected.items():
@@ -250,6 +250,7 @@ def settings(folder):
     assert "lr               0.0006 → 0.00125\n" in texts["rates"], texts["rates"]
     assert "lr-for           - → wte 0.0001\n" in texts["rates"], texts["rates"]
     assert "settings are equal" in texts["same"], texts["same"]
+    assert "disk budget      none → no limit\n" in texts["far"], texts["far"]
     large = run("diff", *(os.path.join(folder, x) for x in ("seed", "seeds")), env={**os.environ, "LC_ALL": "C.UTF-8"})[0]
     assert "seed             1234567890123 → 1234567890124\n" in large, large
     # A run of an earlier version has no recipe: its command is compared.
