@@ -140,12 +140,14 @@ static coh_status parse_integer(const cli_flag_row *row, const char *text, int64
 
 static coh_status parse_real(const cli_flag_row *row, const char *text, double *out_value)
 {
-    char *end = NULL;
+    char *end = NULL, most[32];
     double value = strtod(text, &end);
+    snprintf(most, sizeof(most), "%g", row->most);
     if (end == text || *end != '\0' || !(value >= row->least) || !(value <= row->most))
         return cli_fail(COH_ERR_ARGUMENT,
-                        "--%s takes a number from %g to %g, not '%s': for example %s", row->name,
-                        row->least, row->most, text, row->example);
+                        "--%s takes a number from %g to %s%s, not '%s': for example %s", row->name,
+                        row->least, strtod(most, NULL) > row->most ? "below " : "", most, text,
+                        row->example);
     *out_value = value;
     return COH_OK;
 }

@@ -270,7 +270,7 @@ class Data(ProgramTest):
             (["tokenize", path, "-o", self.path("o"), "--validation-split", "0.5"], "--held-out-file"),
             (["tokenize", path, "-o", self.path("o"), "--validation-split", "0.5", "--held-out", 2,
               "--held-out-file", self.path("h")], "--held-out and --validation-split"),
-            ([*train, path, "--validation-split", "1"], "--validation-split"),
+            ([*train, path, "--validation-split", "1"], "from 1e-09 to below 1, not '1'"),
             ([*train, path, "--validation-split", "0"], "--validation-split"),
             ([*train, path, "--documents", "both"], "--documents"),
         ):
