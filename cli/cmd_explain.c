@@ -323,12 +323,16 @@ static void print_text(const cli_replay *replay, const explanation *e)
     printf("%s: %s", e->op.name, e->op.kind);
     if (e->block >= 0)
         printf(", block %d of the graph", (int)e->block);
-    printf("\n  parameters   %s, stored on %s between steps, their states on %s; updated on %s\n"
-           "  activations  %s: %s\n\n%-32s %9s %9s %9s %9s %12s %12s\n",
-           e->op.parameter_bytes ? cli_size(e->op.parameter_bytes).at : "none", e->op.parameters,
-           e->op.states, e->op.updates, cli_size(e->op.activation_bytes + e->op.saved_bytes).at,
-           e->op.activations, "with one decision otherwise", "a step", "change", "compute", "waits",
-           "moved", "device");
+    printf("\n  parameters   ");
+    if (e->op.parameter_bytes > 0)
+        printf("%s, stored on %s between steps, their states on %s; updated on %s\n",
+               cli_size(e->op.parameter_bytes).at, e->op.parameters, e->op.states, e->op.updates);
+    else
+        printf("none\n");
+    printf("  activations  %s: %s\n\n%-32s %9s %9s %9s %9s %12s %12s\n",
+           cli_size(e->op.activation_bytes + e->op.saved_bytes).at, e->op.activations,
+           "with one decision otherwise", "a step", "change", "compute", "waits", "moved",
+           "device");
     print_trial("as planned", s->step_ns, 0, s->busy_ns[COH_LANE_COMPUTE], s->link_bytes,
                 s->exposed_ns, s->peak_bytes[COH_TIER_DEVICE]);
     for (int i = 0; i < e->count; i++)

@@ -225,7 +225,8 @@ static void choose_window(text_run *run)
         const int64_t count = (int64_t)run->prompts.list[i].count;
         const int64_t wanted = count + run->inference.options->tokens;
         if (wanted > positions)
-            cli_note("the window of %" PRId64 " positions ends the text after %" PRId64 " tokens",
+            cli_note("the window of %" PRId64 " positions ends the text after at most %" PRId64
+                     " tokens",
                      positions, positions - count);
         const int64_t window = wanted < positions ? wanted : positions;
         run->window = window > run->window ? window : run->window;

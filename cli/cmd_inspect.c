@@ -91,7 +91,7 @@ static coh_status checkpoint_text(const coh_checkpoint *checkpoint,
     for (int32_t i = 0; i < facts->tensor_count; i++) {
         coh_checkpoint_tensor tensor;
         CLI_TRY(coh_checkpoint_tensor_at(checkpoint, i, &tensor));
-        printf("  %-40s", tensor.name);
+        printf("  %-39s ", tensor.name);
         for (int32_t d = 0; d < tensor.shape.rank; d++)
             printf("%s%" PRId64, d ? " x " : "", tensor.shape.dim[d]);
         printf("\n");

@@ -489,6 +489,12 @@ class Folder(ProgramTest):
         for share in ("1", "-0.1", "nan", "half"):
             self.fails(2, "train", folder, "--data", self.corpus(), f"--dropout={share}", says="--dropout takes a number")
 
+    def test_inspect_keeps_long_names_and_shapes_apart(self):
+        folder, _ = self.model("llama")
+        self.train(folder, "--steps", 1, "--save", self.path("long"))
+        self.assertRegex(self.succeeds("inspect", self.path("long")).out,
+                         r"(?m)^  model\.layers\.1\.post_attention_layernorm\.weight 32$")
+
     def test_inspect_tells_both_names_shapes_and_dtypes(self):
         for kind in KINDS:
             with self.subTest(kind=kind):

@@ -367,6 +367,7 @@ class Replays(ProgramTest):
         said = self.succeeds("explain", path, "model.layers.3.mlp.down_proj").out
         self.assertRegex(said, r"(?m)^model\.layers\.3\.mlp\.down_proj=(device|host)$")
         self.assertRegex(said, r"(?m)^blocks\.3=\w+ {2}")
+        self.assertIn("\n  parameters   none\n", self.succeeds("explain", path, "model.layers.3.mlp.act_fn").out)
 
     def test_explain_takes_no_more_room_than_the_plan_was_made_for(self):
         path, made = self.made(*TIGHT, "--disk", self.folder)
