@@ -508,12 +508,30 @@ coh_status cli_budget_plan_file(const cli_budget *budget, coh_plan_file *out_fil
                              : coh_plan_file_read(budget->plan_file, out_file);
 }
 
+/* Refuses flags that ask for other decisions than those of the plan. Those that it was made with
+ * may be given again. */
+static coh_status check_decisions(const coh_plan_options *asked, const char *path,
+                                  const coh_plan_file *file)
+{
+    if (asked->chunk_bytes > 0 && file->chunk_bytes > asked->chunk_bytes)
+        return cli_fail(COH_ERR_ARGUMENT,
+                        "the plan %s has chunks of %s: leave --chunk out, or plan again with it",
+                        path, cli_size(file->chunk_bytes).at);
+    if (asked->recompute == COH_RECOMPUTE_NONE && file->recomputes > 0 && file->pin_count == 0)
+        return cli_fail(COH_ERR_ARGUMENT,
+                        "the plan %s recomputes %" PRId32
+                        " blocks: leave --recompute out, or plan again with it",
+                        path, file->recomputes);
+    return COH_OK;
+}
+
 /* Reads the plan; its tiers come from the file, since the caller's would limit it. */
 static coh_status read_plan(const cli_budget *budget, const coh_graph *graph,
                             coh_plan_options *plan_options, coh_plan **out_plan)
 {
     coh_plan_file file = { .struct_bytes = sizeof(file) };
     CLI_TRY(cli_budget_plan_file(budget, &file));
+    CLI_TRY(check_decisions(plan_options, budget->plan_file, &file));
     CLI_TRY(budget->plan_text ? coh_plan_parse(graph, plan_options, budget->plan_file,
                                                budget->plan_text, out_plan)
                               : coh_plan_read(graph, plan_options, budget->plan_file, out_plan));

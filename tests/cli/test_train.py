@@ -269,6 +269,14 @@ class Train(TrainTest):
         self.assertEqual(self.says_hash(free), self.says_hash(pinned))
         self.assertEqual(self.says_hash(free), self.says_hash(replayed))
         self.fails(2, "plan", *model, *budget, *pins, "--plan", self.path("plan.json"), says="holds its own pins")
+        tight = [*model, "--device-memory", "24MiB", "--disk", self.folder, "--recompute", "all", "--chunk", "512KiB"]
+        self.succeeds("plan", *tight, "-o", self.path("tight.json"))
+        again = [*tight, "--data", self.corpus(), "--steps", 1, "--save", "none", "--plan", self.path("tight.json")]
+        self.succeeds("train", *again)
+        for flag, value, says in (("--chunk", "256KiB", "has chunks of 512.00 KiB: leave --chunk out"),
+                                  ("--recompute", "none", r"blocks: leave --recompute out")):
+            changed = [value if before == flag else each for before, each in zip([""] + again, again)]
+            self.fails(2, "train", *changed, says=says)
         self.fails(3, "plan", *model, "--disk", self.folder, "--device-memory", "20MiB", "--pin", "blocks.0-5=device",
                    says="pin 'blocks.0-5=device': with it a step needs")
         for text, says in [('{"format": "cohobate pins", "version": 2, "pins": []}', "version 2"),
