@@ -128,9 +128,11 @@ static void add_limits(const coh_plan_summary *summary, cli_line *line)
                           coh_plan_bound_name((coh_plan_bound)most),
                           (double)summary->bounds_ns[most] * 1e-9);
     }
+    const int has_second =
+        summary->bounds_ns[summary->runner_up] > 0 && summary->runner_up != summary->binding;
     cli_line_add_json(line, "], 'binding': %s, 'runner_up': %s",
                       coh_plan_bound_name(summary->binding),
-                      coh_plan_bound_name(summary->runner_up));
+                      has_second ? coh_plan_bound_name(summary->runner_up) : NULL);
 }
 
 static coh_status add_memory(const coh_plan *plan, cli_line *line)

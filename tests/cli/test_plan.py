@@ -304,6 +304,8 @@ class Plan(ProgramTest):
             self.assertLessEqual(planned["bound_seconds"], planned["step_seconds"])
             self.assertIn({"name": planned["binding"], "seconds": times[0]}, planned["limits"])
             self.assertLessEqual(times[0], planned["step_seconds"])
+            names = [limit["name"] for limit in planned["limits"]] + [None]
+            self.assertEqual(planned["runner_up"], names[1])
             self.assertAlmostEqual(planned["gap"], planned["step_seconds"] / planned["bound_seconds"] - 1, delta=1e-6)
             self.assertEqual(len({limit["name"] for limit in planned["limits"]}), len(times))
 
