@@ -429,13 +429,25 @@ static coh_status play_without(const report_window *w, report_cause *cause, uint
     return COH_OK;
 }
 
+/* Is a what-if the plan of an earlier one? More memory than a plan needs changes nothing. */
+static int is_again(const report_analysis *a, int index)
+{
+    const report_what_if *of = &a->what_ifs[index];
+    for (int i = 0; i < index; i++)
+        if (a->what_ifs[i].step_s == of->step_s &&
+            memcmp(a->what_ifs[i].peak_bytes, of->peak_bytes, sizeof(of->peak_bytes)) == 0)
+            return 1;
+    return 0;
+}
+
 static coh_status find_actions(report_analysis *a)
 {
     const report_window *w = &a->window;
     uint64_t *durations, before_ns;
     /* A replay of a measured step has its computing, which a plan only predicts. */
     for (int i = 0; i < a->what_if_count; i++)
-        if (a->what_ifs[i].gain > 0 && !(a->is_measured && a->what_ifs[i].is_link))
+        if (a->what_ifs[i].gain > 0 && !(a->is_measured && a->what_ifs[i].is_link) &&
+            !is_again(a, i))
             add_action(a, a->what_ifs[i].gain,
                        a->what_ifs[i].is_quick ? "planned quickly" : "planned",
                        a->what_ifs[i].text);

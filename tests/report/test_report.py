@@ -276,6 +276,13 @@ def real(folder):
     assert "more device memory changes nothing" in said and "more device memory (" not in said, said
     rows = said[said.index("WHAT IF"):]
     assert "less device memory" in rows and rows.count("(--") == rows.count(")"), rows
+    # 1.25 times this memory holds everything, and so do 1.5 and 2 times
+    run("plan", "gpt2-nano", "--batch", "4", "--sequence", "128", "--threads", "1", "--device-memory", "170MiB",
+        "--calibration", "none", "--search", "quick", "--report", plan + ".json")
+    with open(plan + ".json", encoding="utf-8") as file:
+        report = json.load(file)
+    assert sum("more device memory" in row["text"] for row in report["what_if"]) > 1, report["what_if"]
+    assert sum("more device memory" in each["text"] for each in report["actions"]) == 1, report["actions"]
     emulated = [*small, "--device-memory", "24MiB", "--emulate-host", "1GiB", "--calibration", "none"]
     run("plan", *emulated, "--link-rate", "50MB/s", "--report", plan + ".json")
     with open(plan + ".json", encoding="utf-8") as file:
