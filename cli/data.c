@@ -17,9 +17,9 @@
 #include "cli/options.h"
 #include "cli/stop.h"
 
-/* Text holds no NUL byte, but the header of a token file does (small numbers in wide fields). A
- * damaged token file is therefore never taken for text. */
-enum { SNIFF_BYTES = 64 };
+/* Text holds no NUL byte; a binary file, and the header of a damaged token file, do. As many bytes
+ * are looked at as of the files of a folder, which is the rule of grep and git. */
+enum { SNIFF_BYTES = 8192 };
 
 typedef enum data_kind { KIND_TEXT, KIND_LINES, KIND_TOKENS, KIND_RAW } data_kind;
 

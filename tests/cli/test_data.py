@@ -248,6 +248,8 @@ class Data(ProgramTest):
         self.fails(4, "tokenize", self.path("folder"), "-o", self.path("o"), says="none of its 1 files is text")
         self.fails(4, *train, self.path("folder"), "--field", "text", says="holds no file *.jsonl or *.ndjson")
         self.fails(4, *train, self.write("blank.jsonl", "\n"), says="no line with an object")
+        for before in (1, 100, 8000):  # a NUL is what tells a binary file, as in a folder
+            self.fails(4, *train, self.write("archive", b"x" * before + b"\0" * 20 + b"x" * 400), says="archive is no text")
         for count, says in ((16, "holds 16 tokens, and a sequence of 16 needs 17: give more, or --sequence 15"),
                             (1, "holds 1 token, and a sequence of 16 needs 17: give more")):
             short = self.write("short.txt", "x" * count)
