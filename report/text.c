@@ -55,9 +55,10 @@ static coh_status add_head(const report_analysis *a, coh_text *out)
 {
     const report_facts *f = &a->run->facts;
     char line[640];
-    snprintf(line, sizeof(line), "%.100s · %s parameters · %.16s · %.100s · %.40s",
+    snprintf(line, sizeof(line), "%.100s · %s parameters · %.16s · %.100s%s%.40s",
              f->model[0] ? f->model : "a model", report_count(f->parameters).at,
-             f->dtype[0] ? f->dtype : "-", f->gpu[0] ? f->gpu : f->cpu, f->started);
+             f->dtype[0] ? f->dtype : "-", f->gpu[0] ? f->gpu : f->cpu, f->started[0] ? " · " : "",
+             f->started);
     ADD("cohobate report  %.120s\n",
         a->run->folder ? a->run->folder : "of a plan: nothing ran, all times are predicted");
     COH_TRY(add_words(line, 0, out));

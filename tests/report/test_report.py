@@ -274,6 +274,7 @@ def real(folder):
     with open(text, encoding="utf-8") as file:
         said = file.read()
     assert "more device memory changes nothing" in said and "more device memory (" not in said, said
+    assert not re.search("·\\s*$", said, re.M), said  # no date, since nothing ran
     rows = said[said.index("WHAT IF"):]
     assert "less device memory" in rows and rows.count("(--") == rows.count(")"), rows
     # 1.25 times this memory holds everything, and so do 1.5 and 2 times
