@@ -37,7 +37,7 @@ coh_status coh_alloc(size_t count, size_t element_bytes, void **out_memory)
     return COH_OK;
 }
 
-coh_status coh_alloc_grow(void **memory, size_t *capacity, size_t needed, size_t element_bytes)
+coh_status coh_alloc_extend(void **memory, size_t *capacity, size_t needed, size_t element_bytes)
 {
     if (needed <= *capacity)
         return COH_OK;
@@ -51,10 +51,17 @@ coh_status coh_alloc_grow(void **memory, size_t *capacity, size_t needed, size_t
     if (grown == NULL)
         return coh_fail(COH_ERR_MEMORY, "out of memory for %zu x %zu bytes", grown_capacity,
                         element_bytes);
-    memset((char *)grown + *capacity * element_bytes, 0,
-           (grown_capacity - *capacity) * element_bytes);
     *memory = grown;
     *capacity = grown_capacity;
+    return COH_OK;
+}
+
+coh_status coh_alloc_grow(void **memory, size_t *capacity, size_t needed, size_t element_bytes)
+{
+    const size_t before = *capacity;
+    COH_TRY(coh_alloc_extend(memory, capacity, needed, element_bytes));
+    if (*capacity > before)
+        memset((char *)*memory + before * element_bytes, 0, (*capacity - before) * element_bytes);
     return COH_OK;
 }
 

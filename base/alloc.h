@@ -17,6 +17,10 @@ coh_status coh_alloc(size_t count, size_t element_bytes, void **out_memory);
  * elements. On failure nothing changes. */
 coh_status coh_alloc_grow(void **memory, size_t *capacity, size_t needed, size_t element_bytes);
 
+/* As coh_alloc_grow, but new bytes have no value: a long list whose elements are assigned whole takes
+ * no page that it does not use. */
+coh_status coh_alloc_extend(void **memory, size_t *capacity, size_t needed, size_t element_bytes);
+
 /* Gives back what *memory has beyond `count` elements, if that is 1 MiB or more. *capacity is then
  * `count`. Never fails: without memory to move them, the elements stay. */
 void coh_alloc_fit(void **memory, size_t *capacity, size_t count, size_t element_bytes);
@@ -35,11 +39,14 @@ typedef struct coh_alloc_calls {
 /* Replaces the C library's calls; the table must stay valid. Call it before any thread. */
 void coh_alloc_calls_use(const coh_alloc_calls *calls);
 
-/* Typed versions of coh_alloc, coh_alloc_grow and coh_alloc_fit: COH_ALLOC(count, &pointer). */
+/* Typed versions of coh_alloc, coh_alloc_grow, coh_alloc_extend and coh_alloc_fit: COH_ALLOC(count,
+ * &pointer). */
 #define COH_ALLOC(count, out_pointer)                                                              \
     coh_alloc((size_t)(count), sizeof(**(out_pointer)), (void **)(out_pointer))
 #define COH_GROW(pointer, capacity, needed)                                                        \
     coh_alloc_grow((void **)(pointer), (capacity), (size_t)(needed), sizeof(**(pointer)))
+#define COH_EXTEND(pointer, capacity, needed)                                                      \
+    coh_alloc_extend((void **)(pointer), (capacity), (size_t)(needed), sizeof(**(pointer)))
 #define COH_FIT(pointer, capacity, count)                                                          \
     coh_alloc_fit((void **)(pointer), (capacity), (size_t)(count), sizeof(**(pointer)))
 

@@ -510,7 +510,7 @@ coh_status coh_arena_map_take(coh_arena_map *map, uint32_t chunk, uint64_t offse
     int32_t index = coh_arena_map_at(map, offset);
     int32_t first = -1, rest = -1;
     COH_TRY(split(map, index, offset, &first));
-    int64_t last_use = map->segments[first].last_use, last_moved = map->segments[first].last_moved;
+    int32_t last_use = map->segments[first].last_use, last_moved = map->segments[first].last_moved;
     uint64_t covered = 0;
     for (int32_t i = first; covered < bytes;) {
         if (i < 0 || map->segments[i].chunk >= 0)

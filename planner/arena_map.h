@@ -18,12 +18,13 @@ typedef struct coh_segment {
     int32_t previous, next;           /* in order of offset; -1: none */
     int32_t previous_free, next_free; /* free segments: the free neighbours; -1: none */
     uint32_t extent;
-    int64_t last_use; /* step; -1: before the first */
+    int32_t last_use; /* step; -1: before the first */
     /* the step after which a STORE of former content was keyed, or of an exchange that used the
      * bytes: a write there may have to wait for it; -1: none */
-    int64_t last_moved;
+    int32_t last_moved;
     uint64_t next_use; /* of the chunk; set by coh_arena_map_set_next_use */
     uint32_t pin_step; /* the step that needs the segment now; UINT32_MAX: none */
+    uint32_t room;     /* up to a cache line: searches for a place visit hundreds of segments */
 } coh_segment;
 
 /* The arena is divided into at most this many strides; each records its first segment. */

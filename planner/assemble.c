@@ -52,8 +52,8 @@ static coh_status add_outer_operand(outer_writer *w, coh_lowered_operand operand
 {
     coh_outer_list *list = w->list;
     COH_TRY(coh_effort_check_count((uint64_t)w->operand_count + 1, COH_UNIT_OPERANDS));
-    COH_TRY(COH_GROW(&list->operands, &w->operand_capacity, w->operand_count + 1));
-    COH_TRY(COH_GROW(&list->versions, &w->version_capacity, w->operand_count + 1));
+    COH_TRY(COH_EXTEND(&list->operands, &w->operand_capacity, w->operand_count + 1));
+    COH_TRY(COH_EXTEND(&list->versions, &w->version_capacity, w->operand_count + 1));
     list->operands[w->operand_count] = operand;
     list->versions[w->operand_count++] = version;
     return COH_OK;
@@ -62,7 +62,7 @@ static coh_status add_outer_operand(outer_writer *w, coh_lowered_operand operand
 static coh_status end_step(outer_writer *w)
 {
     coh_outer_list *list = w->list;
-    COH_TRY(COH_GROW(&list->operand_begin, &w->begin_capacity, list->count + 2));
+    COH_TRY(COH_EXTEND(&list->operand_begin, &w->begin_capacity, list->count + 2));
     list->operand_begin[0] = 0;
     list->operand_begin[++list->count] = w->operand_count;
     return COH_OK;
@@ -100,7 +100,7 @@ static coh_status add_steps(outer_writer *w, const uint32_t *order)
 {
     const coh_residency *device = w->a->device;
     uint32_t next = 0;
-    COH_TRY(COH_GROW(&w->list->operand_begin, &w->begin_capacity, 1));
+    COH_TRY(COH_EXTEND(&w->list->operand_begin, &w->begin_capacity, 1));
     w->list->operand_begin[0] = 0;
     for (uint32_t step = 0; step < w->a->lowered->instruction_count; step++) {
         if (w->a->lowered->instructions[step].lane != COH_LANE_HOST)

@@ -377,6 +377,7 @@ static coh_status keeper_init(keeper *k, const coh_traffic *traffic, enum coh_tr
                               uint64_t room_bytes)
 {
     *k = (keeper){ .traffic = traffic, .way = way, .room_bytes = room_bytes };
+    COH_TRY(COH_EXTEND(&k->heap, &k->heap_capacity, traffic->begin[traffic->step_count]));
     COH_TRY(COH_ALLOC((size_t)traffic->chunk_count + 1, &k->kept));
     return COH_ALLOC((size_t)traffic->chunk_count + 1, &k->end);
 }
@@ -415,7 +416,7 @@ static coh_status keep(keeper *k, uint32_t chunk, uint64_t end)
 {
     lose(k, chunk, k->kept[chunk]); /* never twice */
     if (k->heap_count == k->heap_capacity)
-        COH_TRY(COH_GROW(&k->heap, &k->heap_capacity, k->heap_count + 1));
+        COH_TRY(COH_EXTEND(&k->heap, &k->heap_capacity, k->heap_count + 1));
     size_t i = k->heap_count++;
     for (; i > 0 && k->heap[(i - 1) / 2].end < end; i = (i - 1) / 2)
         k->heap[i] = k->heap[(i - 1) / 2];

@@ -55,28 +55,28 @@ static coh_status refuse_early(const coh_plan *plan, coh_candidate *candidate)
 
 /* Fills the candidate from a finished body, of some or of all micro-batches. */
 static coh_status note_body(const coh_plan *plan, const coh_layout *layout, const coh_program *body,
-                            coh_candidate *candidate)
+                            coh_candidate *candidate, coh_simulation *out_simulation)
 {
-    coh_simulation simulation = { 0 };
     uint64_t *instruction_ns = NULL;
-    if (plan->is_folded)
+    if (plan->folded)
         COH_TRY(COH_ALLOC(2 * (size_t)body->instruction_count, &instruction_ns));
     const coh_status status =
-        coh_simulate_priced(layout, body, &plan->pricer, &simulation, instruction_ns);
-    if (status == COH_OK && plan->is_folded)
-        coh_fold_continue(body, instruction_ns, plan->options.microbatch_count, &simulation);
+        coh_simulate_priced(layout, body, &plan->pricer, out_simulation, instruction_ns);
+    if (status == COH_OK && plan->folded)
+        coh_fold_continue(body, instruction_ns, plan->folded, plan->options.microbatch_count,
+                          out_simulation);
     coh_free(instruction_ns);
     COH_TRY(status);
-    candidate->step_ns = simulation.period_ns;
+    candidate->step_ns = out_simulation->period_ns;
     candidate->instruction_count = body->instruction_count;
     candidate->device_bytes = layout->arena_bytes[COH_TIER_DEVICE];
     candidate->valid = candidate->device_bytes <= plan->options.device_memory_bytes;
     for (int lane = 0; lane < COH_LANE_COUNT; lane++)
-        candidate->link_bytes += simulation.link_bytes[lane];
+        candidate->link_bytes += out_simulation->link_bytes[lane];
     if (plan->options.wear_bytes > 0 && candidate->valid &&
-        simulation.link_bytes[COH_LANE_WRITE] > plan->options.wear_bytes) {
+        out_simulation->link_bytes[COH_LANE_WRITE] > plan->options.wear_bytes) {
         candidate->valid = 0;
-        candidate->worn_bytes = simulation.link_bytes[COH_LANE_WRITE];
+        candidate->worn_bytes = out_simulation->link_bytes[COH_LANE_WRITE];
     }
     return COH_OK;
 }
@@ -91,7 +91,7 @@ static void release(coh_layout *layout, coh_program *programs)
 
 coh_status coh_candidate_build(const coh_plan *plan, const coh_decisions *decisions, int all,
                                coh_candidate *out_candidate, coh_layout *out_layout,
-                               coh_program *out_programs)
+                               coh_program *out_programs, coh_simulation *out_simulation)
 {
     *out_candidate = (coh_candidate){ .decisions = *decisions };
     *out_layout = (coh_layout){ 0 };
@@ -99,16 +99,16 @@ coh_status coh_candidate_build(const coh_plan *plan, const coh_decisions *decisi
     COH_TRY(refuse_early(plan, out_candidate));
     if (out_candidate->is_refused)
         return COH_OK;
-    coh_status status =
-        coh_schedule_build(plan->graph, &plan->options, &plan->profile, decisions,
-                           plan->is_folded ? COH_FOLDED : 0, all, out_layout, out_programs);
+    coh_status status = coh_schedule_build(plan->graph, &plan->options, &plan->profile, decisions,
+                                           plan->folded, all, out_layout, out_programs);
     if (status == COH_ERR_FULL) {
         out_candidate->far_bytes =
             out_layout->arena_bytes[COH_TIER_HOST] + out_layout->arena_bytes[COH_TIER_DISK];
         return COH_OK;
     }
     COH_TRY(status);
-    status = note_body(plan, out_layout, &out_programs[COH_PROGRAM_BODY], out_candidate);
+    status =
+        note_body(plan, out_layout, &out_programs[COH_PROGRAM_BODY], out_candidate, out_simulation);
     if (status != COH_OK)
         release(out_layout, out_programs);
     return status;
@@ -119,11 +119,12 @@ coh_status coh_candidate_make(const coh_plan *plan, const coh_decisions *decisio
 {
     coh_layout layout;
     coh_program programs[COH_PROGRAM_KIND_COUNT];
+    coh_simulation unused;
     /* If memory is short, an instruction of another program that takes one large chunk may not
      * fit. */
     const int all =
         plan->counts_all || decisions->chunk_bytes > decisions->device_bytes / CHUNKS_ROOMY;
-    COH_TRY(coh_candidate_build(plan, decisions, all, out_candidate, &layout, programs));
+    COH_TRY(coh_candidate_build(plan, decisions, all, out_candidate, &layout, programs, &unused));
     release(&layout, programs);
     return COH_OK;
 }

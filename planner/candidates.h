@@ -38,7 +38,8 @@ typedef struct coh_candidates {
     size_t count, capacity;
     uint64_t least_worn_bytes; /* of candidates that fail only by wear; 0: there are none */
     uint32_t evaluations, evaluations_most;
-    uint64_t effort; /* of all candidates: the search ends at COH_SEARCH_EFFORT_MOST */
+    int32_t is_brief; /* steps so long that few are evaluated: only what gains most is tried */
+    uint64_t effort;  /* of all candidates: the search ends at COH_SEARCH_EFFORT_MOST */
 } coh_candidates;
 
 /* Builds and simulates the body of one set, and builds all other programs if the plan counts them.
@@ -48,12 +49,12 @@ typedef struct coh_candidates {
 coh_status coh_candidate_make(const coh_plan *plan, const coh_decisions *decisions,
                               coh_candidate *out_candidate);
 
-/* As coh_candidate_make, but keeps what was built: the caller releases layout and programs; nothing
- * was built if the layout has no objects. `all`: programs other than the body are built, too, and
- * decide whether the set fits. */
+/* As coh_candidate_make, but keeps what was built, and the body's simulation: the caller releases
+ * layout and programs; nothing was built if the layout has no objects. `all`: programs other than
+ * the body are built, too, and decide whether the set fits. */
 coh_status coh_candidate_build(const coh_plan *plan, const coh_decisions *decisions, int all,
                                coh_candidate *out_candidate, coh_layout *out_layout,
-                               coh_program *out_programs);
+                               coh_program *out_programs, coh_simulation *out_simulation);
 
 /* Returns 1 if `a` is faster, or as fast with fewer bytes over the links. */
 int coh_candidate_is_better(const coh_candidate *a, const coh_candidate *b);

@@ -72,16 +72,15 @@ static int compare_ns(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
-/* Scales the walks' percentiles by (step at median prices) / (median of the walks). With many
- * sources whose times can only grow, the median of the walks lies above the step at median prices,
+/* Scales the walks' percentiles by (step at median prices, out->p50_ns) / (median of the walks).
+ * With many sources whose times can only grow, the median of the walks lies above the step at median prices,
  * which is the one planned and printed. */
 static coh_status find_quantiles(const coh_program *program, const coh_profile *profile, priced *p,
                                  coh_forecast *out)
 {
     uint64_t periods[WALKS];
     coh_simulation simulation;
-    COH_TRY(coh_simulate(program, profile, p->service_ns, COH_CONTENTION_FLUID, &simulation, NULL));
-    out->p10_ns = out->p50_ns = out->p90_ns = simulation.period_ns;
+    out->p10_ns = out->p90_ns = out->p50_ns;
     if (!has_spread(p, program->instruction_count))
         return COH_OK;
     for (uint64_t walk = 0; walk < WALKS; walk++) {
@@ -111,14 +110,19 @@ static coh_status make(const coh_layout *layout, const coh_program *program,
     COH_TRY(coh_simulate(program, pricer->profile, p->service_ns, COH_CONTENTION_ALL, &simulation,
                          NULL));
     out->contended_ns = simulation.period_ns;
+    if (out->p50_ns == 0)
+        COH_TRY(coh_simulate(program, pricer->profile, p->service_ns, COH_CONTENTION_FLUID,
+                             &simulation, NULL));
+    out->p50_ns = out->p50_ns == 0 ? simulation.period_ns : out->p50_ns;
     return find_quantiles(program, pricer->profile, p, out);
 }
 
 coh_status coh_forecast_make(const coh_layout *layout, const coh_program *program,
-                             const coh_pricer *pricer, coh_forecast *out_forecast)
+                             const coh_pricer *pricer, uint64_t period_ns,
+                             coh_forecast *out_forecast)
 {
     priced p = { 0 };
-    *out_forecast = (coh_forecast){ 0 };
+    *out_forecast = (coh_forecast){ .p50_ns = period_ns };
     coh_status status = make(layout, program, pricer, &p, out_forecast);
     priced_fini(&p);
     return status;

@@ -15,9 +15,11 @@ typedef struct coh_forecast {
     uint64_t p10_ns, p50_ns, p90_ns;
 } coh_forecast;
 
-/* Deterministic: the same program and profile give the same numbers. Fails: COH_ERR_MEMORY. */
+/* `period_ns`: of coh_simulate_priced, which makes the same walk; 0: not known. Deterministic: the
+ * same program and profile give the same numbers. Fails: COH_ERR_MEMORY. */
 coh_status coh_forecast_make(const coh_layout *layout, const coh_program *program,
-                             const coh_pricer *pricer, coh_forecast *out_forecast);
+                             const coh_pricer *pricer, uint64_t period_ns,
+                             coh_forecast *out_forecast);
 
 /* Computes the bytes occupied in each tier during a settled body: the maximum in each of `count`
  * equal parts of its period. Writes COH_TIER_COUNT * count numbers, tier after tier. Fails:

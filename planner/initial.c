@@ -192,7 +192,7 @@ coh_status coh_initial_bound(const coh_plan *plan, uint64_t enough_ns, coh_initi
 {
     const uint64_t count = (uint64_t)plan->options.microbatch_count;
     uint64_t one_ns = 0;
-    if (!plan->is_folded)
+    if (!plan->folded)
         return bound_of(plan, &start->decisions, (int32_t)count, enough_ns, &start->bound_ns);
     COH_TRY(bound_of(plan, &start->decisions, 1, UINT64_MAX, &one_ns));
     COH_TRY(bound_of(plan, &start->decisions, 2, UINT64_MAX, &start->bound_ns));
@@ -384,7 +384,7 @@ static coh_status find_long(const coh_plan *plan, uint64_t chunk_bytes, int slic
     first.row_passes = 1;
     COH_TRY(coh_fold_effort(plan, &first, &effort, &unused));
     *out_is_long =
-        plan->least.ns > 0 && (plan->is_folded || effort.instructions > COH_LONG_INSTRUCTIONS ||
+        plan->least.ns > 0 && (plan->folded || effort.instructions > COH_LONG_INSTRUCTIONS ||
                                effort.touches > COH_LONG_TOUCHES);
     return COH_OK;
 }

@@ -625,3 +625,10 @@ coh_status coh_least_step_find(const coh_graph *graph, const coh_plan_options *o
     coh_step_facts_fini(&f);
     return status;
 }
+
+coh_status coh_least_step_of(coh_plan *plan)
+{
+    return plan->least.ns > 0
+               ? COH_OK
+               : coh_least_step_find(plan->graph, &plan->options, &plan->pricer, &plan->least);
+}

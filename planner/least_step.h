@@ -25,4 +25,7 @@
 coh_status coh_least_step_find(const coh_graph *graph, const coh_plan_options *options,
                                const coh_pricer *pricer, coh_least_step *out_least);
 
+/* Computes plan->least, unless it is known. Fails: as coh_least_step_find. */
+coh_status coh_least_step_of(coh_plan *plan);
+
 #endif

@@ -13,8 +13,8 @@ coh_status coh_lower_instruction(coh_lower_writer *w, coh_opcode opcode)
 {
     coh_lowered *lowered = w->lowered;
     COH_TRY(coh_effort_check_count(lowered->instruction_count + 1, COH_UNIT_INSTRUCTIONS));
-    COH_TRY(COH_GROW(&lowered->instructions, &lowered->instruction_capacity,
-                     lowered->instruction_count + 1));
+    COH_TRY(COH_EXTEND(&lowered->instructions, &lowered->instruction_capacity,
+                       lowered->instruction_count + 1));
     lowered->instructions[lowered->instruction_count++] =
         (coh_lowered_instruction){ .opcode = opcode,
                                    .lane = COH_LANE_COMPUTE,
@@ -31,7 +31,7 @@ coh_status coh_lower_operand(coh_lower_writer *w, int32_t object, uint32_t begin
     coh_lowered_instruction *instruction = &lowered->instructions[lowered->instruction_count - 1];
     const coh_object *facts = &w->layout->objects[object];
     COH_TRY(coh_effort_check_count(lowered->operand_count + 1, COH_UNIT_OPERANDS));
-    COH_TRY(COH_GROW(&lowered->operands, &lowered->operand_capacity, lowered->operand_count + 1));
+    COH_TRY(COH_EXTEND(&lowered->operands, &lowered->operand_capacity, lowered->operand_count + 1));
     lowered->operands[lowered->operand_count++] =
         (coh_lowered_operand){ .object = object,
                                .touch_begin = begin,
@@ -60,7 +60,7 @@ static coh_status bind(coh_lower_writer *w, const coh_binding *binding)
     if (w->map->is_for_memory)
         return COH_OK;
     COH_TRY(coh_effort_check_count(lowered->binding_count + 1, COH_UNIT_BINDINGS));
-    COH_TRY(COH_GROW(&lowered->bindings, &lowered->binding_capacity, lowered->binding_count + 1));
+    COH_TRY(COH_EXTEND(&lowered->bindings, &lowered->binding_capacity, lowered->binding_count + 1));
     lowered->bindings[lowered->binding_count++] = *binding;
     lowered->calls[lowered->call_count - 1].binding_count++;
     return COH_OK;
@@ -88,7 +88,7 @@ coh_status coh_lower_bind(coh_lower_writer *w, coh_role role, int port, uint64_t
 static coh_status open_call(coh_lower_writer *w, int32_t op, int32_t microbatch, coh_row_range rows)
 {
     coh_lowered *lowered = w->lowered;
-    COH_TRY(COH_GROW(&lowered->calls, &lowered->call_capacity, lowered->call_count + 1));
+    COH_TRY(COH_EXTEND(&lowered->calls, &lowered->call_capacity, lowered->call_count + 1));
     lowered->calls[lowered->call_count] =
         (coh_instruction_call){ .operator_index = op,
                                 .microbatch = microbatch,

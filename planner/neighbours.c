@@ -55,7 +55,7 @@ static void vary_sizes(const coh_candidates *candidates, neighbours *n)
     const uint64_t of_many = plan->survivor_bytes / (2 * COH_INITIAL_SURVIVORS);
     uint64_t least = of_many > CHUNK_LEAST ? of_many : CHUNK_LEAST;
     coh_decisions *d;
-    if (plan->is_folded && least < chunk) /* the whole step is built, too */
+    if (plan->folded && least < chunk) /* the whole step is built, too */
         least = chunk;
     if (coh_candidates_have_caches(plan) && (d = add_neighbour(n, candidates)) != NULL)
         d->cache = !d->cache;
@@ -137,18 +137,18 @@ static void update_on_host(const coh_candidates *candidates, int32_t count, coh_
 }
 
 /* With a host tier: varies the updates there: none, all, a quarter or half of them, and a few more
- * or fewer. */
+ * or fewer; these first where little else can be tried. */
 static void vary_updates(const coh_candidates *candidates, neighbours *n)
 {
     const coh_plan *plan = candidates->plan;
     int32_t blocks = coh_graph_block_count(plan->graph);
     int32_t now = candidates->best.decisions.host_updates, few = (blocks + 7) / 8;
-    const int32_t counts[] = { 0,         blocks + 1, (blocks + 3) / 4, (blocks + 1) / 2,
-                               now - few, now + few,  now - 1,          now + 1 };
+    const int32_t counts[] = { now + few,        now - few, 0,         blocks + 1, (blocks + 3) / 4,
+                               (blocks + 1) / 2, now - few, now + few, now - 1,    now + 1 };
     coh_decisions *d;
     if (plan->options.mode != COH_PLAN_TRAIN || plan->options.host_memory_bytes == 0)
         return;
-    for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++)
+    for (size_t i = candidates->is_brief ? 0 : 2; i < sizeof(counts) / sizeof(counts[0]); i++)
         if (counts[i] >= 0 && counts[i] <= blocks + 1 && (d = add_neighbour(n, candidates)) != NULL)
             update_on_host(candidates, counts[i], d);
 }
@@ -370,7 +370,8 @@ static void list_spread(const coh_candidates *candidates, neighbours *n)
     const int32_t blocks = coh_graph_block_count(candidates->plan->graph);
     const int32_t now = coh_block_set_count(&candidates->best.decisions.recompute);
     const int32_t counts[] = { now, now - now / 8, now - now / 4 };
-    for (size_t i = 0; now > 0 && now < blocks && i < sizeof(counts) / sizeof(counts[0]); i++) {
+    const size_t count = candidates->is_brief ? 1 : sizeof(counts) / sizeof(counts[0]);
+    for (size_t i = 0; now > 0 && now < blocks && i < count; i++) {
         coh_decisions *d = add_neighbour(n, candidates);
         d->recompute = coh_block_set_spread(counts[i], blocks);
         d->tie_break = COH_TIE_CLEAN;
@@ -389,14 +390,14 @@ static coh_status spread_fewer(coh_candidates *candidates, uint64_t bound_ns)
         const uint64_t before_ns = candidates->best.step_ns;
         const int32_t next = coh_block_set_count(&candidates->best.decisions.recompute) - fewer;
         neighbours n = { .count = 0 };
-        for (int longer = 0; next > 0 && longer < 2; longer++) {
+        for (int longer = 0; next > 0 && longer < 2 - candidates->is_brief; longer++) {
             coh_decisions *d = add_neighbour(&n, candidates);
             d->recompute = coh_block_set_spread(next, blocks);
             d->horizon += longer * COH_HORIZON_USUAL;
         }
         COH_TRY(coh_candidates_try(candidates, n.list, n.count));
         if (candidates->best.step_ns >= before_ns)
-            fewer /= 2;
+            fewer = candidates->is_brief ? 0 : fewer / 2;
     }
     return COH_OK;
 }
@@ -417,7 +418,7 @@ coh_status coh_candidates_spread(coh_candidates *candidates, uint32_t most, uint
     if (candidates->best.step_ns >= before_ns)
         return COH_OK;
     COH_TRY(spread_fewer(candidates, bound_ns));
-    return coh_candidates_improve(candidates, bound_ns);
+    return candidates->is_brief ? COH_OK : coh_candidates_improve(candidates, bound_ns);
 }
 
 /* Blocks recomputed with light operators and writes to dead space: a fifth fewer than before, since

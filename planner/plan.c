@@ -17,6 +17,7 @@
 #include "planner/bounds.h"
 #include "planner/candidates.h"
 #include "planner/fingerprint.h"
+#include "planner/fold.h"
 #include "planner/least_step.h"
 #include "planner/live.h"
 #include "planner/optimizers.h"
@@ -98,8 +99,7 @@ coh_status coh_plan_check_budgets(const coh_plan_options *options)
 static coh_status find_bounds(coh_plan *plan)
 {
     coh_bound_base *base = NULL;
-    if (plan->least.ns == 0)
-        COH_TRY(coh_least_step_find(plan->graph, &plan->options, &plan->pricer, &plan->least));
+    COH_TRY(coh_least_step_of(plan));
     COH_TRY(
         coh_bound_base_create(plan->graph, &plan->options, &plan->pricer, &plan->decisions, &base));
     coh_status status = coh_bounds_at(base, plan->options.device_memory_bytes,
@@ -120,6 +120,8 @@ static coh_status build_programs(coh_plan *plan)
 
 coh_status coh_plan_finish(coh_plan *plan)
 {
+    const int was_priced = /* by price_whole */
+        coh_plan_is_built(plan) && plan->simulations[COH_PROGRAM_BODY].period_ns > 0;
     COH_TRY(build_programs(plan));
     coh_verify_options verify = { .budget_bytes = { plan->options.device_memory_bytes,
                                                     plan->options.host_memory_bytes,
@@ -131,11 +133,12 @@ coh_status coh_plan_finish(coh_plan *plan)
         /* The limit is per step; frozen weights written when a run begins do not count. */
         verify.wear_bytes = kind == COH_PROGRAM_BODY ? plan->options.wear_bytes : 0;
         COH_TRY(coh_verify(&plan->layout, program, &verify, NULL));
-        COH_TRY(coh_simulate_priced(&plan->layout, program, &plan->pricer, &plan->simulations[kind],
-                                    NULL));
+        if (kind != COH_PROGRAM_BODY || !was_priced)
+            COH_TRY(coh_simulate_priced(&plan->layout, program, &plan->pricer,
+                                        &plan->simulations[kind], NULL));
     }
     COH_TRY(coh_forecast_make(&plan->layout, &plan->programs[COH_PROGRAM_BODY], &plan->pricer,
-                              &plan->forecast));
+                              plan->simulations[COH_PROGRAM_BODY].period_ns, &plan->forecast));
     COH_TRY(find_bounds(plan));
     plan->program_hash = coh_program_hash(&plan->layout, &plan->programs[COH_PROGRAM_BODY]);
     return coh_plan_note_operators(plan);
@@ -262,7 +265,7 @@ static int is_short_beside_body(const coh_plan *plan)
 static coh_status search_any(coh_plan *plan)
 {
     const coh_status status = coh_plan_search(plan);
-    if (status != COH_ERR_FULL || !plan->is_folded)
+    if (status != COH_ERR_FULL || !plan->folded)
         return status;
     plan->never_folds = 1;
     return coh_plan_search(plan);
@@ -273,7 +276,7 @@ static coh_status search_any(coh_plan *plan)
 static coh_status finish_any(coh_plan *plan)
 {
     const coh_status status = plan->only_fits ? build_programs(plan) : coh_plan_finish(plan);
-    if (status != COH_ERR_FULL || !plan->is_folded || is_short_beside_body(plan))
+    if (status != COH_ERR_FULL || !plan->folded || is_short_beside_body(plan))
         return status;
     coh_plan_drop_programs(plan);
     plan->never_folds = 1;
@@ -281,16 +284,19 @@ static coh_status finish_any(coh_plan *plan)
     return plan->only_fits ? build_programs(plan) : coh_plan_finish(plan);
 }
 
-/* Searches a plan in the given sweep order. *out_far_bytes: if it is refused only for lack of the
- * outermost tier, the bytes that would do; else 0. */
+/* Searches a plan in the given sweep order, whose least step may be known (else `least` is zero).
+ * *out_far_bytes: if it is refused only for lack of the outermost tier, the bytes that would do;
+ * else 0. */
 static coh_status search_in_order(const coh_graph *graph, const coh_plan_options *options,
-                                  int only_fits, coh_plan **out_plan, uint64_t *out_far_bytes)
+                                  int only_fits, const coh_least_step *least, coh_plan **out_plan,
+                                  uint64_t *out_far_bytes)
 {
     coh_plan *plan = NULL;
     *out_plan = NULL;
     *out_far_bytes = 0;
     COH_TRY(coh_plan_open(graph, options, &plan));
     plan->only_fits = only_fits;
+    plan->least = *least;
     coh_status status = check_budgets(&plan->profile, options);
     if (status == COH_OK)
         status = search_any(plan);
@@ -334,8 +340,9 @@ static coh_status finish_in_order(coh_plan **plan, uint64_t *out_far_bytes)
 static coh_status create_in_order(const coh_graph *graph, const coh_plan_options *options,
                                   int only_fits, coh_plan **out_plan)
 {
+    const coh_least_step unknown = { 0 };
     uint64_t unused;
-    COH_TRY(search_in_order(graph, options, only_fits, out_plan, &unused));
+    COH_TRY(search_in_order(graph, options, only_fits, &unknown, out_plan, &unused));
     return finish_in_order(out_plan, &unused);
 }
 
@@ -356,7 +363,8 @@ static coh_status least_of_order(const coh_graph *graph, const coh_plan_options 
     coh_plan *plan = NULL;
     *out_least = (coh_least_step){ 0 };
     COH_TRY(coh_plan_open(graph, options, &plan));
-    const coh_status status = coh_least_step_find(graph, &plan->options, &plan->pricer, out_least);
+    const coh_status status = coh_least_step_of(plan);
+    *out_least = plan->least;
     coh_plan_destroy(plan);
     return status;
 }
@@ -386,17 +394,18 @@ static int is_settled(const ordered *first, const ordered *second)
 static coh_status price_whole(coh_plan *plan)
 {
     coh_candidate whole;
-    if (!plan->is_folded || plan->only_fits)
+    if (!plan->folded || plan->only_fits)
         return COH_OK;
     COH_TRY(coh_pins_blocks(plan->graph, &plan->options, &plan->decisions.recompute));
-    plan->is_folded = 0;
-    coh_status status =
-        coh_candidate_build(plan, &plan->decisions, 1, &whole, &plan->layout, plan->programs);
+    const int32_t folded = plan->folded;
+    plan->folded = 0;
+    coh_status status = coh_candidate_build(plan, &plan->decisions, 1, &whole, &plan->layout,
+                                            plan->programs, &plan->simulations[COH_PROGRAM_BODY]);
     if (status == COH_OK && !whole.valid) {
         coh_plan_drop_programs(plan);
         status = coh_candidate_make(plan, &plan->decisions, &whole);
     }
-    plan->is_folded = 1;
+    plan->folded = folded;
     COH_TRY(status);
     plan->step_ns = whole.step_ns;
     if (whole.valid)
@@ -410,7 +419,8 @@ static void search_one(const coh_graph *graph, const coh_plan_options *options, 
 {
     coh_plan_options each = *options;
     each.sweep_order = o->order;
-    coh_status status = search_in_order(graph, &each, only_fits, &o->made.plan, &o->far_bytes);
+    coh_status status =
+        search_in_order(graph, &each, only_fits, &o->least, &o->made.plan, &o->far_bytes);
     if (status == COH_OK)
         status = price_whole(o->made.plan);
     coh_attempt_end(&o->made, status);
@@ -717,9 +727,10 @@ static coh_status in_memory_bytes(const coh_graph *graph, const coh_plan_options
     coh_plan *plan = NULL;
     COH_TRY(coh_plan_open(graph, options, &plan));
     coh_status status = coh_plan_search(plan);
+    /* In memory, a long step takes as many bytes as its first micro-batches. */
     if (status == COH_OK)
         status = coh_schedule_build(plan->graph, &plan->options, &plan->profile, &plan->decisions,
-                                    0, 1, &plan->layout, plan->programs);
+                                    plan->folded, 1, &plan->layout, plan->programs);
     *out_bytes = plan->layout.arena_bytes[COH_TIER_DEVICE];
     if (status == COH_ERR_ARGUMENT) { /* too long a program to build */
         const coh_block_set none = coh_block_set_first(0);

@@ -173,7 +173,7 @@ struct coh_plan {
      * least_far_bytes: if no set fits for lack of the outermost tier, the least that would do
      * there, else 0. */
     int32_t counts_all;
-    int32_t is_folded; /* sets are built with few of the step's micro-batches (fold.h) */
+    int32_t folded; /* micro-batches that sets are built with (fold.h); 0: all */
     int32_t never_folds;
     int32_t only_fits; /* the search ends with the first set that fits */
     uint64_t least_far_bytes;

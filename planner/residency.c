@@ -39,7 +39,7 @@ static coh_status add_extent(coh_runner *r, uint32_t chunk, uint64_t offset, uin
     if (out == NULL)
         return COH_OK;
     COH_TRY(coh_effort_check_count(out->extent_count + 1, COH_UNIT_EXTENTS));
-    COH_TRY(COH_GROW(&out->extents, &out->extent_capacity, out->extent_count + 1));
+    COH_TRY(COH_EXTEND(&out->extents, &out->extent_capacity, out->extent_count + 1));
     uint64_t bytes = coh_runner_chunk(r, chunk)->bytes;
     out->extents[out->extent_count] = (coh_extent){
         .offset = offset, .bytes = bytes, .chunk = chunk, .tier = (uint8_t)r->level->tier
@@ -55,7 +55,7 @@ static coh_status add_move(coh_runner *r, uint32_t chunk, uint32_t extent, int32
     coh_residency *out = r->out;
     if (out == NULL)
         return COH_OK;
-    COH_TRY(COH_GROW(&out->moves, &out->move_capacity, out->move_count + 1));
+    COH_TRY(COH_EXTEND(&out->moves, &out->move_capacity, out->move_count + 1));
     out->moves[out->move_count++] = (coh_move){ .chunk = chunk,
                                                 .extent = extent,
                                                 .version = r->version[chunk],
@@ -286,8 +286,8 @@ static coh_status add_touch(coh_runner *r, uint32_t chunk, uint32_t extent)
     if (out == NULL)
         return COH_OK;
     COH_TRY(coh_effort_check_count(out->touch_count + 1, COH_UNIT_CHUNK_USES));
-    COH_TRY(COH_GROW(&out->touch_extents, &out->touch_extent_capacity, out->touch_count + 1));
-    COH_TRY(COH_GROW(&out->touch_versions, &out->touch_version_capacity, out->touch_count + 1));
+    COH_TRY(COH_EXTEND(&out->touch_extents, &out->touch_extent_capacity, out->touch_count + 1));
+    COH_TRY(COH_EXTEND(&out->touch_versions, &out->touch_version_capacity, out->touch_count + 1));
     out->touch_extents[out->touch_count] = extent;
     out->touch_versions[out->touch_count++] = r->version[chunk];
     if (extent != COH_NO_EXTENT)
@@ -368,8 +368,9 @@ static coh_status add_placing(coh_runner *r)
     coh_residency *out = r->out;
     if (out == NULL)
         return COH_OK;
-    COH_TRY(COH_GROW(&out->placings, &out->placing_capacity, out->placing_count + 1));
-    out->placings[out->placing_count++].touch_begin = (uint32_t)out->touch_count;
+    COH_TRY(COH_EXTEND(&out->placings, &out->placing_capacity, out->placing_count + 1));
+    out->placings[out->placing_count++] =
+        (coh_placing){ .touch_begin = (uint32_t)out->touch_count };
     return COH_OK;
 }
 
@@ -418,9 +419,9 @@ static coh_status leave_step(coh_runner *r, uint32_t local_step)
             int32_t segment = r->map.segment_of_chunk[chunk];
             if (segment < 0)
                 continue;
-            r->map.segments[segment].last_use = r->step;
+            r->map.segments[segment].last_use = (int32_t)r->step;
             if (!r->is_compute)
-                r->map.segments[segment].last_moved = r->step;
+                r->map.segments[segment].last_moved = (int32_t)r->step;
             coh_arena_map_set_next_use(&r->map, segment, coh_next_use_step(&r->next, chunk));
             if (!coh_next_use_is_needed(&r->next, chunk)) {
                 snapshot_lost(r, chunk);

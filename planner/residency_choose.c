@@ -117,20 +117,13 @@ static int bars_pass(const search *s, const coh_segment *segment, uint64_t wante
            (last_use == best->last_use && !s->above && segment->offset >= best->offset + s->bytes);
 }
 
-/* Of `passes` (bit p: pass p), returns those whose best place may still lie over this segment. */
-static unsigned passes_over(const coh_runner *r, const search *s, const coh_segment *segment,
-                            unsigned passes)
+/* Of `passes` (bit p: pass p), returns those whose best place may still lie over this segment of
+ * other content, which is wanted and was used then. */
+static inline unsigned passes_over(const search *s, const coh_segment *segment, uint64_t wanted,
+                                   int64_t last_use, unsigned passes)
 {
-    uint64_t wanted = COH_NEVER;
-    if (is_own(s, segment))
-        return passes;
-    if (segment->chunk >= 0) {
-        if (is_held(r, s, segment))
-            return 0;
-        wanted = wanted_at(r, segment);
-    }
     for (unsigned left = passes; left != 0; left &= left - 1)
-        if (bars_pass(s, segment, wanted, last_use_of(r, s, segment), __builtin_ctz(left)))
+        if (bars_pass(s, segment, wanted, last_use, __builtin_ctz(left)))
             passes &= ~(left & -left);
     return passes;
 }
@@ -147,6 +140,17 @@ static void count_passes(search *s)
         if (s->best[pass].valid)
             break;
     }
+}
+
+/* Returns 1 if every place over this segment is worse than the best ones of all passes. */
+static int is_barred(const coh_runner *r, const search *s, const coh_segment *segment)
+{
+    const int is_taken = segment->chunk >= 0;
+    if (is_own(s, segment))
+        return 0;
+    return (is_taken && is_held(r, s, segment)) ||
+           passes_over(s, segment, is_taken ? wanted_at(r, segment) : COH_NEVER,
+                       last_use_of(r, s, segment), s->passes) == 0;
 }
 
 static int is_wanted_too_soon(const search *s, const coh_segment *segment)
@@ -182,18 +186,21 @@ static int32_t weigh(const coh_runner *r, search *s, uint64_t offset, int32_t la
     *out = (candidate){ .offset = offset, .next_use = COH_NEVER, .last_use = -1 };
     for (int32_t i = last; i >= 0 && segments[i].offset + segments[i].bytes > offset;
          i = segments[i].previous) {
+        const coh_segment *segment = &segments[i];
+        const int is_taken = segment->chunk >= 0;
         s->visits++;
-        if (is_wanted_too_soon(s, &segments[i])) /* the most common case */
+        if (is_own(s, segment))
+            continue;
+        /* the most common case first */
+        if (is_taken && (segment->next_use < s->soonest || is_held(r, s, segment)))
             return i;
-        passes = passes_over(r, s, &segments[i], passes);
+        const uint64_t wanted = is_taken ? wanted_at(r, segment) : COH_NEVER;
+        const int64_t last_use = last_use_of(r, s, segment);
+        passes = passes_over(s, segment, wanted, last_use, passes);
         if (passes == 0)
             return i;
-        if (is_own(s, &segments[i]))
-            continue;
-        if (last_use_of(r, s, &segments[i]) > out->last_use)
-            out->last_use = last_use_of(r, s, &segments[i]);
-        if (segments[i].chunk >= 0 && wanted_at(r, &segments[i]) < out->next_use)
-            out->next_use = wanted_at(r, &segments[i]);
+        out->last_use = last_use > out->last_use ? last_use : out->last_use;
+        out->next_use = wanted < out->next_use ? wanted : out->next_use;
     }
     out->valid = 1;
     return -1;
@@ -405,8 +412,7 @@ static void consider_at(const coh_runner *r, search *s, uint64_t inside)
         return;
     const int32_t segment = coh_arena_map_at(&r->map, inside);
     const uint64_t offset = r->map.segments[segment].offset;
-    if (offset + s->bytes > r->map.end ||
-        passes_over(r, s, &r->map.segments[segment], s->passes) == 0)
+    if (offset + s->bytes > r->map.end || is_barred(r, s, &r->map.segments[segment]))
         return;
     candidate c;
     weigh(r, s, offset, last_over_from(r, s, offset, segment), &c);

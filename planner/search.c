@@ -123,6 +123,8 @@ static uint32_t evaluations_of_starts(const coh_candidates *candidates)
     const uint32_t part = half / STARTS_PART;
     if (candidates->plan->options.search != COH_SEARCH_USUAL)
         return half;
+    if (candidates->is_brief)
+        return part + 1;
     if (part >= STARTS_LEAST)
         return part;
     return half < STARTS_LEAST ? half : STARTS_LEAST;
@@ -192,12 +194,13 @@ static coh_status try_starts(coh_candidates *candidates, const coh_initial_candi
                              int count, uint32_t most)
 {
     const coh_candidate *best = &candidates->best;
+    const int at_once = candidates->is_brief ? INITIAL_AT_ONCE / 2 : INITIAL_AT_ONCE;
     for (int i = 0; i < count;) {
         coh_decisions list[INITIAL_AT_ONCE];
         int taken = 0;
         if (candidates->evaluations >= (most > 0 ? most : evaluations_of_starts(candidates)))
             break;
-        for (; i < count && taken < INITIAL_AT_ONCE; i++)
+        for (; i < count && taken < at_once; i++)
             if (starts[i].bound_ns < best->step_ns ||
                 (is_short(candidates) && starts[i].decisions.host_updates == 0))
                 list[taken++] = starts[i].decisions;
@@ -328,7 +331,9 @@ static coh_status improve_all(coh_candidates *candidates, uint64_t start_ns)
     const uint64_t bound_ns = least_ns > 0 ? least_ns : start_ns;
     const uint32_t half = evaluations_for(candidates->best.instruction_count);
     candidates->evaluations_most = candidates->evaluations + half;
-    if (candidates->evaluations_most < 2 * half)
+    if (candidates->is_brief)
+        candidates->evaluations_most = candidates->evaluations + half / STARTS_PART + 1;
+    else if (candidates->evaluations_most < 2 * half)
         candidates->evaluations_most = 2 * half;
     if (is_short(candidates)) {
         COH_TRY(improve_several(candidates, IMPROVE_WITHOUT_HOST, bound_ns));
@@ -393,6 +398,8 @@ static coh_status search_candidates(coh_candidates *candidates, const coh_decisi
         COH_TRY_GOTO(status, try_last_resort(candidates, smallest), done);
     if (!has_fitting(candidates) || plan->only_fits)
         goto done;
+    candidates->is_brief = plan->folded == COH_FOLDED_LONG ||
+                           evaluations_for(candidates->best.instruction_count) < STARTS_LEAST;
     const uint64_t useful_ns = candidates->best.valid ? candidates->best.step_ns : UINT64_MAX;
     COH_TRY_GOTO(status, coh_initial_rank(plan, candidates->pool, starts, count, useful_ns), done);
     const uint64_t least_ns = count > 0 ? starts[0].bound_ns : 0;
@@ -461,9 +468,7 @@ static coh_status search_streamed(coh_plan *plan, coh_candidate *best)
     if (smallest.device_bytes < plan->smallest_device_bytes)
         goto done;
     COH_TRY_GOTO(status, check_survivor_room(plan), done);
-    COH_TRY_GOTO(status,
-                 coh_least_step_find(plan->graph, &plan->options, &plan->pricer, &plan->least),
-                 done);
+    COH_TRY_GOTO(status, coh_least_step_of(plan), done);
     status = search_candidates(&candidates, &smallest);
     *best = candidates.best;
     if (status == COH_OK && !best->valid)
@@ -658,7 +663,7 @@ static coh_status check_size(coh_plan *plan)
 {
     coh_effort shortest;
     COH_TRY(shortest_effort(plan, &shortest));
-    plan->is_folded = coh_fold_is_worth(plan, &shortest);
+    plan->folded = coh_fold_count(plan, &shortest);
     COH_TRY(check_live_room(plan, &shortest));
     if (!coh_effort_is_bearable(&shortest) && coh_plan_has_far(&plan->options))
         COH_TRY(check_device(plan));
@@ -717,19 +722,19 @@ static coh_status try_each_earlier(const coh_plan *plan, coh_candidate *best)
  * a fixed program shorter instructions never take longer. Both are exact for whole steps only. */
 static coh_status try_earlier(coh_plan *plan, coh_candidate *best)
 {
-    const int32_t is_folded = plan->is_folded;
+    const int32_t folded = plan->folded;
     coh_candidate whole = *best;
     coh_status status = COH_OK;
     if (plan->options.earlier_count == 0)
         return COH_OK;
-    plan->is_folded = 0;
-    if (is_folded && best->valid)
+    plan->folded = 0;
+    if (folded > 0 && best->valid)
         status = coh_candidate_make(plan, &best->decisions, &whole);
     if (whole.valid)
         *best = whole;
     if (status == COH_OK)
         status = try_each_earlier(plan, best);
-    plan->is_folded = is_folded;
+    plan->folded = folded;
     return status;
 }
 
@@ -787,8 +792,8 @@ coh_status coh_plan_search_bound(coh_plan *plan, uint64_t enough_ns, uint64_t *o
     COH_TRY(shortest_effort(plan, &shortest));
     if (!coh_effort_is_bearable(&shortest))
         return COH_OK;
-    plan->is_folded = coh_fold_is_worth(plan, &shortest);
-    COH_TRY(coh_least_step_find(plan->graph, &plan->options, &plan->pricer, &plan->least));
+    plan->folded = coh_fold_count(plan, &shortest);
+    COH_TRY(coh_least_step_of(plan));
     COH_TRY(coh_candidates_open(&candidates, plan, 0));
     COH_TRY_GOTO(status, COH_ALLOC(COH_INITIAL_MOST, &starts), done);
     COH_TRY_GOTO(status, list_initial(&candidates, starts, &count), done);

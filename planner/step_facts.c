@@ -1,6 +1,7 @@
 /* Measures a training step without building it: lowers the body with no block recomputed and with
  * all, and sums times and bytes by block. The idea: bytes that live where forward turns to
- * backward are all that a link can be needed for. Interface: step_facts.h. */
+ * backward are all that a link can be needed for. All micro-batches between the first and the last
+ * are alike, and one is lowered. Interface: step_facts.h. */
 #include "planner/step_facts.h"
 
 #include <stdlib.h>
@@ -10,6 +11,9 @@
 #include "planner/lower.h"
 
 typedef coh_step_unit unit;
+
+/* Lowered micro-batches of a long step: the first, one in between, the last. */
+enum { FEW = 3 };
 
 /* ---- what a step reads, keeps and computes ---- */
 
@@ -30,6 +34,8 @@ typedef struct scene {
     double compute_ns[COH_PHASE_MASKS];
     double passes; /* turns of a step: 1, or one per micro-batch */
     int light;
+    int32_t microbatches; /* lowered */
+    double inner_times;   /* how many micro-batches are as the second one */
 } scene;
 
 static void scene_fini(scene *f)
@@ -92,6 +98,13 @@ static double least_ns(const scene *f, const coh_lowered *lowered, size_t index,
     return least > 0 ? least : 0;
 }
 
+/* Returns how often an instruction runs in the step. */
+static double times_of(const scene *f, const coh_lowered *lowered, size_t index)
+{
+    const int32_t call = lowered->instructions[index].call;
+    return call >= 0 && lowered->calls[call].microbatch == 1 ? f->inner_times : 1;
+}
+
 static size_t find_turn(const coh_lowered *lowered)
 {
     size_t turn = 0;
@@ -145,7 +158,8 @@ static void measure(scene *f, const coh_lowered *lowered)
         if (instruction->comm > 0)
             continue;
         if (instruction->opcode == COH_OP_RECOMPUTE) {
-            f->units[block_of(f, lowered, i)].light_ns += least_ns(f, lowered, i, COH_LANE_COMPUTE);
+            f->units[block_of(f, lowered, i)].light_ns +=
+                times_of(f, lowered, i) * least_ns(f, lowered, i, COH_LANE_COMPUTE);
             continue;
         }
         if (instruction->opcode == COH_OP_UPDATE)
@@ -153,7 +167,8 @@ static void measure(scene *f, const coh_lowered *lowered)
         else if (instruction->opcode != COH_OP_NORM || coh_plan_defers(f->options))
             f->compute_ns[is_ahead     ? COH_AHEAD
                           : is_between ? COH_BETWEEN
-                                       : COH_BACK] += least_ns(f, lowered, i, COH_LANE_COMPUTE);
+                                       : COH_BACK] +=
+                times_of(f, lowered, i) * least_ns(f, lowered, i, COH_LANE_COMPUTE);
     }
     mark_live(f, lowered, turn, f->is_live);
 }
@@ -164,7 +179,7 @@ static void measure_again(scene *f, const coh_lowered *lowered)
     for (size_t i = 0; i < lowered->instruction_count; i++)
         if (lowered->instructions[i].opcode == COH_OP_RECOMPUTE && block_of(f, lowered, i) >= 0)
             f->units[block_of(f, lowered, i)].recompute_ns +=
-                least_ns(f, lowered, i, COH_LANE_COMPUTE);
+                times_of(f, lowered, i) * least_ns(f, lowered, i, COH_LANE_COMPUTE);
     mark_live(f, lowered, find_turn(lowered), f->is_live_again);
 }
 
@@ -173,8 +188,9 @@ static coh_status lower_and_measure(scene *f, int recomputes,
 {
     coh_lowered lowered = { 0 };
     const coh_block_set blocks = coh_block_set_first(recomputes ? f->block_count : 0);
-    const coh_plan_options alone = coh_alone(f->options);
-    COH_TRY(coh_lower(f->graph, &alone, &f->layout, &f->map, &blocks, (coh_host_blocks){ 0 },
+    coh_plan_options few = coh_alone(f->options);
+    few.microbatch_count = f->microbatches;
+    COH_TRY(coh_lower(f->graph, &few, &f->layout, &f->map, &blocks, (coh_host_blocks){ 0 },
                       COH_PROGRAM_BODY, &lowered));
     measure_body(f, &lowered);
     coh_lowered_fini(&lowered);
@@ -231,7 +247,8 @@ static void add_activations(scene *f)
     unit *others = &f->units[f->unit_count - 1];
     for (uint32_t i = 0; i < f->layout.object_count; i++) {
         const coh_object *object = &f->layout.objects[i];
-        const double bytes = bytes_of(f, (int32_t)i);
+        const double times = object->microbatch == 1 ? f->inner_times : 1;
+        const double bytes = times * bytes_of(f, (int32_t)i);
         if (object->survives || object->stream < COH_STREAM_ACTIVATION)
             continue;
         if (f->is_live[i] && f->is_live_again[i])
@@ -296,6 +313,10 @@ static coh_status fill_facts(scene *f)
     f->block_count = f->block_count < COH_BLOCK_SET_MOST ? f->block_count : COH_BLOCK_SET_MOST;
     f->unit_count = f->block_count + (int32_t)f->layout.group_count + 1;
     f->passes = f->options->sweep_order == COH_SWEEP_LAYER ? 1 : f->options->microbatch_count;
+    f->microbatches = coh_fold_replicas(&f->options->replicas) > 1
+                          ? f->options->microbatch_count
+                          : coh_few_microbatches(f->options, FEW).microbatch_count;
+    f->inner_times = 1 + f->options->microbatch_count - f->microbatches;
     COH_TRY(COH_ALLOC(f->unit_count, &f->units));
     COH_TRY(COH_ALLOC(f->layout.group_count + 1, &f->unit_of_group));
     COH_TRY(COH_ALLOC(objects, &f->is_read_back));

@@ -136,6 +136,7 @@ static coh_status cut_space(deriver *d, coh_tier tier)
         if (kept == 0 || s->boundaries[kept - 1] != s->boundaries[i])
             s->boundaries[kept++] = s->boundaries[i];
     s->boundary_count = kept;
+    COH_FIT(&s->boundaries, &count, kept); /* most were equal */
     COH_TRY(count_below(s));
     COH_TRY(COH_ALLOC(kept / 64 + 1, &s->heads));
     s->heads[0] = 1;
@@ -282,7 +283,7 @@ static coh_status add_wait(deriver *d, coh_instruction *instruction, int lane, u
     if (carry > 1)
         return coh_fail(COH_ERR_INTERNAL, "an instruction depends on a body two runs back");
     COH_TRY(coh_effort_check_count((uint64_t)p->wait_count + 1, COH_UNIT_WAITS));
-    COH_TRY(COH_GROW(&p->waits, &d->wait_capacity, p->wait_count + 1));
+    COH_TRY(COH_EXTEND(&p->waits, &d->wait_capacity, p->wait_count + 1));
     p->waits[p->wait_count++] = (coh_wait){ .ordinal = (number - 1) % length + 1,
                                             .lane = d->lanes[lane],
                                             .carry = (uint8_t)carry };
@@ -383,6 +384,7 @@ coh_status coh_waits_derive(const coh_layout *layout, coh_program *program)
     coh_free(program->waits);
     program->waits = NULL;
     coh_status status = derive(&d);
+    COH_FIT(&program->waits, &d.wait_capacity, program->wait_count);
     for (int tier = 0; tier < COH_TIER_COUNT; tier++) {
         coh_free(d.spaces[tier].boundaries);
         coh_free(d.spaces[tier].below);

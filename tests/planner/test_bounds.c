@@ -19,6 +19,7 @@
 #include "planner/lower_late.h"
 #include "planner/plan_make.h"
 #include "planner/schedule.h"
+#include "planner/step_facts.h"
 #include "tests/length.h"
 #include "tests/planner/toy_graph.h"
 
@@ -466,7 +467,7 @@ static int check_plan(uint64_t seed, int *out_tight)
     check_enough(graph, &options, least_ns);
     const int is_planned = coh_plan_create(graph, &options, &plan) == COH_OK;
     if (is_planned) {
-        if (!plan->is_folded) /* orders are compared before one is finished */
+        if (!plan->folded) /* orders are compared before one is finished */
             assert_int_equal(plan->step_ns, plan->simulations[COH_PROGRAM_BODY].period_ns);
         assert_int_equal(coh_plan_summarize(plan, &summary), COH_OK);
         if (least_ns > summary.step_ns + summary.step_ns / 8)
@@ -492,6 +493,52 @@ static void no_plan_is_much_faster_than_what_is_known_without_making_it(void **s
     assert_true(planned >= cases * 4 / 5 && tight >= cases * 3 / 20);
 }
 
+/* Up to three micro-batches are lowered, all of them; each further one adds the same. */
+static void facts_of_many_micro_batches_grow_evenly(void **state)
+{
+    enum { MOST = 6, EXACT = 3 };
+    (void)state;
+    for (coh_sweep_order order = COH_SWEEP_MICROBATCH; order <= COH_SWEEP_LAYER; order++) {
+        coh_step_facts facts[MOST + 1] = { 0 };
+        const toy_options toy = { .layers = 2, .width = 64, .vocabulary = 100, .rows = 64 };
+        coh_graph *graph = NULL;
+        coh_profile profile;
+        coh_pricer pricer;
+        assert_int_equal(toy_graph_make(&toy, &graph), COH_OK);
+        coh_profile_builtin(2, 0, 0, &profile);
+        assert_int_equal(coh_pricer_init(&pricer, &profile, graph), COH_OK);
+        for (int32_t count = 1; count <= MOST; count++) {
+            coh_plan_options options;
+            coh_plan_options_init(&options);
+            options.microbatch_count = count;
+            options.sweep_order = order;
+            options.disk_bytes = UINT64_MAX;
+            assert_int_equal(coh_step_facts_find(graph, &options, &pricer, 10, 0, &facts[count]),
+                             COH_OK);
+        }
+        for (int32_t count = EXACT + 1; count <= MOST; count++)
+            for (int mask = 0; mask < COH_PHASE_MASKS; mask++) {
+                const double more = facts[EXACT].compute_ns[mask] - facts[EXACT - 1].compute_ns[mask];
+                const double sum = facts[EXACT].compute_ns[mask] + (count - EXACT) * more;
+                assert_true(fabs(facts[count].compute_ns[mask] - sum) <= 1e-9 * sum);
+            }
+        for (int32_t count = EXACT + 1; count <= MOST; count++)
+            for (int32_t i = 0; i < facts[EXACT].unit_count; i++) {
+                const coh_step_unit *two = &facts[EXACT - 1].units[i], *all = &facts[EXACT].units[i];
+                const double further = count - EXACT;
+                assert_true(facts[count].units[i].kept ==
+                            all->kept + further * (all->kept - two->kept));
+                assert_true(fabs(facts[count].units[i].recompute_ns - all->recompute_ns -
+                                 further * (all->recompute_ns - two->recompute_ns)) <=
+                            1e-9 * all->recompute_ns * count);
+            }
+        for (int32_t count = 1; count <= MOST; count++)
+            coh_step_facts_fini(&facts[count]);
+        coh_pricer_fini(&pricer);
+        coh_graph_destroy(graph);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -499,6 +546,7 @@ int main(void)
         cmocka_unit_test(what_slows_the_host_in_its_window_raises_the_bound),
         cmocka_unit_test(the_drive_carries_what_the_host_lane_needs),
         cmocka_unit_test(no_plan_is_much_faster_than_what_is_known_without_making_it),
+        cmocka_unit_test(facts_of_many_micro_batches_grow_evenly),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

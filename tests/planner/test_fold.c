@@ -56,7 +56,8 @@ static coh_simulation simulate(const coh_plan *plan, int32_t microbatches)
     assert_int_equal(coh_simulate_priced(&layout, body, &plan->pricer, &simulation, instruction_ns),
                      COH_OK);
     if (microbatches > 0)
-        coh_fold_continue(body, instruction_ns, plan->options.microbatch_count, &simulation);
+        coh_fold_continue(body, instruction_ns, microbatches, plan->options.microbatch_count,
+                          &simulation);
     coh_free(instruction_ns);
     coh_program_fini(&programs[COH_PROGRAM_BODY]);
     coh_layout_fini(&layout);
@@ -83,11 +84,14 @@ static void numbers_of_a_part_continue_to_those_of_the_step(void **state)
             coh_plan *plan = NULL;
             if (coh_plan_create(graph, &options, &plan) != COH_OK)
                 fail_msg("%s", coh_last_error());
-            const coh_simulation whole = simulate(plan, 0), part = simulate(plan, COH_FOLDED);
-            assert_true(share_off(part.period_ns, whole.period_ns) <= allowed);
-            for (int lane = COH_LANE_READ; lane <= COH_LANE_WRITE; lane++)
-                assert_true(share_off(part.link_bytes[lane], whole.link_bytes[lane]) <=
-                            1.5 * allowed);
+            const coh_simulation whole = simulate(plan, 0);
+            for (int32_t folded = COH_FOLDED_LONG; folded <= COH_FOLDED; folded++) {
+                const coh_simulation part = simulate(plan, folded);
+                assert_true(share_off(part.period_ns, whole.period_ns) <= allowed);
+                for (int lane = COH_LANE_READ; lane <= COH_LANE_WRITE; lane++)
+                    assert_true(share_off(part.link_bytes[lane], whole.link_bytes[lane]) <=
+                                1.5 * allowed);
+            }
             coh_plan_destroy(plan);
         }
     coh_graph_destroy(graph);
@@ -100,7 +104,7 @@ static uint64_t searched_ns(const coh_graph *graph, const coh_plan_options *opti
     assert_int_equal(coh_plan_open(graph, options, &plan), COH_OK);
     plan->never_folds = !folds;
     assert_int_equal(coh_plan_search(plan), COH_OK);
-    assert_int_equal(plan->is_folded, folds);
+    assert_int_equal(plan->folded > 0, folds);
     assert_int_equal(coh_plan_finish(plan), COH_OK);
     const uint64_t period_ns = plan->simulations[COH_PROGRAM_BODY].period_ns;
     coh_plan_destroy(plan);
@@ -135,10 +139,10 @@ static void programs_that_are_kept_or_made_again_are_the_same(void **state)
     assert_int_equal(coh_plan_finish(plan), COH_OK);
     assert_true(plan->program_hash == hash);
     coh_plan_drop_programs(plan);
-    plan->is_folded = 0;
-    assert_int_equal(
-        coh_candidate_build(plan, &plan->decisions, 1, &candidate, &plan->layout, plan->programs),
-        COH_OK);
+    plan->folded = 0;
+    assert_int_equal(coh_candidate_build(plan, &plan->decisions, 1, &candidate, &plan->layout,
+                                         plan->programs, &plan->simulations[COH_PROGRAM_BODY]),
+                     COH_OK);
     assert_true(coh_plan_is_built(plan));
     assert_int_equal(candidate.step_ns, step_ns);
     assert_true(coh_program_hash(&plan->layout, &plan->programs[COH_PROGRAM_BODY]) == hash);
@@ -177,15 +181,18 @@ static void the_verifier_takes_few_bytes_for_each_micro_batch(void **state)
     coh_graph_destroy(graph);
 }
 
-/* Only long steps in micro-batch order are folded. */
+/* Only long steps in micro-batch order are folded; those of long micro-batches into fewer. */
 static void short_steps_and_steps_by_layers_are_whole(void **state)
 {
     static const struct {
         coh_sweep_order order;
         int32_t count;
         uint64_t instructions;
-        int folds;
-    } cases[] = { { COH_SWEEP_MICROBATCH, COH_FOLDED + 1, COH_FOLD_INSTRUCTIONS + 1, 1 },
+        int32_t folded;
+    } cases[] = { { COH_SWEEP_MICROBATCH, COH_FOLDED + 1, COH_FOLD_INSTRUCTIONS + 1, COH_FOLDED },
+                  { COH_SWEEP_MICROBATCH, 10, 10 * COH_FOLD_LONG_INSTRUCTIONS, COH_FOLDED },
+                  { COH_SWEEP_MICROBATCH, 10, 10 * (COH_FOLD_LONG_INSTRUCTIONS + 1),
+                    COH_FOLDED_LONG },
                   { COH_SWEEP_MICROBATCH, COH_FOLDED + 1, COH_FOLD_INSTRUCTIONS, 0 },
                   { COH_SWEEP_MICROBATCH, COH_FOLDED, COH_FOLD_INSTRUCTIONS + 1, 0 },
                   { COH_SWEEP_LAYER, COH_FOLDED + 1, COH_FOLD_INSTRUCTIONS + 1, 0 } };
@@ -195,9 +202,9 @@ static void short_steps_and_steps_by_layers_are_whole(void **state)
         coh_plan plan = { .options = { .mode = COH_PLAN_TRAIN,
                                        .sweep_order = cases[i].order,
                                        .microbatch_count = cases[i].count } };
-        assert_int_equal(coh_fold_is_worth(&plan, &effort), cases[i].folds);
+        assert_int_equal(coh_fold_count(&plan, &effort), cases[i].folded);
         plan.never_folds = 1;
-        assert_false(coh_fold_is_worth(&plan, &effort));
+        assert_int_equal(coh_fold_count(&plan, &effort), 0);
     }
 }
 

@@ -77,8 +77,8 @@ static void quantiles_of_one_instruction_are_its_own(void **state)
     make(&m, COH_PROGRAM_EVALUATE);
     add(&m, COH_LANE_COMPUTE, 1000000);
     assert_int_equal(coh_pricer_init(&pricer, &profile, NULL), COH_OK);
-    assert_int_equal(coh_forecast_make(&no_layout, &m.program, &pricer, &forecast), COH_OK);
-    assert_int_equal(coh_forecast_make(&no_layout, &m.program, &pricer, &again), COH_OK);
+    assert_int_equal(coh_forecast_make(&no_layout, &m.program, &pricer, 0, &forecast), COH_OK);
+    assert_int_equal(coh_forecast_make(&no_layout, &m.program, &pricer, 0, &again), COH_OK);
     assert_memory_equal(&forecast, &again, sizeof(forecast));
     assert_in_range(forecast.p10_ns, 850000, 940000);
     assert_int_equal(forecast.p50_ns, 1000000);
@@ -103,7 +103,7 @@ static void what_is_hidden_does_not_widen_the_spread(void **state)
     add(&m, COH_LANE_COMPUTE, 100000);
     add(&m, COH_LANE_READ, 10000);
     assert_int_equal(coh_pricer_init(&pricer, &profile, NULL), COH_OK);
-    assert_int_equal(coh_forecast_make(&no_layout, &m.program, &pricer, &forecast), COH_OK);
+    assert_int_equal(coh_forecast_make(&no_layout, &m.program, &pricer, 0, &forecast), COH_OK);
     assert_true(forecast.p10_ns == 100000 && forecast.p90_ns == 100000);
     coh_pricer_fini(&pricer);
 }
@@ -135,7 +135,7 @@ static void figures_that_lean_one_way_leave_the_step_within_its_tenths(void **st
     profile.operators = times;
     profile.operator_count = FIGURES;
     assert_int_equal(coh_pricer_init(&pricer, &profile, NULL), COH_OK);
-    assert_int_equal(coh_forecast_make(&no_layout, &m.program, &pricer, &forecast), COH_OK);
+    assert_int_equal(coh_forecast_make(&no_layout, &m.program, &pricer, 0, &forecast), COH_OK);
     assert_int_equal(forecast.p50_ns, 1000 * FIGURES);
     assert_true(forecast.p10_ns <= forecast.p50_ns && forecast.p90_ns > forecast.p50_ns);
     coh_pricer_fini(&pricer);
@@ -171,7 +171,7 @@ static void the_step_is_never_outside_its_tenths(void **state)
         else
             make_random_body(&m, seed);
         assert_int_equal(coh_pricer_init(&pricer, &profile, NULL), COH_OK);
-        assert_int_equal(coh_forecast_make(&no_layout, &m.program, &pricer, &forecast), COH_OK);
+        assert_int_equal(coh_forecast_make(&no_layout, &m.program, &pricer, 0, &forecast), COH_OK);
         assert_int_equal(coh_simulate_priced(&no_layout, &m.program, &pricer, &step, NULL), COH_OK);
         assert_true(forecast.p50_ns == step.period_ns);
         if (forecast.p10_ns > step.period_ns || forecast.p90_ns < step.period_ns)
@@ -334,7 +334,7 @@ static void failing_allocations_are_reported(void **state)
         coh_status status = coh_plan_memory_curve(plan, PARTS, bytes);
         if (status == COH_OK)
             status = coh_forecast_make(&plan->layout, &plan->programs[COH_PROGRAM_BODY],
-                                       &plan->pricer, &forecast);
+                                       &plan->pricer, 0, &forecast);
         int was_hit = alloc_fault_was_hit();
         alloc_fail_nth(0);
         assert_int_equal(status, was_hit ? COH_ERR_MEMORY : COH_OK);
