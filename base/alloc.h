@@ -17,8 +17,8 @@ coh_status coh_alloc(size_t count, size_t element_bytes, void **out_memory);
  * elements. On failure nothing changes. */
 coh_status coh_alloc_grow(void **memory, size_t *capacity, size_t needed, size_t element_bytes);
 
-/* As coh_alloc_grow, but new bytes have no value: a long list whose elements are assigned whole takes
- * no page that it does not use. */
+/* As coh_alloc_grow, but new bytes have no value: a long list whose elements are assigned whole
+ * takes no page that it does not use. */
 coh_status coh_alloc_extend(void **memory, size_t *capacity, size_t needed, size_t element_bytes);
 
 /* Gives back what *memory has beyond `count` elements, if that is 1 MiB or more. *capacity is then

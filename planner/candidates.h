@@ -38,7 +38,7 @@ typedef struct coh_candidates {
     size_t count, capacity;
     uint64_t least_worn_bytes; /* of candidates that fail only by wear; 0: there are none */
     uint32_t evaluations, evaluations_most;
-    int32_t is_brief; /* steps so long that few are evaluated: only what gains most is tried */
+    int32_t is_brief; /* sets take so long that only variations that gain most are tried */
     uint64_t effort;  /* of all candidates: the search ends at COH_SEARCH_EFFORT_MOST */
 } coh_candidates;
 

@@ -6,8 +6,8 @@
  *
  * If micro-batches of one replica run one after another, all between the first and the last have
  * the same instructions. So the numbers of the step (its time, its bytes) grow by about the same
- * amount for each of them. The search builds steps of 4 micro-batches, long ones of 3, and continues
- * their numbers; the plan is then built whole. */
+ * amount for each of them. The search builds steps of 4 micro-batches, long ones of 3, and
+ * continues their numbers; the plan is then built whole. */
 #ifndef COH_PLANNER_FOLD_H
 #define COH_PLANNER_FOLD_H
 

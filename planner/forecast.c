@@ -73,8 +73,8 @@ static int compare_ns(const void *left, const void *right)
 }
 
 /* Scales the walks' percentiles by (step at median prices, out->p50_ns) / (median of the walks).
- * With many sources whose times can only grow, the median of the walks lies above the step at median prices,
- * which is the one planned and printed. */
+ * With many sources whose times can only grow, the median of the walks lies above the step at
+ * median prices, which is the one planned and printed. */
 static coh_status find_quantiles(const coh_program *program, const coh_profile *profile, priced *p,
                                  coh_forecast *out)
 {

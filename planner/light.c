@@ -34,19 +34,17 @@ static void find_readers(const coh_graph *graph, const coh_object_map *map, int3
     }
 }
 
-/* Returns the most operations for each byte with which an operator is light. The average of its
- * block is that of its outputs which backward reads: what recomputing the whole block costs. */
+/* Returns the most operations for each byte with which an operator of the block that begins with
+ * `first` is light. The average of a block is that of its outputs which backward reads: what
+ * recomputing the whole block costs. */
 static double most_flops(const coh_graph *graph, const int32_t *last_reader, int level,
-                         int32_t index)
+                         size_t first)
 {
-    const int32_t block = graph->ops[index].block;
+    const int32_t block = graph->ops[first].block;
     double flops = 0, bytes = 0;
-    int32_t i = index;
-    if (level < COH_LIGHT_CHEAP)
+    if (level < COH_LIGHT_CHEAP || block < 0)
         return LIGHT_FLOPS;
-    while (i > 0 && graph->ops[i - 1].block == block)
-        i--;
-    for (; i < (int32_t)graph->op_count && graph->ops[i].block == block; i++) {
+    for (size_t i = first; i < graph->op_count && graph->ops[i].block == block; i++) {
         const coh_graph_op_entry *op = &graph->ops[i];
         flops += op->facts.flops[COH_PHASE_FORWARD];
         for (int32_t port = 0; port < op->kind.output_count; port++)
@@ -81,11 +79,13 @@ static int may_repeat(const coh_graph *graph, const coh_object_map *map, double 
 static void mark_light(const coh_graph *graph, const coh_block_set *blocks,
                        const int32_t *last_reader, int level, coh_object_map *map)
 {
+    double flops_most = 0;
     for (size_t i = 0; i < graph->op_count; i++) {
         const coh_graph_op_entry *op = &graph->ops[i];
-        int is_light =
-            coh_block_set_has(blocks, op->blocks_before) &&
-            may_repeat(graph, map, most_flops(graph, last_reader, level, (int32_t)i), (int32_t)i);
+        if (i == 0 || graph->ops[i - 1].block != op->block)
+            flops_most = most_flops(graph, last_reader, level, i);
+        int is_light = coh_block_set_has(blocks, op->blocks_before) &&
+                       may_repeat(graph, map, flops_most, (int32_t)i);
         int saves = 0;
         for (int32_t port = 0; is_light && port < op->kind.input_count; port++) {
             const int32_t tensor = op->input[port], producer = graph->tensors[tensor].producer;

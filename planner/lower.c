@@ -333,12 +333,12 @@ static coh_status lower_visit(coh_lower_writer *w, coh_opcode opcode)
 int coh_lower_is_on_host(const coh_graph *graph, size_t op, coh_host_blocks host)
 {
     const int32_t blocks = coh_graph_block_count(graph), before = graph->ops[op].blocks_before;
-    const int32_t first = blocks - host.count - host.spread;
     const int is_inside = graph->ops[op].block >= 0;
     if (host.count == 0)
         return 0;
     if (host.count > blocks)
         return 1;
+    const int32_t first = blocks - host.count - host.spread;
     if (before < first || (before == 0 && !is_inside))
         return 0;
     const coh_block_set of_device = coh_block_set_spread(host.spread, host.count + host.spread);

@@ -172,10 +172,11 @@ static void vary_host_spread(const coh_candidates *candidates, neighbours *n)
     const coh_decisions *best = &candidates->best.decisions;
     const int32_t blocks = coh_graph_block_count(candidates->plan->graph), few = (blocks + 15) / 16;
     const int32_t now = best->host_spread;
-    const int32_t counts[] = { now - few, now + few, now - 1, now + 1 };
+    const int32_t counts[] = { 0, now - few, now + few, now - 1, now + 1 };
     coh_decisions *d;
     for (size_t i = 0; now > 0 && i < sizeof(counts) / sizeof(counts[0]); i++)
         if (counts[i] >= 0 && counts[i] <= blocks - best->host_updates &&
+            counts[i] + best->host_updates <= COH_BLOCK_SET_MOST &&
             (d = add_neighbour(n, candidates)) != NULL)
             d->host_spread = counts[i];
 }
@@ -318,9 +319,9 @@ static coh_status drop_hopeless(const coh_candidates *candidates, neighbours *n)
 
 typedef void vary(const coh_candidates *, neighbours *);
 
-static vary *const variations[] = { vary_window,   vary_updates, vary_sizes,  vary_recompute,
-                                    vary_resident, vary_places,  vary_budget, vary_together,
-                                    vary_both,     vary_leads,   vary_late,   vary_host_spread };
+static vary *const variations[] = { vary_window,    vary_updates,  vary_host_spread, vary_sizes,
+                                    vary_recompute, vary_resident, vary_places,      vary_budget,
+                                    vary_together,  vary_both,     vary_leads,       vary_late };
 enum { VARIATION_COUNT = sizeof(variations) / sizeof(variations[0]) };
 
 /* Tries the neighbours that one variation makes; *out_gains: one is better than the best. */
@@ -447,16 +448,15 @@ static void add_light(const coh_candidates *candidates, neighbours *n, int light
 static void list_light(const coh_candidates *candidates, neighbours *n)
 {
     const int32_t now = coh_block_set_count(&candidates->best.decisions.recompute);
-    coh_decisions *d = add_neighbour(n, candidates);
-    d->patient = COH_PATIENT_MOVED;
-    if (candidates->best.decisions.host_window > 1) {
-        d = add_neighbour(n, candidates);
-        d->host_window /= 2;
-    }
-    if (candidates->plan->options.recompute != COH_RECOMPUTE_AUTO)
+    const int may_repeat = candidates->plan->options.recompute == COH_RECOMPUTE_AUTO;
+    if (!may_repeat || !candidates->is_brief)
+        add_neighbour(n, candidates)->patient = COH_PATIENT_MOVED;
+    if (candidates->best.decisions.host_window > 1 && !candidates->is_brief)
+        add_neighbour(n, candidates)->host_window /= 2;
+    if (!may_repeat)
         return;
-    d = add_neighbour(n, candidates);
-    d->light = COH_LIGHT_ELEMENTS;
+    if (!candidates->is_brief)
+        add_neighbour(n, candidates)->light = COH_LIGHT_ELEMENTS;
     for (int light = COH_LIGHT_ELEMENTS; light < COH_LIGHT_COUNT; light++) {
         add_light(candidates, n, light, 0);
         if (now >= FEWER_PART)
@@ -516,9 +516,9 @@ static coh_status try_light(coh_candidates *candidates, uint32_t most, uint64_t 
     return COH_OK;
 }
 
-/* Moves `spread` of the device's updates among those of the host. The first blocks that are left are
- * then fewer, and so are weights that stay; what moves crosses the link during all of backward and
- * is fetched earlier, and fewer of the host's updates are late. */
+/* Moves `spread` of the device's updates among those of the host. The first blocks that are left
+ * are then fewer, and so are weights that stay; what moves crosses the link during all of backward
+ * and is fetched earlier, and fewer of the host's updates are late. */
 static void spread_updates(int32_t spread, int32_t of_device, coh_decisions *d)
 {
     const int32_t first = of_device - spread;
@@ -528,22 +528,25 @@ static void spread_updates(int32_t spread, int32_t of_device, coh_decisions *d)
     d->late = (d->late * 3 + 3) / 4;
 }
 
-/* Lists two fifths and three fifths of the device's updates among those of the host, with as many
- * of these or fewer, and with as many recomputed blocks or, if these are not many fewer, those of
- * the first blocks only: one decision varied at a time would not find the way there. */
+/* Lists none, two fifths and three fifths of the device's updates among those of the host, with as
+ * many of these or fewer, and with as many recomputed blocks or, if these are not many fewer, those
+ * of the first blocks only: one decision varied at a time would not find the way there. */
 static void list_host_spread(const coh_candidates *candidates, neighbours *n)
 {
     enum { PARTS = 5, FEWER_UPDATES_PART = 24 };
     const int32_t blocks = coh_graph_block_count(candidates->plan->graph);
     const coh_decisions *best = &candidates->best.decisions;
     const int32_t recompute = coh_block_set_count(&best->recompute);
+    if (best->host_updates <= blocks)
+        spread_updates(0, blocks - best->host_updates, add_neighbour(n, candidates));
     for (int i = 0; i < 8; i++) {
         const int32_t updates = best->host_updates - (i & 1) * (blocks / FEWER_UPDATES_PART);
         const int32_t of_device = blocks - updates, spread = of_device * (i & 2 ? 3 : 2) / PARTS;
         const int32_t first = of_device - spread;
         const int is_fewer = candidates->plan->options.recompute == COH_RECOMPUTE_AUTO &&
                              first < recompute && recompute <= 2 * first;
-        if (updates <= 0 || spread <= 0 || ((i & 4) && !is_fewer))
+        if (updates <= 0 || spread <= 0 || updates + spread > COH_BLOCK_SET_MOST ||
+            ((i & 4) && !is_fewer))
             continue;
         coh_decisions *d = add_neighbour(n, candidates);
         d->host_updates = updates;

@@ -24,7 +24,7 @@ coh_status coh_candidates_improve(coh_candidates *candidates, uint64_t bound_ns)
 coh_status coh_candidates_spread(coh_candidates *candidates, uint32_t most, uint64_t bound_ns);
 
 /* The last stages of a search with a far tier; each goes on from a better set to neighbours, at
- * most `most` sets. First light operators that run again (light.h), writes to dead space
+ * most `most` sets from each. First light operators that run again (light.h), writes to dead space
  * (COH_PATIENT_MOVED), alone and together, and half the host tier's window: from the best set with
  * cheap operators, and from the best without them, also to fewer recomputed blocks. Then updates of
  * the device among those of the host. `bound_ns`: that of a plan without the linear programme's.

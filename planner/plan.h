@@ -42,12 +42,10 @@ typedef struct coh_decisions {
     int32_t patient;             /* enum coh_patient, planner/residency.h */
     int32_t boundary;            /* enum coh_boundary, planner/residency.h */
     int32_t horizon; /* steps for which memory should have been unused before a fetch into it */
-    /* With a host tier: the parameters of the last `host_updates` blocks, and of what follows them,
-     * are updated on the host lane, the others on the device. More than there are blocks: all. */
-    int32_t host_updates;
-    /* This many blocks that the device updates lie evenly among those of the host, which are then
-     * not the last ones: their states cross the link while gradients of the others do. */
-    int32_t host_spread;
+    /* With a host tier: which parameters the host lane updates (coh_host_blocks), in place of the
+     * device. Blocks of the device among those of the host have states that cross the link while
+     * gradients of the others do. */
+    int32_t host_updates, host_spread;
     int32_t resident; /* the weights of this many first blocks stay on the device */
     /* With a host tier and a drive: this many 64ths of the host tier are a window through which the
      * rest is streamed; chunks in the other part never reach the drive. 0: it is all window. */

@@ -25,8 +25,7 @@
 #include "planner/residency.h"
 #include "planner/schedule.h"
 
-/* Half of the evaluations of a search: their schedules have about EVALUATED_INSTRUCTIONS
- * instructions in all. */
+/* Half of a search: its schedules have about EVALUATED_INSTRUCTIONS instructions in all. */
 enum { EVALUATIONS_MOST = 160, EVALUATIONS_LEAST = 1, EVALUATED_INSTRUCTIONS = 350000 };
 
 /* The starts get this part of one half, but no fewer than STARTS_LEAST of it. */
@@ -123,9 +122,7 @@ static uint32_t evaluations_of_starts(const coh_candidates *candidates)
     const uint32_t part = half / STARTS_PART;
     if (candidates->plan->options.search != COH_SEARCH_USUAL)
         return half;
-    if (candidates->is_brief)
-        return part + 1;
-    if (part >= STARTS_LEAST)
+    if (candidates->is_brief || part >= STARTS_LEAST)
         return part;
     return half < STARTS_LEAST ? half : STARTS_LEAST;
 }
@@ -194,13 +191,12 @@ static coh_status try_starts(coh_candidates *candidates, const coh_initial_candi
                              int count, uint32_t most)
 {
     const coh_candidate *best = &candidates->best;
-    const int at_once = candidates->is_brief ? INITIAL_AT_ONCE / 2 : INITIAL_AT_ONCE;
     for (int i = 0; i < count;) {
         coh_decisions list[INITIAL_AT_ONCE];
         int taken = 0;
         if (candidates->evaluations >= (most > 0 ? most : evaluations_of_starts(candidates)))
             break;
-        for (; i < count && taken < at_once; i++)
+        for (; i < count && taken < INITIAL_AT_ONCE / (1 + candidates->is_brief); i++)
             if (starts[i].bound_ns < best->step_ns ||
                 (is_short(candidates) && starts[i].decisions.host_updates == 0))
                 list[taken++] = starts[i].decisions;
@@ -330,10 +326,9 @@ static coh_status improve_all(coh_candidates *candidates, uint64_t start_ns)
     const uint64_t least_ns = candidates->plan->least.ns;
     const uint64_t bound_ns = least_ns > 0 ? least_ns : start_ns;
     const uint32_t half = evaluations_for(candidates->best.instruction_count);
-    candidates->evaluations_most = candidates->evaluations + half;
-    if (candidates->is_brief)
-        candidates->evaluations_most = candidates->evaluations + half / STARTS_PART + 1;
-    else if (candidates->evaluations_most < 2 * half)
+    candidates->evaluations_most =
+        candidates->evaluations + (candidates->is_brief ? half / STARTS_PART : half);
+    if (!candidates->is_brief && candidates->evaluations_most < 2 * half)
         candidates->evaluations_most = 2 * half;
     if (is_short(candidates)) {
         COH_TRY(improve_several(candidates, IMPROVE_WITHOUT_HOST, bound_ns));

@@ -377,8 +377,9 @@ typedef struct coh_plan_operator {
     const char *name, *kind;
     int32_t block;
     uint64_t parameter_bytes, activation_bytes, saved_bytes;
-    /* "keep", "recompute" (with its block), "again" (by itself: a norm or product of elements of a
-     * block that is not recomputed), "move" (some of them leave the device) */
+    /* "keep", "recompute" (with its block), "again" (by itself: a norm, a product of elements or a
+     * short attention of a block that is not recomputed), "move" (some of them leave the
+     * device) */
     const char *activations;
     const char *parameters; /* between steps: "device", "host", "disk"; "-": none */
     const char *states;

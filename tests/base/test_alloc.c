@@ -34,6 +34,26 @@ static void a_fitted_table_keeps_its_elements_and_no_room_beyond_them(void **sta
     coh_free(table);
 }
 
+/* Whatever its new bytes are, an extended table keeps its elements; what coh_alloc_grow adds to it
+ * is zero. */
+static void an_extended_table_keeps_its_elements(void **state)
+{
+    (void)state;
+    uint64_t *table = NULL;
+    size_t capacity = 0;
+    for (size_t i = 0; i < COUNT; i++) {
+        assert_int_equal(COH_EXTEND(&table, &capacity, i + 1), COH_OK);
+        table[i] = i * i;
+    }
+    const size_t before = capacity;
+    assert_int_equal(COH_GROW(&table, &capacity, before + 1), COH_OK);
+    for (size_t i = 0; i < COUNT; i++)
+        assert_int_equal(table[i], i * i);
+    for (size_t i = before; i < capacity; i++)
+        assert_int_equal(table[i], 0);
+    coh_free(table);
+}
+
 /* A call for less than a MiB costs more than it gives back. */
 static void a_short_table_is_not_fitted(void **state)
 {
@@ -55,6 +75,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_fitted_table_keeps_its_elements_and_no_room_beyond_them),
+        cmocka_unit_test(an_extended_table_keeps_its_elements),
         cmocka_unit_test(a_short_table_is_not_fitted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,8 +1,8 @@
 /* Where updates and light operators run changes no bit: compares a small tied GPT-2 in memory with
  * the same steps under an emulated host tier, where all parameters, those of the last blocks, of
- * one in between or none are updated on the host lane, in backward half of them late, or light operators run again;
- * with a disk as well, with NaN in released memory and delays before lines, across quiet points
- * and a checkpoint. */
+ * one in between or none are updated on the host lane, in backward half of them late, or light
+ * operators run again; with a disk as well, with NaN in released memory and delays before lines,
+ * across quiet points and a checkpoint. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

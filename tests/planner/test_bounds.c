@@ -518,13 +518,15 @@ static void facts_of_many_micro_batches_grow_evenly(void **state)
         }
         for (int32_t count = EXACT + 1; count <= MOST; count++)
             for (int mask = 0; mask < COH_PHASE_MASKS; mask++) {
-                const double more = facts[EXACT].compute_ns[mask] - facts[EXACT - 1].compute_ns[mask];
-                const double sum = facts[EXACT].compute_ns[mask] + (count - EXACT) * more;
+                const double exact = facts[EXACT].compute_ns[mask];
+                const double more = exact - facts[EXACT - 1].compute_ns[mask];
+                const double sum = exact + (count - EXACT) * more;
                 assert_true(fabs(facts[count].compute_ns[mask] - sum) <= 1e-9 * sum);
             }
         for (int32_t count = EXACT + 1; count <= MOST; count++)
             for (int32_t i = 0; i < facts[EXACT].unit_count; i++) {
-                const coh_step_unit *two = &facts[EXACT - 1].units[i], *all = &facts[EXACT].units[i];
+                const coh_step_unit *two = &facts[EXACT - 1].units[i];
+                const coh_step_unit *all = &facts[EXACT].units[i];
                 const double further = count - EXACT;
                 assert_true(facts[count].units[i].kept ==
                             all->kept + further * (all->kept - two->kept));

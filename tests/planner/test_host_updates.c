@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "planner/candidates.h"
 #include "planner/opcodes.h"
 #include "planner/plan_make.h"
 #include "planner/verify.h"
@@ -296,6 +297,60 @@ static void a_search_takes_the_host_lane_where_it_is_faster(void **state)
     coh_graph_destroy(graph);
 }
 
+/* Checks explain's trials: of an operator's updates where they are, and on the other lane. */
+static void check_trials(const coh_plan *plan)
+{
+    int changed = 0;
+    for (int32_t i = 0; i < coh_plan_operator_count(plan); i++) {
+        coh_plan_operator op = { .struct_bytes = sizeof(op) };
+        assert_int_equal(coh_plan_operator_at(plan, i, &op), COH_OK);
+        const int on_host = strcmp(op.updates, "host") == 0;
+        coh_plan_trial same = { .struct_bytes = sizeof(same) }, other = same;
+        if (op.block < 0 || strcmp(op.updates, "-") == 0)
+            continue;
+        assert_int_equal(coh_plan_try_update(plan, i, on_host, &same), COH_OK);
+        assert_true(same.fits && same.program_hash == plan->program_hash);
+        assert_int_equal(coh_plan_try_update(plan, i, !on_host, &other), COH_OK);
+        changed += other.program_hash != plan->program_hash;
+    }
+    assert_true(changed > 0);
+}
+
+static void a_search_puts_updates_of_the_device_among_those_of_the_host(void **state)
+{
+    (void)state;
+    const toy_options toy = { .layers = 16,
+                              .width = 512,
+                              .vocabulary = 300,
+                              .rows = 500,
+                              .holds = 1,
+                              .dtype = COH_DTYPE_BF16 };
+    coh_graph *graph = NULL;
+    coh_profile *profile = NULL;
+    coh_plan *plan = NULL;
+    coh_plan_options options;
+    uint64_t memory = 0;
+    coh_candidate without;
+    assert_int_equal(toy_graph_make(&toy, &graph), COH_OK);
+    assert_int_equal(coh_profile_read("a100-40g", &profile), COH_OK);
+    coh_plan_options_init(&options);
+    options.profile = profile;
+    assert_int_equal(coh_plan_in_memory_bytes(graph, &options, &memory), COH_OK);
+    options.device_memory_bytes = memory / 100 * 70;
+    options.host_memory_bytes = (uint64_t)8 << 30;
+    if (coh_plan_create(graph, &options, &plan) != COH_OK)
+        fail_msg("%s", coh_last_error());
+    assert_true(plan->decisions.host_updates > 0 && plan->decisions.host_spread > 0);
+    coh_decisions decisions = plan->decisions;
+    decisions.host_spread = 0;
+    assert_int_equal(coh_candidate_make(plan, &decisions, &without), COH_OK);
+    assert_true(!without.valid || plan->step_ns < without.step_ns);
+    check_trials(plan);
+    coh_plan_destroy(plan);
+    coh_profile_destroy(profile);
+    coh_graph_destroy(graph);
+}
+
 /* ---- bad programs, each a good one with one change ---- */
 
 /* Checks that rule READ refuses the body, with a message that contains `first` and `second`. */
@@ -480,6 +535,7 @@ int main(void)
         cmocka_unit_test(beside_a_window_the_host_tier_keeps_chunks_off_the_drive),
         cmocka_unit_test(states_that_are_updated_on_the_host_never_cross_the_link),
         cmocka_unit_test(a_search_takes_the_host_lane_where_it_is_faster),
+        cmocka_unit_test(a_search_puts_updates_of_the_device_among_those_of_the_host),
         cmocka_unit_test(a_plan_file_keeps_which_lane_updates_and_the_window),
         cmocka_unit_test(a_stale_copy_on_the_device_is_refused),
         cmocka_unit_test(an_update_before_its_gradient_arrived_is_refused),

@@ -46,8 +46,7 @@ static uint64_t written(const coh_plan *plan, coh_program_kind kind)
     return plan->simulations[kind].link_bytes[COH_LANE_WRITE];
 }
 
-/* Data that never changes is written once, at the begin of the run, and does not count for a step.
- * */
+/* Data that never changes is written once, at the begin of the run, and counts for no step. */
 static void frozen_weights_are_written_once_and_no_step_is_charged(void **state)
 {
     (void)state;
