@@ -62,40 +62,40 @@ static void describe_limit(char *out_limit, char *out_remedy)
                  (uint64_t)limit.rlim_max >> 10);
 }
 
-/* Is the last failure that a step needs more than the default budget? */
-static int needs_more(const cli_options *options, coh_refusal *out_refusal)
+/* Is the last failure that a step needs more device memory than there is? */
+static int needs_more(coh_refusal *out_refusal)
 {
     *out_refusal = (coh_refusal){ .struct_bytes = sizeof(*out_refusal) };
-    return !cli_given(options, CLI_FLAG_DEVICE_MEMORY) && coh_last_refusal(out_refusal) &&
-           out_refusal->tier == COH_TIER_DEVICE &&
+    return coh_last_refusal(out_refusal) && out_refusal->tier == COH_TIER_DEVICE &&
            out_refusal->needed_bytes > out_refusal->given_bytes;
 }
 
-/* Names the limit first, then the step: the usual sentence would call the default budget too small
- * and have --device-memory raised, above the limit, too. */
+/* Puts the limit before the refusal's own sentence, whose changes (a disk, no pin, a smaller
+ * micro-batch) may help within the limit. A default budget that leaves less is named, too. */
 static coh_status blame_limit(const cli_options *options, coh_status status, uint64_t most)
 {
     char limit[LIMIT_TEXT_BYTES], remedy[LIMIT_TEXT_BYTES];
     coh_refusal refusal;
     describe_limit(limit, remedy);
+    const cli_text left = cli_size(most);
     if (status == COH_ERR_MEMORY || most == 0)
-        return cli_blame(status, "%s leaves %s: %s", limit, cli_size(most).at, remedy);
-    if (!needs_more(options, &refusal))
+        return cli_blame(status, "%s leaves %s: %s", limit, left.at, remedy);
+    if (cli_given(options, CLI_FLAG_DEVICE_MEMORY))
         return cli_blame(status,
                          "%s leaves %s for a plan: %s, or give --device-memory of at most that",
-                         limit, cli_size(most).at, remedy);
-    const char *least = refusal.is_least ? "at least " : "";
-    const char *disk = refusal.is_with_disk && options->disk_count == 0 ? " with --disk DIR" : "";
-    const cli_text left = cli_size(most), needed = cli_size(refusal.needed_bytes);
-    if (refusal.needed_bytes > most)
-        return cli_fail(status, "%s leaves %s for a plan, and a step needs %s%s%s: %s", limit,
-                        left.at, least, needed.at, disk, remedy);
-    return cli_fail(status,
-                    "%s leaves %s for a plan, %s by default, and a step needs %s%s%s: %s, or give "
-                    "--device-memory %s%s%s",
-                    limit, left.at, cli_size(refusal.given_bytes).at, least, needed.at, disk,
-                    remedy, refusal.is_least ? "of at least " : "",
-                    cli_size_whole(refusal.needed_bytes).at, disk);
+                         limit, left.at, remedy);
+    if (!needs_more(&refusal))
+        return cli_blame(status, "%s leaves %s for a plan, and for more %s", limit, left.at,
+                         remedy);
+    return cli_blame(status, "%s leaves %s for a plan, %s by default, and for more %s", limit,
+                     left.at, cli_size(refusal.given_bytes).at, remedy);
+}
+
+/* A GPU's memory is not in the address space. */
+static int is_of_gpu(void)
+{
+    coh_refusal refusal = { .struct_bytes = sizeof(refusal) };
+    return coh_last_refusal(&refusal) && refusal.is_gpu;
 }
 
 coh_status cli_budget_blame_limit(const cli_options *options, coh_status status)
@@ -106,7 +106,7 @@ coh_status cli_budget_blame_limit(const cli_options *options, coh_status status)
     const uint64_t most = coh_machine_most_bytes();
     const int is_enough =
         cli_given(options, CLI_FLAG_DEVICE_MEMORY) && options->device_memory_bytes <= most;
-    if (!coh_machine_is_limited() || (status == COH_ERR_FULL && is_enough))
+    if (!coh_machine_is_limited() || (status == COH_ERR_FULL && (is_enough || is_of_gpu())))
         return status;
     return blame_limit(options, status, most);
 }

@@ -91,16 +91,22 @@ class Limits(ProgramTest):
         limit = r"the address-space limit \(ulimit -v 204800\) leaves \d\S* MiB for a plan"
         hard = "raise it where it was set, since it is a hard limit"
         # the default budget keeps a reserve, so that the limit leaves room for a plan and the default none
-        step = r", 0 B by default, and a step needs at least [\d.]+ MiB with --disk DIR: "
-        for command in (["plan", *NANO], train):
+        more = rf", 0 B by default, and for more {hard}: also with --disk DIR, which is needed: device memory: 0 B "
+        for command in (["plan", *NANO], train, ["plan", "gpt2-large"]):
             said = self.fails(3, *command, preexec_fn=lower(), says=hard).err
-            self.assertRegex(said, rf"{limit}{step}{hard}, or give --device-memory of at least \w+ with --disk DIR$")
-        self.assertRegex(self.fails(3, "plan", "gpt2-large", preexec_fn=lower(), says=hard).err,
-                         rf"{limit}, and a step needs at least [\d.]+ MiB with --disk DIR: {hard}$")
+            self.assertRegex(said, rf"{limit}{more}.*; raise --device-memory to at least \d+B$")
+        # the refusal's own changes, which help within the limit, are kept
+        limit_of_more = r"\(ulimit -v 409600\) leaves [\d.]+ MiB for a plan, [\d.]+ MiB by default, and for more raise it .*"
+        said = self.fails(3, "plan", "gpt2", preexec_fn=lower(400), says="this step needs").err
+        self.assertRegex(said, limit_of_more + r"without a far tier; a change that is enough: --disk DIR:\d+B, where micro-batch \d+ fits, or raise")
+        self.succeeds("plan", "gpt2", "--disk", self.folder, *QUICK, preexec_fn=lower(400))
+        pinned = ["plan", "gpt2", "--disk", self.folder, "--sequence", 1024, "--pin", "blocks.*=keep"]
+        said = self.fails(3, *pinned, preexec_fn=lower(400), says="leave out pins").err
+        self.assertRegex(said, limit_of_more + r"with these pins no schedule .* or leave out pins \(then at least \d+B\)$")
         self.assertRegex(self.fails(3, *train, "--device-memory", "1GiB", preexec_fn=lower(), says=hard).err,
                          rf"{limit}: {hard}, or give --device-memory of at most that: device memory: the plan takes")
         for most, remedy in ((1 << 40, "1073741824"), (resource.RLIM_INFINITY, "unlimited")):
-            self.fails(3, "plan", *NANO, preexec_fn=lower(200, most), says=f"raise it by ulimit -Sv {remedy}, or give")
+            self.fails(3, "plan", *NANO, preexec_fn=lower(200, most), says=f"for more raise it by ulimit -Sv {remedy}: also")
         # a budget that is too small by itself is not blamed on the limit
         said = self.fails(3, "plan", *NANO, "--device-memory", "1MiB", preexec_fn=lower()).err
         self.assertNotIn("ulimit", said.strip().split("\n")[-1])  # the note on OpenBLAS may be before it
