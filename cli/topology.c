@@ -4,6 +4,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "cli/launch.h"
 
@@ -153,6 +154,19 @@ coh_status cli_topology_check(const coh_profile *profile, const coh_plan_options
                     pair, node, facts.name, profile_pair, facts.node_ranks);
 }
 
+/* Were the plan's sizes given by flags? The constants of "built-in, 4 threads" have none, and the
+ * run's own profile would have given them to the run, too. */
+static int was_sized_by_flags(const coh_plan_file *file, const coh_profile *profile)
+{
+    static const char built_in[] = "built-in, ";
+    coh_profile_summary facts = { .struct_bytes = sizeof(facts) };
+    if (strncmp(file->profile_name, built_in, sizeof(built_in) - 1) == 0 &&
+        !strchr(file->profile_name + sizeof(built_in) - 1, ',')) /* no entry is replaced */
+        return 1;
+    return profile && coh_profile_summarize(profile, &facts) == COH_OK &&
+           strcmp(file->profile_name, facts.name) == 0;
+}
+
 coh_status cli_topology_check_planned(const cli_options *options, const char *path,
                                       const coh_plan_file *file,
                                       const coh_plan_options *plan_options)
@@ -173,7 +187,9 @@ coh_status cli_topology_check_planned(const cli_options *options, const char *pa
                         path, pair, node, our_node, our_node);
     return cli_fail(COH_ERR_ARGUMENT,
                     "the plan %s is for pairs of %" PRId32 " and nodes of %" PRId32
-                    " ranks, and this run has pairs of %" PRId32 " and nodes of %" PRId32
-                    ": give the --profile that the plan was made with, or plan again",
-                    path, pair, node, our_pair, our_node);
+                    " ranks, and this run has pairs of %" PRId32 " and nodes of %" PRId32 ": %s",
+                    path, pair, node, our_pair, our_node,
+                    was_sized_by_flags(file, plan_options->profile)
+                        ? "plan again without --node-ranks and --pair-ranks, which no run has"
+                        : "give the --profile that the plan was made with, or plan again");
 }

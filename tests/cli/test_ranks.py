@@ -161,9 +161,13 @@ class Ranks(TrainTest):
         made = self.succeeds(*shape, "--topology", "a100x8-800gbit").json
         slow = self.succeeds("simulate", plan, "--calibration", "none", "--topology", "a100x8-80gbit", "--json").json
         self.assertEqual((slow["program_hash"], slow["link_bytes"]), (made["program_hash"], made["link_bytes"]))
-        self.succeeds("plan", *RUN, *F32, *SHAPE, "--ranks", 4, "--node-ranks", 4, "--pair-ranks", 2, "-o", plan)
-        self.fails(2, "train", *RUN, *F32, *SHAPE, "--ranks", 4, "--data", self.corpus(), "--plan", plan,
-                   says="is for pairs of 2 and nodes of 4 ranks, and this run has pairs of 1 and nodes of 4: give the --profile")
+        shape = [*RUN, *F32, *SHAPE, "--ranks", 4]
+        without, other = "plan again without --node-ranks and --pair-ranks", ["--profile", "built-in-2,disk-read=2x"]
+        for sizes, profile, says in ((["--node-ranks", 4, "--pair-ranks", 2], [], without), (["--node-ranks", 4, "--pair-ranks", 2], other, without),
+                                     (["--profile", "built-in-2,topology=frontier"], [], "give the --profile that the plan was made with")):
+            self.succeeds("plan", *shape, *sizes, *profile, "-o", plan)
+            self.fails(2, "train", *shape, *profile, "--data", self.corpus(), "--plan", plan,
+                       says=f"is for pairs of 2 and nodes of 4 ranks, and this run has pairs of 1 and nodes of 4: {says}")
 
     def test_more_threads_than_cores_are_said(self):
         plan, cores = ["plan", *RUN, *F32, *SHAPE, "--ranks", 8, "--threads"], os.cpu_count()
