@@ -462,47 +462,111 @@ static cli_text short_size(uint64_t bytes)
     return text;
 }
 
-/* The column of patterns is as wide as the longest, and that of names gives way. */
-enum { NAME_WIDTH = 29, NAME_WIDTH_LEAST = 20, PATTERN_WIDTH = 9 };
+/* Widths of the table of operators. */
+typedef struct columns {
+    int name, pattern, stored, states;
+} columns;
 
-static void add_group(const cli_group *g, int pattern_width, cli_line *line)
+/* As usual, and the least. With the column of sizes, 10 wide, a line has 100 columns. */
+static const columns usual = { 29, 9, 16, 16 }, narrow = { 20, 9, 6, 6 };
+enum { WAY_WIDTH = 15, MANY_WAYS = 20 }; /* of activations, as usual */
+
+/* Every way at once is said in fewer words. */
+static const char *ways_of(const cli_group *g)
 {
-    const int left = NAME_WIDTH + PATTERN_WIDTH - pattern_width;
-    const int width = left > NAME_WIDTH_LEAST ? left : NAME_WIDTH_LEAST;
-    char name[64];
-    if (g->first_block >= 0 && g->last_block > g->first_block)
-        snprintf(name, sizeof(name), "blocks %d-%d (%d operators)", (int)g->first_block,
-                 (int)g->last_block, (int)g->operator_count);
-    else if (g->first_block >= 0 && g->last_block >= 0)
-        snprintf(name, sizeof(name), "block %d (%d operators)", (int)g->first_block,
-                 (int)g->operator_count);
-    else if (g->first_block >= 0)
-        snprintf(name, sizeof(name), "from block %d on", (int)g->first_block);
-    else if (g->count > 1)
-        snprintf(name, sizeof(name), "%.13s .. %.13s", own_name(g->first), own_name(g->last));
+    return strlen(g->activations) > MANY_WAYS ? "in all ways" : g->activations;
+}
+
+static void widen(int *width, const char *text)
+{
+    if ((int)strlen(text) > *width)
+        *width = (int)strlen(text);
+}
+
+/* Narrows a column to at least `least`; returns how many columns are still missing. */
+static int narrow_by(int *width, int least, int missing)
+{
+    const int part = missing < *width - least ? missing : *width - least;
+    if (part <= 0)
+        return missing;
+    *width -= part;
+    return missing - part;
+}
+
+/* Where patterns or activations are long, places give way, and then names. */
+static columns fit_columns(const cli_group *groups, int32_t count)
+{
+    columns c = usual, needed = narrow;
+    int way = WAY_WIDTH;
+    for (int32_t i = 0; i < count; i++) {
+        widen(&c.pattern, groups[i].pattern);
+        widen(&way, ways_of(&groups[i]));
+        widen(&needed.stored, groups[i].parameters);
+        widen(&needed.states, groups[i].states);
+    }
+    int missing = c.pattern - usual.pattern + way - WAY_WIDTH;
+    missing = narrow_by(&c.states, needed.states, missing);
+    missing = narrow_by(&c.stored, needed.stored, missing);
+    (void)narrow_by(&c.name, narrow.name, missing);
+    return c;
+}
+
+/* Adds a name in at most `width` columns: without its path, or with ".." for its end. */
+static void add_name(cli_line *line, const char *name, int width)
+{
+    const char *shown = (int)strlen(name) > width ? own_name(name) : name;
+    if ((int)strlen(shown) > width)
+        cli_line_add(line, "%.*s..", width - 2, shown);
     else
-        snprintf(name, sizeof(name), "%.30s", g->first);
-    cli_line_add(line, "%-*.*s %-*s %10s %-16.16s %-16.16s %.15s\n", width, width, name,
-                 pattern_width, g->pattern,
-                 g->parameter_bytes ? short_size(g->parameter_bytes).at : "-", g->parameters,
-                 g->states, g->activations);
+        cli_line_add(line, "%s", shown);
+}
+
+/* Adds "blocks 0-6 (133 operators)", without the count where there is no room. */
+static void add_blocks(const cli_group *g, int width, cli_line *line)
+{
+    const int is_one = g->last_block == g->first_block;
+    char blocks[32], count[32];
+    if (g->last_block < 0)
+        snprintf(blocks, sizeof(blocks), "from block %d on", (int)g->first_block);
+    else if (is_one)
+        snprintf(blocks, sizeof(blocks), "block %d", (int)g->first_block);
+    else
+        snprintf(blocks, sizeof(blocks), "blocks %d-%d", (int)g->first_block, (int)g->last_block);
+    snprintf(count, sizeof(count), " (%d operators)", (int)g->operator_count);
+    const int has_room = (int)(strlen(blocks) + strlen(count)) <= width;
+    cli_line_add(line, "%s%s", blocks, g->last_block >= 0 && has_room ? count : "");
+}
+
+static void add_group(const cli_group *g, const columns *c, cli_line *line)
+{
+    const size_t begin = line->used;
+    if (g->first_block >= 0) {
+        add_blocks(g, c->name, line);
+    } else if (g->count > 1) {
+        const char *last = own_name(g->last);
+        const int half = (c->name - 4) / 2;
+        add_name(line, own_name(g->first), half);
+        cli_line_add(line, " .. ");
+        add_name(line, last, c->name - (int)(line->used - begin));
+    } else {
+        add_name(line, g->first, c->name);
+    }
+    cli_line_add(line, "%*s %-*s %10s %-*s %-*s %s\n", c->name - (int)(line->used - begin), "",
+                 c->pattern, g->pattern,
+                 g->parameter_bytes ? short_size(g->parameter_bytes).at : "-", c->stored,
+                 g->parameters, c->states, g->states, ways_of(g));
 }
 
 static coh_status add_groups(const cli_job *job, cli_line *line)
 {
     cli_group groups[CLI_GROUPS];
     int32_t count;
-    int width = PATTERN_WIDTH;
     CLI_TRY(cli_groups(job->plan, groups, &count));
+    const columns c = fit_columns(groups, count);
+    cli_line_add(line, "\n%-*s %-*s %10s %-*s %-*s %s\n", c.name, "operators", c.pattern, "pattern",
+                 "parameters", c.stored, "stored", c.states, "states", "activations");
     for (int32_t i = 0; i < count; i++)
-        if ((int)strlen(groups[i].pattern) > width)
-            width = (int)strlen(groups[i].pattern);
-    const int left = NAME_WIDTH + PATTERN_WIDTH - width;
-    cli_line_add(line, "\n%-*s %-*s %10s %-16s %-16s %s\n",
-                 left > NAME_WIDTH_LEAST ? left : NAME_WIDTH_LEAST, "operators", width, "pattern",
-                 "parameters", "stored", "states", "activations");
-    for (int32_t i = 0; i < count; i++)
-        add_group(&groups[i], width, line);
+        add_group(&groups[i], &c, line);
     return COH_OK;
 }
 

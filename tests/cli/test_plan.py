@@ -55,6 +55,21 @@ class Plan(ProgramTest):
         self.assertLessEqual(max(map(len, lines)), 100)
         self.assertIn("blocks ", done.out)
 
+    def test_the_columns_of_operators_cut_no_word_and_do_not_touch(self):
+        """Where a row's activations go three ways, the columns of places give way."""
+        said = self.succeeds("plan", "gpt2-medium", "--sequence", 1024, "--batch", 4, "--search", "quick", "--device-memory", "1GiB",
+                             "--profile", "rtx-4090,host-memory=64GB", "--calibration", "none").out.split("\n")
+        self.assertLessEqual(max(map(len, said)), 100)
+        first = next(i for i, line in enumerate(said) if line.startswith("operators "))
+        rows = said[first:said.index("", first)]
+        starts = [rows[0].index(name) for name in ("pattern", "stored", "states", "activations")]
+        for row in rows:
+            for start in starts:
+                self.assertRegex(row[start - 1:start + 1], r"^ \S$", row)
+        ways = [row[starts[-1]:] for row in rows[1:]]
+        self.assertLessEqual({way for name in ways for way in name.split("+")}, {"keep", "recompute", "again", "move"})
+        self.assertIn("keep+recompute+move", ways)
+
     def test_a_quick_search_finds_a_placement_of_the_same_bits(self):
         flags = ["gpt2-nano", "--sequence", 16, "--batch", 2, "--threads", 2, *self.disk(), "--json"]
         usual, quick = (self.succeeds("plan", *flags, "--search", search).json for search in ("usual", "quick"))
