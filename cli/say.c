@@ -150,7 +150,8 @@ coh_status cli_fail_lost(int error)
 }
 
 /* An earlier write may have failed with nothing left for fflush to report: stdio keeps that there
- * was an error, but not its reason. One more byte then asks the system for the reason again. */
+ * was an error, but not its reason. One more byte then asks the system for the reason again (a
+ * write of none reports no full disk). If the reason is gone, it ends the damaged line. */
 coh_status cli_flush(void)
 {
     if (fflush(stdout) != 0)
