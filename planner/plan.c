@@ -378,13 +378,20 @@ typedef struct ordered {
     coh_attempt made;
 } ordered;
 
-/* Returns 1 if the other order cannot be faster by more than the search's own precision, nothing
- * streams that an order could save, or any plan will do. */
+/* Returns 1 if a plan neither streams nor repeats what another order could save. */
+static int has_all(const coh_plan *plan)
+{
+    return plan->decisions.in_memory && plan->decisions.light == COH_LIGHT_NONE &&
+           coh_block_set_count(&plan->decisions.recompute) == 0;
+}
+
+/* Returns 1 if the other order cannot be faster by more than the search's own precision, or any
+ * plan will do. */
 static int is_settled(const ordered *first, const ordered *second)
 {
     const coh_plan *plan = first->made.plan;
     const uint64_t least_ns = second->least.light_ns;
-    return plan != NULL && (plan->only_fits || plan->decisions.in_memory ||
+    return plan != NULL && (plan->only_fits || has_all(plan) ||
                             (least_ns > 0 && least_ns + least_ns / 500 >= first->step_ns));
 }
 
