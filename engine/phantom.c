@@ -28,8 +28,9 @@ struct coh_phantom {
     int counter_count;                   /* initialised ones */
     coh_awake awake;
     int awake_is_made;
-    _Atomic uint64_t *versions[COH_TIER_COUNT]; /* generation of each chunk's copy; lanes store */
-    double idle_ns;                             /* the compute lane's; coh-phantom adds */
+    /* By chunk: the generation of its newest copy, and where that lies; lanes store. */
+    _Atomic uint64_t *versions[COH_TIER_COUNT], *offsets[COH_TIER_COUNT];
+    double idle_ns; /* the compute lane's; coh-phantom adds */
     pthread_t thread;
     int is_started;
 };
@@ -90,12 +91,21 @@ static void visit_touches(coh_step *step, uint64_t number, uint32_t index, int a
     }
 }
 
+static uint64_t offset_of(const coh_ticket *ticket, const coh_touch *touch)
+{
+    return ticket->bound->program->extents[touch->extent].offset;
+}
+
+/* A newer version may be made at another place while this one is read; one at the same place has
+ * replaced it. */
 static void check_version(coh_step *step, const coh_ticket *ticket,
                           const coh_instruction *instruction, coh_tier tier, const coh_touch *touch)
 {
     const uint64_t found = atomic_load(&step->phantom->versions[tier][touch->chunk]);
     const uint64_t wanted = coh_touch_generation(step, ticket, touch);
-    if (found == wanted)
+    if (found == wanted ||
+        (found > wanted &&
+         atomic_load(&step->phantom->offsets[tier][touch->chunk]) != offset_of(ticket, touch)))
         return;
     coh_fail(COH_ERR_INTERNAL,
              "%s number %" PRIu32 " of lane %s of program '%s' reads version %" PRIu64
@@ -111,6 +121,7 @@ static void set_version(coh_step *step, const coh_ticket *ticket,
                         const coh_instruction *instruction, coh_tier tier, const coh_touch *touch)
 {
     const uint64_t made = !coh_opcode_moves(instruction->opcode); /* movers copy */
+    atomic_store(&step->phantom->offsets[tier][touch->chunk], offset_of(ticket, touch));
     atomic_store(&step->phantom->versions[tier][touch->chunk],
                  coh_touch_generation(step, ticket, touch) + made);
 }
@@ -217,8 +228,10 @@ static coh_status create_lanes(coh_phantom *phantom)
             if (program->lane_depth[lane] > all.lane_depth[lane])
                 all.lane_depth[lane] = program->lane_depth[lane];
         }
-    for (int tier = 0; tier < COH_TIER_DISK; tier++)
+    for (int tier = 0; tier < COH_TIER_DISK; tier++) {
         COH_TRY(COH_ALLOC(phantom->plan->layout.chunk_count, &phantom->versions[tier]));
+        COH_TRY(COH_ALLOC(phantom->plan->layout.chunk_count, &phantom->offsets[tier]));
+    }
     COH_TRY(coh_fluid_init(&phantom->fluid, &all, phantom->plan->pricer.profile, 1));
     for (int lane = 0; lane < COH_LANE_COUNT; lane++)
         COH_TRY(COH_ALLOC(phantom->fluid.lanes[lane].depth, &phantom->started[lane]));
@@ -257,8 +270,10 @@ void coh_phantom_destroy(coh_phantom *phantom)
         return;
     for (int lane = 0; lane < COH_LANE_COUNT; lane++)
         coh_free(phantom->started[lane]);
-    for (int tier = 0; tier < COH_TIER_DISK; tier++)
+    for (int tier = 0; tier < COH_TIER_DISK; tier++) {
         coh_free(phantom->versions[tier]);
+        coh_free(phantom->offsets[tier]);
+    }
     for (int i = 0; i < phantom->counter_count; i++)
         coh_counter_fini(&phantom->retired[i]);
     if (phantom->awake_is_made)

@@ -429,13 +429,19 @@ static coh_status play_without(const report_window *w, report_cause *cause, uint
     return COH_OK;
 }
 
+static int are_alike(const report_what_if *a, const report_what_if *b)
+{
+    int alike = a->step_s == b->step_s;
+    for (int tier = 0; tier < COH_TIER_COUNT; tier++)
+        alike &= a->peak_bytes[tier] == b->peak_bytes[tier];
+    return alike;
+}
+
 /* Is a what-if the plan of an earlier one? More memory than a plan needs changes nothing. */
 static int is_again(const report_analysis *a, int index)
 {
-    const report_what_if *of = &a->what_ifs[index];
     for (int i = 0; i < index; i++)
-        if (a->what_ifs[i].step_s == of->step_s &&
-            memcmp(a->what_ifs[i].peak_bytes, of->peak_bytes, sizeof(of->peak_bytes)) == 0)
+        if (are_alike(&a->what_ifs[i], &a->what_ifs[index]))
             return 1;
     return 0;
 }

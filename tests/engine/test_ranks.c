@@ -358,7 +358,7 @@ static void a_plan_file_keeps_the_ranks(void **state)
     coh_plan_destroy(again);
     options.node_ranks = 2;
     assert_int_equal(coh_plan_read(graph, &options, path, &again), COH_ERR_ARGUMENT);
-    assert_non_null(strstr(coh_last_error(), "nodes of 0 ranks"));
+    assert_non_null(strstr(coh_last_error(), "nodes of 4 ranks"));
     options.ranks = (coh_fold_shape){ { 2 } };
     assert_int_equal(coh_plan_read(graph, &options, path, &again), COH_ERR_ARGUMENT);
     assert_non_null(strstr(coh_last_error(), "is for ranks 2x2: give the same"));
