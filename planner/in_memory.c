@@ -65,17 +65,12 @@ static coh_status time_exchanges(const coh_plan *plan, coh_candidate *best)
     return best->decisions.chunk_bytes > chunk_bytes ? gather_earlier(plan, best) : COH_OK;
 }
 
-/* Recomputes fewer blocks than the best plan in memory does, as few as fit: bisects between it and
- * the next smaller one of the usual choices, which did not fit. */
-static coh_status recompute_fewest(const coh_plan *plan, coh_candidate *best)
+/* Bisects between `low` recomputed blocks, which do not fit, and `high`, which may, for as few as
+ * fit; improves *best. */
+static coh_status bisect(const coh_plan *plan, coh_decisions decisions, int32_t low, int32_t high,
+                         coh_candidate *best)
 {
-    int32_t choices[COH_INITIAL_CHOICES], low = 0;
-    int32_t high = coh_block_set_count(&best->decisions.recompute);
-    const int count = coh_initial_choices(plan, choices);
-    coh_decisions decisions = best->decisions;
-    for (int i = 0; i < count && choices[i] < high; i++)
-        low = choices[i];
-    while (best->valid && high - low > 1) {
+    while (high - low > 1) {
         const int32_t middle = low + (high - low) / 2;
         coh_candidate candidate;
         decisions.recompute = coh_block_set_first(middle);
@@ -90,25 +85,26 @@ static coh_status recompute_fewest(const coh_plan *plan, coh_candidate *best)
     return COH_OK;
 }
 
-/* Recomputes fewer blocks than the best plan in memory does, as few as fit where light operators of
- * the others run again: they take less time for the bytes that they save. */
+/* Recomputes fewer blocks than the best plan in memory does: more than the next smaller one of the
+ * usual choices, which did not fit. */
+static coh_status recompute_fewest(const coh_plan *plan, coh_candidate *best)
+{
+    int32_t choices[COH_INITIAL_CHOICES], low = 0;
+    const int32_t high = coh_block_set_count(&best->decisions.recompute);
+    const int count = coh_initial_choices(plan, choices);
+    for (int i = 0; i < count && choices[i] < high; i++)
+        low = choices[i];
+    return bisect(plan, best->decisions, low, high, best);
+}
+
+/* Recomputes fewer blocks than the best plan in memory does where light operators of the others run
+ * again: they take less time for the bytes that they save. */
 static coh_status recompute_light(const coh_plan *plan, coh_candidate *best)
 {
-    const int32_t blocks = coh_block_set_count(&best->decisions.recompute);
+    const int32_t high = coh_block_set_count(&best->decisions.recompute);
     coh_decisions decisions = best->decisions;
     for (decisions.light = COH_LIGHT_ELEMENTS; decisions.light < COH_LIGHT_COUNT; decisions.light++)
-        for (int32_t low = -1, high = blocks; high - low > 1;) {
-            const int32_t middle = (low + high) / 2;
-            coh_candidate candidate;
-            decisions.recompute = coh_block_set_first(middle);
-            COH_TRY(coh_candidate_make(plan, &decisions, &candidate));
-            if (coh_candidate_is_better(&candidate, best))
-                *best = candidate;
-            if (candidate.valid)
-                high = middle;
-            else
-                low = middle;
-        }
+        COH_TRY(bisect(plan, decisions, -1, high, best));
     return COH_OK;
 }
 
