@@ -602,9 +602,12 @@ static coh_status print_profile_json(const coh_profile *profile, const coh_profi
     cli_line_add_json(&line,
                       "'device_bytes': %.0f, 'host_bytes': %.0f, 'disk_bytes': %.0f"
                       ", 'pair_ranks': %" PRId32 ", 'node_ranks': %" PRId32
+                      ", 'host_gpus': %" PRId32 ", 'host_shares': %.6g"
+                      ", 'shared_host_bytes_per_s': %.6g"
                       ", 'operators': %" PRIu32 ", 'origins': [",
                       (double)s->device_bytes, (double)s->host_bytes, (double)s->disk_bytes,
-                      s->pair_ranks, s->node_ranks, s->operator_count);
+                      s->pair_ranks, s->node_ranks, s->host_gpus, s->host_shares,
+                      s->shared_host_bytes_per_s, s->operator_count);
     for (uint32_t i = 0; i < s->origin_count; i++) {
         coh_profile_origin_text origin;
         CLI_TRY(coh_profile_origin_at(profile, i, &origin));
@@ -640,6 +643,12 @@ static coh_status print_profile_text(const coh_profile *profile, const coh_profi
     for (int tier = 0; tier < COH_TIER_COUNT; tier++)
         if (rooms[tier] > 0)
             printf("  %-6s %s\n", coh_tier_name(tier), cli_size(rooms[tier]).at);
+    if (s->shared_host_bytes_per_s > 0)
+        printf("  links, drive and updates share the rate of host memory\n");
+    if (s->host_gpus > 1)
+        printf("  %" PRId32 " GPUs share the host: memory and rates are %.2g of %" PRId32
+               " shares\n",
+               s->host_gpus, s->host_shares, s->host_gpus);
     if (s->node_ranks)
         printf("  %" PRId32 " ranks of a node, %" PRId32 " of a pair\n", s->node_ranks,
                s->pair_ranks > 0 ? s->pair_ranks : 1);

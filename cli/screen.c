@@ -233,6 +233,16 @@ static void add_fit(const cli_job *job, cli_line *line)
     cli_line_add(line, " at most, to the byte\n");
 }
 
+/* "; links and updates share 191 GB/s of host memory, 3.7 of its machine's 8 shares" */
+static void add_host_rate(const coh_profile_summary *facts, cli_line *line)
+{
+    cli_line_add(line, "; links and updates share %.3g GB/s of host memory",
+                 facts->shared_host_bytes_per_s * 1e-9);
+    if (facts->host_gpus > 1)
+        cli_line_add(line, ", %.2g of its machine's %" PRId32 " shares", facts->host_shares,
+                     facts->host_gpus);
+}
+
 void cli_screen_prices(const cli_job *job, cli_line *line)
 {
     coh_profile_summary facts = { .struct_bytes = sizeof(facts) };
@@ -245,8 +255,11 @@ void cli_screen_prices(const cli_job *job, cli_line *line)
     if (job->calibration.runs > 0)
         cli_line_add(line, ", calibrated by %" PRIu32 " run%s (--calibration none leaves them out)",
                      job->calibration.runs, job->calibration.runs == 1 ? "" : "s");
-    cli_line_add(line, "%s\n",
-                 job->on_gpu && facts.fingerprint == 0 ? ": peaks, no run is as fast" : "");
+    if (job->on_gpu && facts.fingerprint == 0)
+        cli_line_add(line, ": peaks, no run is as fast");
+    if (facts.shared_host_bytes_per_s > 0 && job->summary.peak_bytes[COH_TIER_HOST] > 0)
+        add_host_rate(&facts, line);
+    cli_line_add(line, "\n");
 }
 
 static void add_speed(const cli_job *job, const cli_speed *s, cli_line *line)

@@ -510,7 +510,10 @@ static uint64_t window_ns(const coh_bound_base *base, const host_work *of, uint6
             (double)of->work_bytes * base->least_ns_per_byte[COH_LANE_H2D] - (double)load_ns,
         [COH_LANE_D2H] = (double)of->grad_bytes * base->least_ns_per_byte[COH_LANE_D2H],
     };
-    double most = (double)of->ns;
+    double memory_ns = (double)of->ns * base->profile->memory_part[COH_LANE_HOST];
+    for (int lane = COH_LANE_H2D; lane <= COH_LANE_D2H; lane++)
+        memory_ns += beside[lane] > 0 ? beside[lane] * base->profile->memory_part[lane] : 0;
+    double most = memory_ns > (double)of->ns ? memory_ns : (double)of->ns;
     for (int lane = 0; lane < COH_LANE_COUNT; lane++) {
         const double a = base->profile->contention[COH_LANE_HOST][lane];
         const double b = base->profile->contention[lane][COH_LANE_HOST];
@@ -570,6 +573,10 @@ static void bound_pairs(const coh_bound_base *base, coh_bounds *out)
     };
     for (int i = 0; i < LINK_COUNT; i++)
         busy[links[i]] = (double)out->least_bytes[links[i]] * base->least_ns_per_byte[links[i]];
+    double memory_ns = 0; /* of what passes through host memory */
+    for (int lane = 0; lane < COH_LANE_COUNT; lane++)
+        memory_ns += busy[lane] * base->profile->memory_part[lane];
+    raise_bound(out, COH_PLAN_BOUND_DRAM, (uint64_t)floor(memory_ns));
     for (int a = 0; a < COH_LANE_COUNT; a++)
         for (int b = 0; b < a; b++) {
             double x = base->profile->contention[a][b], y = base->profile->contention[b][a];

@@ -9,18 +9,17 @@
 #include "planner/price.h"
 
 /* Computes each lane's relative speed for every set of lanes that may be busy together. */
-static void set_speeds(coh_fluid *fluid, const coh_program *program, const coh_profile *profile)
+static void set_speeds(coh_fluid *fluid, const coh_program *program, const coh_profile *profile,
+                       int slows)
 {
     unsigned used = 0;
     for (int lane = 0; lane < COH_LANE_COUNT; lane++)
         used |= (unsigned)(program->lane_length[lane] > 0) << lane;
     for (unsigned set = used;; set = (set - 1) & used) {
-        for (int lane = 0; lane < COH_LANE_COUNT; lane++) {
+        if (slows)
+            coh_profile_speeds(profile, set, fluid->speed[set]);
+        for (int lane = 0; !slows && lane < COH_LANE_COUNT; lane++)
             fluid->speed[set][lane] = 1;
-            for (int other = 0; profile != NULL && other < COH_LANE_COUNT; other++)
-                if (other != lane && (set >> other & 1))
-                    fluid->speed[set][lane] *= profile->contention[lane][other];
-        }
         if (set == 0)
             break;
     }
@@ -37,7 +36,7 @@ coh_status coh_fluid_init(coh_fluid *fluid, const coh_program *program, const co
             lane->depth = program->lane_depth[number];
         COH_TRY(COH_ALLOC(lane->depth, &lane->work));
     }
-    set_speeds(fluid, program, slows ? profile : NULL);
+    set_speeds(fluid, program, profile, slows);
     return COH_OK;
 }
 

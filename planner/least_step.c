@@ -25,7 +25,7 @@ enum { BEGIN = 1, TURN = 2, MIDDLE = 4, BOUNDARIES = 3, PATTERNS = 8 };
 
 /* Two levels of memory: the innermost with its link, and all but the drive. */
 enum { LEVELS = 2 };
-enum { LANE_COMPUTE, LANE_HOST, LANE_LINKS, LANES = LANE_LINKS + 4 * LEVELS };
+enum { LANE_COMPUTE, LANE_HOST, LANE_MEMORY, LANE_LINKS, LANES = LANE_LINKS + 4 * LEVELS };
 enum { WAY_IN, WAY_OUT, WAY_BOTH }; /* lanes of a level; WAY_BOTH: two, of the pair */
 
 /* Kinds of block and of other parameters in the programme; the smallest are left out. */
@@ -46,7 +46,8 @@ typedef struct level {
     int32_t splits_updates; /* the host's updates lie beyond it */
     double room;
     double ns_per_byte[2];
-    double pair[2]; /* the speed of each way while the other is busy */
+    double pair[2];        /* the speed of each way while the other is busy */
+    double memory_part[2]; /* of host memory's rate, by way */
 } level;
 
 enum { ROWS_PER_UNIT = 24, COLUMNS_PER_UNIT = 64 };
@@ -82,6 +83,7 @@ static void move(const level *l, cost *c, int way, int mask, double bytes)
     const double ns = bytes * l->ns_per_byte[way], a = l->pair[WAY_IN], b = l->pair[WAY_OUT];
     const int never_gains = a + b <= 1;
     need(c, first + way, mask, ns);
+    need(c, LANE_MEMORY, mask, ns * l->memory_part[way]);
     /* The corners of the dual in bounds.c. */
     need(c, first + WAY_BOTH, mask, never_gains || way == WAY_IN ? ns : ns * (1 - a) / b);
     need(c, first + WAY_BOTH + 1, mask, never_gains || way == WAY_OUT ? ns : ns * (1 - b) / a);
@@ -304,6 +306,8 @@ static void add_unit(programme *p, int index)
     p->update_column[index] = p->keep_column[index] = -1;
     need(&device, LANE_COMPUTE, is_deferred(p) ? AHEAD : BACK, u->update_ns);
     need(&host, LANE_HOST, is_deferred(p) ? AHEAD : AHEAD | BACK, u->host_update_ns);
+    need(&host, LANE_MEMORY, is_deferred(p) ? AHEAD : AHEAD | BACK,
+         u->host_update_ns * p->pricer->profile->memory_part[COH_LANE_HOST]);
     need(&again, LANE_COMPUTE, BACK, u->recompute_ns);
     need(&light, LANE_COMPUTE, BACK, u->light_ns);
     charge(p, -1, &device, u->copies);
@@ -364,7 +368,8 @@ static level make_level(const coh_pricer *pricer, int number, int is_drive, doub
                 .room = room,
                 .ns_per_byte = { ns_per_byte(pricer, in, is_drive ? COH_OP_READ : COH_OP_LOAD),
                                  ns_per_byte(pricer, out, is_drive ? COH_OP_WRITE : COH_OP_STORE) },
-                .pair = { profile->contention[in][out], profile->contention[out][in] } };
+                .pair = { profile->contention[in][out], profile->contention[out][in] },
+                .memory_part = { profile->memory_part[in], profile->memory_part[out] } };
 }
 
 static void make_levels(programme *p)

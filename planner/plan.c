@@ -239,6 +239,7 @@ coh_status coh_plan_open(const coh_graph *graph, const coh_plan_options *options
     }
     if (options->drive_count > 1 && coh_profile_drive_is_assumed(&plan->profile))
         coh_profile_stripe(&plan->profile, options->drive_count);
+    coh_profile_share_memory(&plan->profile, coh_price_update_part(graph, &plan->options));
     coh_status status = check_links(plan);
     if (status == COH_OK)
         status = copy_lists(plan);

@@ -10,6 +10,8 @@
 #include "base/alloc.h"
 #include "planner/fingerprint.h"
 #include "planner/opcodes.h"
+#include "planner/optimizers.h"
+#include "planner/plan.h"
 
 /* ---- the curves of a profile ---- */
 
@@ -348,6 +350,38 @@ static rate compute_rate(const coh_profile *profile, const coh_instruction *inst
         coh_figure_multiply(&computing.figure, HOST_FLOPS_PER_BYTE);
     }
     return computing;
+}
+
+/* Returns the bytes that the update of an element moves: the gradient is read, all else is read and
+ * written. */
+static double update_bytes(const coh_group_layout *group)
+{
+    double bytes = 0;
+    for (int32_t i = 0; i < group->stream_count; i++) {
+        const coh_group_stream *row = &group->streams[i];
+        const double passes = row->object == COH_STREAM_GRAD ? 1 : 2;
+        bytes += passes * row->bytes_per_block / row->elements_per_block;
+    }
+    return bytes;
+}
+
+double coh_price_update_part(const coh_graph *graph, const coh_plan_options *options)
+{
+    double moves = 0, takes = 0;
+    for (size_t i = 0; i < graph->parameter_count && options->mode == COH_PLAN_TRAIN; i++) {
+        const coh_shape *shape = &graph->parameters[i].facts.shape;
+        const coh_optimizer *optimizer = coh_optimizer_of(graph, options, i);
+        coh_group_layout group = { .dtype = shape->dtype, .f32_gradients = options->f32_gradients };
+        if (graph->parameters[i].frozen || optimizer == NULL)
+            continue;
+        coh_group_streams_make(&group, optimizer, 0);
+        const double elements = (double)coh_shape_elements(shape);
+        const double bytes = update_bytes(&group),
+                     as_bytes = optimizer->flops / HOST_FLOPS_PER_BYTE;
+        moves += elements * bytes;
+        takes += elements * (bytes > as_bytes ? bytes : as_bytes);
+    }
+    return takes > 0 ? moves / takes : 1;
 }
 
 /* The roofline price; its source is relative to the end of the curves. */

@@ -79,6 +79,13 @@ int coh_pricer_is_measured(const coh_pricer *pricer, size_t op);
 const coh_link_profile *coh_price_link(const coh_profile *profile, const coh_program *program,
                                        const coh_instruction *instruction);
 
+struct coh_plan_options;
+
+/* Returns the part of their time in which updates on the host, priced by the roofline, move bytes
+ * at the memory's rate; the rest of it they compute on codes of fewer bytes. From 0 to 1, and 1 if
+ * nothing is trained. */
+double coh_price_update_part(const coh_graph *graph, const struct coh_plan_options *options);
+
 /* Returns the price of an instruction while nothing else runs. */
 coh_price coh_price_instruction(const coh_pricer *pricer, const coh_layout *layout,
                                 const coh_program *program, const coh_instruction *instruction);

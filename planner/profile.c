@@ -96,6 +96,54 @@ void coh_profile_share_cores(coh_profile *profile)
     share_with_host(profile, COH_LANE_D2H, threads / (1 + COPY_CORES));
 }
 
+/* The lanes that move bytes through host memory beside a GPU, without the drive's. */
+static const coh_lane memory_lanes[] = { COH_LANE_HOST, COH_LANE_H2D, COH_LANE_D2H };
+enum { MEMORY_LANES = sizeof(memory_lanes) / sizeof(memory_lanes[0]) };
+
+static int has_memory_contention(const coh_profile *profile)
+{
+    for (int i = 0; i < MEMORY_LANES; i++)
+        for (int j = 0; j < MEMORY_LANES; j++)
+            if (profile->contention[memory_lanes[i]][memory_lanes[j]] < 1)
+                return 1;
+    return 0;
+}
+
+int coh_profile_shares_memory(const coh_profile *profile)
+{
+    return profile->source == COH_PROFILE_DATASHEET && profile->device_kind != COH_DEVICE_HOST &&
+           profile->host_memory_bytes_per_s.p50 > 0 && !has_memory_contention(profile);
+}
+
+void coh_profile_share_memory(coh_profile *profile, double update_part)
+{
+    const double memory = profile->host_memory_bytes_per_s.p50;
+    const double update = profile->host_update_bytes_per_s.p50;
+    if (!coh_profile_shares_memory(profile))
+        return;
+    for (int lane = COH_LANE_H2D; lane <= COH_LANE_WRITE; lane++)
+        profile->memory_part[lane] = profile->link[lane].bytes_per_s.p50 / memory;
+    /* a drive mostly reads and writes at once, each then at the speed that the other leaves it */
+    profile->memory_part[COH_LANE_READ] *= profile->contention[COH_LANE_READ][COH_LANE_WRITE];
+    profile->memory_part[COH_LANE_WRITE] *= profile->contention[COH_LANE_WRITE][COH_LANE_READ];
+    profile->memory_part[COH_LANE_HOST] = update_part * (update > 0 ? update / memory : 1);
+}
+
+void coh_profile_speeds(const coh_profile *profile, unsigned busy, double out_speed[COH_LANE_COUNT])
+{
+    double taken = 0;
+    for (int lane = 0; lane < COH_LANE_COUNT; lane++) {
+        out_speed[lane] = 1;
+        for (int other = 0; other < COH_LANE_COUNT; other++)
+            if (other != lane && (busy >> other & 1))
+                out_speed[lane] *= profile->contention[lane][other];
+        taken += (busy >> lane & 1) ? profile->memory_part[lane] : 0;
+    }
+    for (int lane = 0; lane < COH_LANE_COUNT && taken > 1; lane++)
+        if (profile->memory_part[lane] > 0)
+            out_speed[lane] /= taken;
+}
+
 int coh_profile_drive_is_assumed(const coh_profile *profile)
 {
     for (uint32_t i = 0; i < profile->origin_count; i++)

@@ -20,6 +20,7 @@
 #define WORK_MOST         1e30 /* flops or bytes of a sample */
 #define DEPTH_MOST        64 /* pieces that a ring of the store holds: no drive is served deeper */
 #define THREADS_MOST      65536
+#define HOST_GPUS_MOST    1024
 #define BYTES_MOST        ((double)INT64_MAX)
 
 const char *const coh_profile_source_names[] = { [COH_PROFILE_BUILT_IN] = "built-in",
@@ -395,6 +396,8 @@ static const coh_json_field profile_fields[] = {
     { "line_ns", FIGURE(coh_profile, instruction_ns, 0, NS_MOST) },
     { "host_memory_bytes_per_s", RATE(coh_profile, host_memory_bytes_per_s), .is_null = 1 },
     { "host_update_bytes_per_s", RATE(coh_profile, host_update_bytes_per_s), .is_null = 1 },
+    { "host_gpus", COH_JSON_WHOLE, IN(host_gpus), .most = HOST_GPUS_MOST,
+      .rule = COH_JSON_UNLESS_ZERO },
     { "links", COH_JSON_MAP, IN(link), .item_bytes = sizeof(coh_link_profile),
       .fields = link_fields, .name_of = link_name, .is_set = is_link, .check = check_link },
     { "pair_ranks", COH_JSON_WHOLE, IN(pair_ranks), .most = COH_REPLICAS_MOST,

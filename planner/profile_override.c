@@ -269,6 +269,39 @@ static void lift_limit(coh_profile *profile, uint64_t *bytes)
     profile->cgroup_bytes = UINT64_MAX;
 }
 
+/* Returns 1 if the rate was given as this entry. */
+static int is_given(const coh_profile *profile, const entry *rate)
+{
+    char given[64];
+    const int length = snprintf(given, sizeof(given), COH_PROFILE_GIVEN "%s=", rate->name);
+    for (uint32_t i = 0; i < profile->origin_count; i++)
+        if (strcmp(profile->origins[i].of, rate->origin[0]) == 0)
+            return strncmp(profile->origins[i].text, given, (size_t)length) == 0;
+    return 0;
+}
+
+/* Modules and channels of a host that several GPUs share go together: who takes more of its memory
+ * than one share has as many shares of its rates, unless these are given. `before`: the memory
+ * until then. */
+static void scale_shares(coh_profile *profile, uint64_t before)
+{
+    static const char *const rates[] = { "host-memory-rate", "update-rate" };
+    const double now = profile->host_shares > 0 ? profile->host_shares : 1;
+    const double share_bytes = (double)before / now;
+    double shares = (double)profile->memory_bytes[COH_TIER_HOST] / share_bytes;
+    if (profile->host_gpus < 2 || before == 0)
+        return;
+    shares = shares < 1 ? 1 : shares;
+    shares = shares > profile->host_gpus ? profile->host_gpus : shares;
+    for (size_t i = 0; i < sizeof(rates) / sizeof(rates[0]); i++) {
+        const entry *rate = find_entry(rates[i]);
+        if (!is_given(profile, rate))
+            coh_figure_multiply((coh_figure *)(void *)((char *)profile + rate->offset[0]),
+                                shares / now);
+    }
+    profile->host_shares = shares;
+}
+
 /* Checks a rate; for a link also the sustained rate, if known. */
 static coh_status check_rate(const entry *e, const coh_figure *figure)
 {
@@ -361,8 +394,11 @@ static coh_status change_one(coh_profile *profile, const entry *e, const change 
     for (size_t i = 0; i < 2 && e->origin[i]; i++) {
         void *field = (char *)profile + e->offset[i];
         if (e->kind == ENTRY_BYTES) {
+            const uint64_t before = profile->memory_bytes[COH_TIER_HOST];
             lift_limit(profile, field);
             COH_TRY(change_bytes(profile, e, c, field));
+            if (field == &profile->memory_bytes[COH_TIER_HOST])
+                scale_shares(profile, before);
         } else {
             COH_TRY(change_rate(profile, e, c, field));
         }

@@ -296,12 +296,10 @@ static void slow_down(const coh_program *program, const coh_profile *profile,
                       const uint64_t *service_ns, uint64_t *slowed_ns)
 {
     double speed[COH_LANE_COUNT], compute_ns = 0, interference_ns = 0;
-    for (int lane = 0; lane < COH_LANE_COUNT; lane++) {
-        speed[lane] = 1;
-        for (int other = 0; other < COH_LANE_COUNT; other++)
-            if (other != lane && program->lane_length[other] > 0)
-                speed[lane] *= profile->contention[lane][other];
-    }
+    unsigned used = 0;
+    for (int lane = 0; lane < COH_LANE_COUNT; lane++)
+        used |= (unsigned)(program->lane_length[lane] > 0) << lane;
+    coh_profile_speeds(profile, used, speed);
     for (uint32_t i = 0; i < program->instruction_count; i++) {
         const coh_instruction *instruction = &program->instructions[i];
         const coh_link_profile *link = coh_price_link(profile, program, instruction);

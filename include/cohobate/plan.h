@@ -255,7 +255,7 @@ typedef enum coh_plan_bound {
     COH_PLAN_BOUND_LINK,       /* both directions of the host link at once */
     COH_PLAN_BOUND_DRIVE,      /* reads and writes of the drive at once */
     COH_PLAN_BOUND_CORES,      /* compute together with a lane that slows it */
-    COH_PLAN_BOUND_DRAM,       /* two other lanes that slow each other */
+    COH_PLAN_BOUND_DRAM,       /* lanes that move bytes through one memory */
     COH_PLAN_BOUND_TURNAROUND, /* a gradient's way out, its update, its weight's way back */
     /* host updates can run only from the first gradient to the last forward */
     COH_PLAN_BOUND_HOST_WINDOW,

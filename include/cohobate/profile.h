@@ -72,6 +72,11 @@ typedef struct coh_profile_summary {
     double comm0_bytes_per_s, comm1_bytes_per_s, comm0_latency_s, comm1_latency_s;
     double pair_bytes_per_s, pair_latency_s; /* within a pair; 0: as within a node */
     int32_t pair_ranks, node_ranks;          /* ranks of a pair, of a node; 0: unknown */
+    int32_t host_gpus;                       /* GPUs that share the host; 0: one */
+    double host_shares; /* of the host, that host_memory_bytes_per_s and host_bytes are */
+    /* The rate that the GPU's links, the drive and updates on the host share; 0: they have what was
+     * measured of each pair, or there is no GPU. */
+    double shared_host_bytes_per_s;
 } coh_profile_summary;
 /* Reads the summary; its texts live as long as the profile. Fails: COH_ERR_MEMORY. */
 COH_API coh_status coh_profile_summarize(const coh_profile *profile,

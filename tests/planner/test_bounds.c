@@ -42,7 +42,7 @@ static coh_link_profile make_link(draws *d)
                                .depth = 1 + (uint32_t)draw(d, 8) };
 }
 
-/* `meet`: lanes slow one another. */
+/* `meet`: lanes slow one another, and of every other seed share a memory. */
 static void make_profile(draws *d, int meet, coh_profile *out)
 {
     coh_profile_init(out);
@@ -58,6 +58,8 @@ static void make_profile(draws *d, int meet, coh_profile *out)
         for (int b = 0; b <= COH_LANE_WRITE; b++)
             if (a != b && draw(d, 2))
                 out->contention[a][b] = 0.3 + 0.07 * (double)draw(d, 10);
+    for (int lane = COH_LANE_H2D; meet && d->seed % 2 && lane <= COH_LANE_HOST; lane++)
+        out->memory_part[lane] = 0.1 * (double)coh_rng_below(78, d->seed, (uint64_t)lane, 13);
 }
 
 static void make_toy(draws *d, toy_options *toy)
