@@ -588,7 +588,7 @@ static int same_units(const facts *a, const facts *b)
 /* Solves once more for each kind of light operators that there are. `plain`: the facts of blocks in
  * which none runs again. */
 static coh_status find_light(const coh_graph *graph, const coh_plan_options *options,
-                             const coh_pricer *pricer, const facts *plain, uint64_t *out_ns)
+                             const coh_pricer *pricer, const facts *plain, coh_least_step *out)
 {
     facts all[COH_LIGHT_COUNT] = { *plain };
     coh_status status = COH_OK;
@@ -598,8 +598,10 @@ static coh_status find_light(const coh_graph *graph, const coh_plan_options *opt
         if (status != COH_OK || same_units(&all[light], &all[light - 1]))
             continue;
         status = build_and_solve(&all[light], options, pricer, &least);
-        if (status == COH_OK && least.ns < *out_ns)
-            *out_ns = least.ns;
+        if (status != COH_OK || least.ns == 0)
+            continue;
+        out->light_recompute[light] = least.recompute;
+        out->light_ns = least.ns < out->light_ns ? least.ns : out->light_ns;
     }
     for (int light = COH_LIGHT_NONE + 1; light < COH_LIGHT_COUNT; light++)
         coh_step_facts_fini(&all[light]);
@@ -625,8 +627,10 @@ coh_status coh_least_step_find(const coh_graph *graph, const coh_plan_options *o
     if (status == COH_OK)
         status = build_and_solve(&f, options, pricer, out_least);
     out_least->light_ns = out_least->ns;
+    for (int light = 0; light < COH_LIGHT_COUNT; light++)
+        out_least->light_recompute[light] = -1;
     if (status == COH_OK && options->recompute == COH_RECOMPUTE_AUTO)
-        status = find_light(graph, options, pricer, &f, &out_least->light_ns);
+        status = find_light(graph, options, pricer, &f, out_least);
     coh_step_facts_fini(&f);
     return status;
 }

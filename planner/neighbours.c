@@ -441,6 +441,26 @@ static void add_light(const coh_candidates *candidates, neighbours *n, int light
         d->recompute = as_many(candidates, now - fewer, blocks);
 }
 
+/* Lists sets nearer to the linear programme's solution with these light operators: a quarter, a third
+ * and half of the way back from it to the present number of recomputed blocks, in the whole device
+ * memory. A light operator costs the same time in each kept block, so few more of these may be
+ * slower where many are faster; and what they keep needs room. */
+static void list_toward_least(const coh_candidates *candidates, neighbours *n, int light)
+{
+    enum { QUARTER = 4, HALF = 2 };
+    const coh_plan *plan = candidates->plan;
+    const int32_t now = coh_block_set_count(&candidates->best.decisions.recompute);
+    const int32_t least = plan->least.light_recompute[light];
+    for (int part = candidates->is_brief ? HALF : QUARTER; part >= HALF && least >= 0; part--) {
+        const int32_t fewer = now - least - (now - least) / part;
+        if (fewer <= light * now / FEWER_PART)
+            continue;
+        add_light(candidates, n, light, fewer);
+        n->list[n->count - 1].device_bytes =
+            coh_bytes_whole_pages(plan->options.device_memory_bytes);
+    }
+}
+
 /* Lists ways to move less that the other variations leave out: light operators run again in
  * backward in place of keeping their outputs, and what compute writes goes to dead space at once,
  * so that fewer activations leave. And a host tier of half the window holds more that need not
@@ -461,6 +481,7 @@ static void list_light(const coh_candidates *candidates, neighbours *n)
         add_light(candidates, n, light, 0);
         if (now >= FEWER_PART)
             add_light(candidates, n, light, light * now / FEWER_PART);
+        list_toward_least(candidates, n, light);
     }
 }
 
