@@ -62,6 +62,20 @@ class Profile(ProgramTest):
         self.assertNotIn("WHAT-IF", self.succeeds("plan", *NANO).out)
         self.assertIn("ASSUMED", self.succeeds("inspect", "rtx-4090").out)
 
+    def test_the_rate_of_host_memory_goes_with_its_shares_and_is_said(self):
+        tight = ["--device-memory", "40MiB", "--calibration", "none"]
+        for entries, words in (("", "51.2 GB/s of host memory, 1 of its machine's 8 shares"),
+                               (",host-memory=512GiB", "205 GB/s of host memory, 4 of its machine's 8 shares")):
+            printed = " ".join(self.succeeds("plan", *NANO, "--profile", "a100-40g" + entries, *tight).out.split())
+            self.assertIn("links and updates share " + words, printed)
+        found = self.succeeds("inspect", "a100-40g,host-memory=512GiB", "--json").json
+        self.assertEqual((found["host_gpus"], found["host_shares"]), (8, 4))
+        self.assertEqual(found["shared_host_bytes_per_s"], 4 * datasheet("a100-40g")["host_memory_bytes_per_s"])
+        self.assertIn("4 of 8 shares", self.succeeds("inspect", "a100-40g,host-memory=512GiB").out)
+        self.assertNotIn("shares", self.succeeds("inspect", "rtx-4090").out)
+        slow, fast = (self.plan("rtx-4090,host-memory-rate=" + rate, *tight) for rate in ("1GB/s", "1TB/s"))
+        self.assertGreater(slow["step_seconds"], fast["step_seconds"])
+
     def test_a_plan_is_replayed_under_its_profile_alone(self):
         plan = self.path("plan.json")
         made = self.plan("h100", "--device-memory", "40MiB", "-o", plan)
