@@ -1,11 +1,13 @@
 /* Reads a folder of adapters, as export.c or PEFT writes it. The one idea: its tensors say which
  * linears have an adapter; of adapter_config.json only rank, alpha and what would compute another
  * formula count. Next: adapters.c, which makes the same names of a --lora. */
+#include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/json.h"
@@ -213,6 +215,10 @@ static coh_status match(coh_adapter_folder *folder, int64_t rank)
     size_t count;
     char path[PATH_MAX + 32];
     snprintf(path, sizeof(path), "%s/" TENSORS, folder->path);
+    if (access(path, F_OK) != 0 && errno == ENOENT)
+        return coh_fail(COH_ERR_CORRUPT,
+                        "it holds no " TENSORS ": fetch it again; adapter_model.bin of an older "
+                        "PEFT becomes one by PEFT's save_pretrained");
     COH_TRY(coh_safetensors_open(path, &folder->files));
     folder->tensor_count = coh_model_tensor_count(&folder->model);
     COH_TRY(COH_ALLOC((size_t)folder->tensor_count, &folder->found));

@@ -183,6 +183,8 @@ class Adapters(ProgramTest):
         self.fails(4, *train, says="is there twice")
         os.truncate(path, 100)
         self.fails(4, *train, says="adapter_model.safetensors")
+        os.rename(path, os.path.join(out, "adapter_model.bin"))  # older PEFT's
+        self.fails(4, *train, says="holds no adapter_model.safetensors: fetch it again; adapter_model.bin of an older PEFT")
 
     # ---- adapters in a run ----
 
