@@ -21,6 +21,7 @@ except ImportError:
     numpy = None
 
 NO_LIMIT = 2**64 - 1
+INT32_MOST, INT64_MOST = 2**31 - 1, 2**63 - 1
 
 
 # ---- into C ----
@@ -56,11 +57,13 @@ def as_name(name, what):
     return _ended(name.encode(), what)
 
 
-def as_count(number, what):
-    """A whole number for an unsigned one of C, which would be taken modulo 2**64."""
+def as_count(number, what, least=0, most=NO_LIMIT, more=""):
+    """A whole number within limits. ctypes would take it modulo 2**32 or 2**64. `more` ends the
+    sentence."""
     number = operator.index(number)
-    if not 0 <= number <= NO_LIMIT:
-        raise ValueError(f"{what} is {number}: 0 to 2**64 - 1")
+    if not least <= number <= most:
+        end = "2**64 - 1" if most == NO_LIMIT else most
+        raise ValueError(f"{what} is {number}: {least} to {end}{more}")
     return number
 
 

@@ -138,7 +138,7 @@ class Engine(Owner):
         options.disks, options.disk_count = disks, len(disks)
         options.disk_bytes, options.thread_count = plan.disk_limit, plan.threads
         options.weight_decay = weight_decay
-        options.device = as_name(device or plan.device, "device")
+        options.device = as_name(plan.device if device is None else device, "device")
         rows = [_group(*each) for each in self.groups.items()]
         options.groups, options.group_count = (coh_parameter_group * len(rows))(*rows), len(rows)
         rows = [_hyperparameter(*each) for each in self.hyperparameters.items()]

@@ -9,7 +9,7 @@ from ctypes import byref
 
 from ._library import library
 from ._structs import DTYPES, MODEL_JSON_BYTES, coh_adapters, coh_model
-from ._values import as_path, as_text, chosen
+from ._values import INT32_MOST, as_count, as_path, as_text, chosen
 from .plan import Plan
 
 
@@ -27,6 +27,11 @@ class Model:
 
     def __init__(self, what, vocabulary: int = 0, dtype: str | None = None, dropout: float = 0.0,
                  lora: int = 0, lora_alpha: float = 0.0, lora_targets: str = "", freeze: str = ""):
+        as_count(lora, "lora", 0, INT32_MOST, "; 0: no adapters")
+        if not lora and (lora_alpha or lora_targets):
+            raise ValueError("lora_alpha and lora_targets need adapters: give lora, their rank")
+        if not 0 <= dropout < 1:
+            raise ValueError(f"dropout is {dropout}: a probability from 0 to below 1")
         self._model = coh_model()
         library().coh_model_resolve(as_path(what), operator.index(vocabulary), byref(self._model))
         if dtype is not None:

@@ -12,7 +12,8 @@ from ._structs import (PLAN_INFER, RECOMPUTE, SEARCH, SWEEP_SAME_BITS, GraphSour
                        coh_batch_plan, coh_disk, coh_graph_parameter_facts, coh_optimizer_choice,
                        coh_pin, coh_plan_operator, coh_plan_options, coh_plan_parameter,
                        coh_plan_summary, coh_tensor)
-from ._values import NO_LIMIT, as_name, as_path, as_text, chosen, facts_of, parse_size, sized
+from ._values import (INT32_MOST, INT64_MOST, NO_LIMIT, as_count, as_name, as_path, as_text, chosen,
+                      facts_of, parse_size, sized)
 from .engine import Engine
 from .errors import Error
 from .machine import device as describe_device, free_bytes
@@ -31,6 +32,8 @@ def _freeing(plan, profile):
 
 
 def _optimizer(name):
+    if name == "":  # C's default
+        raise ValueError("an optimizer's name is empty: \"adamw\" is the default")
     return as_text(name, dict(coh_plan_options._fields_)["optimizer"], "an optimizer's name")
 
 
@@ -44,7 +47,10 @@ def _folders(disk):
     """The folders of the far tier."""
     if disk is None:
         return []
-    return [os.fspath(each) for each in (disk if isinstance(disk, (list, tuple)) else [disk])]
+    folders = [os.fspath(each) for each in (disk if isinstance(disk, (list, tuple)) else [disk])]
+    if not all(folders):
+        raise ValueError("disk has an empty path: give a folder, or None for no disk")
+    return folders
 
 
 class Plan(Owner):
@@ -71,7 +77,8 @@ class Plan(Owner):
                       constants
     forward_only      True: for Engine.logits and Engine.evaluate; there are no gradients, no states
                       and no steps. The batch is one micro-batch
-    recompute, search, chunk, pins, f32_gradients, threads   as the flags of `cohobate train`
+    threads           of the processor; None: one for each core
+    recompute, search, chunk, pins, f32_gradients   as the flags of `cohobate train`
 
     Raises Refusal if nothing fits. Attributes: model, batch, micro_batch, sequence, summary,
     parameters. Closing a plan closes its engines first."""
@@ -86,12 +93,22 @@ class Plan(Owner):
                  optimizer_for: dict | None = None, profile=None, recompute: str = "auto",
                  search: str = "usual", chunk: int | str = 0, pins=(), f32_gradients: bool = False,
                  forward_only: bool = False, threads: int | None = None):
+        as_count(sequence, "sequence", 1, INT64_MOST)
+        if micro_batch is not None:
+            as_count(micro_batch, "micro_batch", 1, max(batch, 1), "; None: the usual one")
+            if forward_only and micro_batch != batch:
+                raise ValueError(f"micro_batch is {micro_batch} with forward_only, whose batch of "
+                                 f"{batch} is one micro-batch: leave it out")
+        if threads is not None:
+            as_count(threads, "threads", 1, INT32_MOST, "; None: one for each core")
         self._plan = sized(coh_batch_plan)
         self._profile = c_void_p()
         super().__init__(_freeing(self._plan, self._profile))
         self.model, self.batch, self.sequence = model, batch, sequence
         self.device, self._disks = device, _folders(disk)
-        self.disk, self.threads = disk, threads or library().coh_machine_core_count()
+        self.disk, self.threads = disk, threads
+        if threads is None:
+            self.threads = library().coh_machine_core_count()
         self.exact_clip, self.speculate, self.forward_only = exact_clip, speculate, forward_only
         self._logits = coh_tensor()
         self.optimizer, self.optimizer_for = optimizer, dict(optimizer_for or {})
@@ -122,7 +139,9 @@ class Plan(Owner):
             if profile is not None:
                 library().coh_profile_read(as_path(profile), byref(self._profile))
                 options.profile = self._profile
-            self._search(options, micro_batch or self._usual_micro_batch(), may_change_micro_batch)
+            if micro_batch is None:
+                micro_batch = self._usual_micro_batch()
+            self._search(options, micro_batch, may_change_micro_batch)
         except BaseException:
             self._handle.to_free.pop()(None)
             raise

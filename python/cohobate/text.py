@@ -13,7 +13,8 @@ from ._library import library
 from ._owner import Owner
 from ._structs import (CHAT_FORMS, DATA_FORMS, coh_token_build_facts, coh_token_build_options,
                        coh_token_file_facts)
-from ._values import as_count, as_name, as_path, chosen, facts_of, pointer, shaped, sized
+from ._values import (INT32_MOST, INT64_MOST, as_count, as_name, as_path, chosen, facts_of, pointer,
+                      shaped, sized)
 
 
 def _array(ids):
@@ -121,8 +122,10 @@ def tokenize(tokenizer: Tokenizer | str | os.PathLike, text_path, out_path, *, f
     options.field = None if field is None else as_name(field, "field")
     options.chat_folder = None if tokenizer.what == "bytes" else as_path(tokenizer.what)
     options.held_out_path = None if held_out_path is None else as_path(held_out_path)
-    options.window, options.validation_split, options.seed = window, validation_split, seed
-    options.vocabulary, options.thread_count = vocabulary, threads
+    options.window = as_count(window, "window", 0, INT64_MOST)
+    options.validation_split, options.seed = validation_split, as_count(seed, "seed")
+    options.vocabulary = as_count(vocabulary, "vocabulary", 0, INT32_MOST)
+    options.thread_count = as_count(threads, "threads", 0, INT32_MOST)
     library().coh_token_file_make(tokenizer._object, byref(options), byref(facts))
     return facts.token_count
 
@@ -139,6 +142,7 @@ class TokenFile(Owner):
     def __init__(self, path, *, id_bytes: int | None = None, vocabulary: int = 0):
         super().__init__(library().coh_token_file_close)
         self.path = os.path.abspath(os.fsdecode(path))
+        as_count(vocabulary, "vocabulary", 0, INT32_MOST)
         if id_bytes is None:
             self._create(library().coh_token_file_open, as_path(path))
         else:
@@ -170,6 +174,7 @@ class TokenFile(Owner):
 
     def window_count(self, sequence: int) -> int:
         """Windows of `sequence` tokens in one pass over the data."""
+        as_count(sequence, "sequence", 1, INT64_MOST)
         return library().coh_token_file_window_count(self._object, sequence)
 
     def batch(self, step: int, batch: int, sequence: int, seed: int = 1):
@@ -192,13 +197,16 @@ class TokenFile(Owner):
         """Tokens and targets of `batch` stretches that follow one another in the file from id
         `begin` on: for a loss over a whole text. Targets beyond the end of the file do not
         count."""
-        count = len(self)
+        count, begin = len(self), as_count(begin, "begin")
+        as_count(sequence, "sequence", 1, INT32_MOST)
         rows = min(batch, -(-max(count - begin, 1) // sequence))
         return self._rows(batch, sequence, lambda i: (begin + i * sequence,),
                           library().coh_token_file_stretch, rows)
 
     def _rows(self, batch, sequence, at, read, rows=None):
         """Two arrays, of which `read` fills row i with what is at(i). Other rows do not count."""
+        as_count(batch, "batch", 1, INT32_MOST)
+        as_count(sequence, "sequence", 1, INT32_MOST)
         tokens = array("i", bytes(4 * batch * sequence))
         targets = array("i", [-1]) * len(tokens)
         to, to_targets = pointer(tokens, c_int32), pointer(targets, c_int32)

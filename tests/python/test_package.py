@@ -281,6 +281,40 @@ class Package(PackageTest):
                 with self.assertRaisesRegex(TypeError, f"^tokens takes integers, not {kind}$"):
                     engine.step(wrong, [1] * 64, RATE)
 
+    def test_a_value_that_nobody_means_is_not_the_default(self):
+        with open(self.path("odd.txt"), "w", encoding="utf-8") as text:
+            text.write("some text " * 40)
+        data = self.path("odd.tokens")
+        cohobate.tokenize("bytes", self.path("odd.txt"), data)
+        inferring = {"forward_only": True, "micro_batch": BATCH - 1}
+        with cohobate.TokenFile(data) as ids, self.model().plan(BATCH, SEQUENCE, **SIZES) as plan:
+            for says, wrong in (
+                    *((f"micro_batch is {n}: 1 to {BATCH}; None: the usual one",
+                       lambda n=n: self.model().plan(BATCH, SEQUENCE, micro_batch=n)) for n in (0, -1, BATCH + 1, 2**32 + 1)),
+                    *((f"threads is {n}: 1 to 2147483647; None: one for each core",
+                       lambda n=n: self.model().plan(BATCH, SEQUENCE, threads=n)) for n in (0, -1, 2**32 + 1)),
+                    *((f"sequence is {n}: 1 to", lambda n=n: self.model().plan(BATCH, n)) for n in (0, -1, 2**63)),
+                    ("one micro-batch: leave it out", lambda: self.model().plan(BATCH, SEQUENCE, **inferring)),
+                    ("an optimizer's name is empty", lambda: self.model().plan(BATCH, SEQUENCE, optimizer="")),
+                    ("disk has an empty path", lambda: self.model().plan(BATCH, SEQUENCE, disk="")),
+                    *((f"lora is {n}: 0 to 2147483647; 0: no adapters", lambda n=n: self.model(lora=n)) for n in (-1, 2**32, 2**32 + 4)),
+                    ("need adapters: give lora", lambda: self.model(lora_targets="c_attn")),
+                    ("need adapters: give lora", lambda: self.model(lora_alpha=4.0)),
+                    *((f"dropout is {x}: a probability", lambda x=x: self.model(dropout=x)) for x in (-0.5, 1.0, float("nan"))),
+                    *((f"batch is {n}: 1 to", lambda n=n: ids.batch(0, n, SEQUENCE)) for n in (0, -1)),
+                    *((f"batch is {n}: 1 to", lambda n=n: ids.stretch(0, n, SEQUENCE)) for n in (0, -1)),
+                    *((f"sequence is {n}: 1 to", lambda n=n: ids.batch(0, BATCH, n)) for n in (0, -1, 2**63)),
+                    *((f"sequence is {n}: 1 to", lambda n=n: ids.window_count(n)) for n in (0, -1, 2**64 + 4)),
+                    ("sequence is 0: 1 to", lambda: ids.stretch(0, BATCH, 0)),
+                    ("begin is -1: 0 to", lambda: ids.stretch(-1, BATCH, SEQUENCE)),
+                    ("vocabulary is -1: 0 to", lambda: cohobate.TokenFile(data, vocabulary=-1)),
+                    *((f"{name} is -1: 0 to", lambda name=name: cohobate.tokenize("bytes", self.path("odd.txt"), data, **{name: -1}))
+                      for name in ("window", "seed", "vocabulary", "threads"))):
+                with self.subTest(says=says), self.assertRaisesRegex(ValueError, says):
+                    wrong()
+            with self.assertRaisesRegex(cohobate.Error, "no device is called ''"):
+                plan.engine(device="")
+
     def test_no_argument_is_cut_or_taken_for_another_one(self):
         data = self.path("cut.tokens")
         with open(self.path("cut.txt"), "w", encoding="utf-8") as text:
