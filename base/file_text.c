@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/c_locale.h"
 #include "base/file_ops.h"
 
 coh_status coh_text_add_list(coh_text *text, const char *format, va_list arguments)
@@ -66,28 +67,22 @@ coh_status coh_text_add_quoted(coh_text *text, const char *string)
     return coh_text_add(text, "\"");
 }
 
-/* Restores the point of a printed number: printf writes the locale's sign. */
-static void restore_point(char *text)
-{
-    for (char *at = text; *at; at++)
-        if (*at == ',')
-            *at = '.';
-}
-
 void coh_number_print(char text[COH_NUMBER_BYTES], double value)
 {
+    const coh_c_locale locale = coh_c_locale_enter();
     /* 5000 reads better than 5e+03 */
     int digits = value > -1e6 && value < 1e6 && value == (double)(long)value ? 6 : 1;
     do
         snprintf(text, COH_NUMBER_BYTES, "%.*g", digits, value);
     while (strtod(text, NULL) != value && ++digits <= 17);
-    restore_point(text); /* strtod above used the same locale */
+    coh_c_locale_leave(locale);
 }
 
 void coh_number_print_fixed(char text[COH_NUMBER_BYTES], int decimals, double value)
 {
+    const coh_c_locale locale = coh_c_locale_enter();
     snprintf(text, COH_NUMBER_BYTES, "%.*f", decimals, value);
-    restore_point(text);
+    coh_c_locale_leave(locale);
 }
 
 coh_status coh_text_add_number(coh_text *text, double value)

@@ -13,6 +13,7 @@
 #include <xxhash.h>
 
 #include "base/alloc.h"
+#include "base/c_locale.h"
 
 #define SEAL "  \"file_hash\":"
 
@@ -99,13 +100,21 @@ coh_status coh_json_expected(const coh_json_place *at, const char *format, ...)
 
 /* ---- reading values ---- */
 
+json_t *coh_json_decode(const char *text, size_t bytes, size_t flags, json_error_t *error)
+{
+    const coh_c_locale locale = coh_c_locale_enter();
+    json_t *root = json_loadb(text, bytes, flags, error);
+    coh_c_locale_leave(locale);
+    return root;
+}
+
 static coh_status load(const char *text, size_t bytes, int takes_large, json_t **out_root)
 {
     json_error_t error;
-    *out_root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &error);
+    *out_root = coh_json_decode(text, bytes, JSON_REJECT_DUPLICATES, &error);
     if (*out_root == NULL && takes_large && json_error_code(&error) == json_error_numeric_overflow)
         *out_root =
-            json_loadb(text, bytes, JSON_REJECT_DUPLICATES | JSON_DECODE_INT_AS_REAL, &error);
+            coh_json_decode(text, bytes, JSON_REJECT_DUPLICATES | JSON_DECODE_INT_AS_REAL, &error);
     if (*out_root != NULL)
         return COH_OK;
     if (json_error_code(&error) == json_error_out_of_memory)

@@ -45,6 +45,10 @@ coh_status coh_json_fail(const coh_json_place *at, const char *format, ...)
 coh_status coh_json_expected(const coh_json_place *at, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
+/* json_loadb with numbers as in the C locale: jansson cannot read them where the locale's point has
+ * more than one byte. The caller's `flags` and *error are jansson's. */
+json_t *coh_json_decode(const char *text, size_t bytes, size_t flags, json_error_t *error);
+
 /* Parses a text; a member that is there twice is an error. Lists and objects may nest 2,048 deep,
  * the limit of jansson. Release the root with json_decref.
  * Fails: COH_ERR_CORRUPT with the line, COH_ERR_MEMORY. */

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/c_locale.h"
 #include "base/json.h"
 
 #define COUNT_MOST ((double)INT64_MAX)
@@ -117,7 +118,9 @@ static coh_status read_note(const coh_json_field *field, const coh_json_place *a
     (void)field;
     if (!json_is_object(at->value))
         return coh_json_expected(at, "an object");
+    const coh_c_locale locale = coh_c_locale_enter();
     char *text = json_dumps(at->value, JSON_COMPACT | JSON_REAL_PRECISION(17));
+    coh_c_locale_leave(locale);
     if (!text)
         return coh_fail(COH_ERR_MEMORY, "no memory for a checkpoint's note");
     coh_status status = coh_alloc_text(text, &copy);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/c_locale.h"
 #include "base/utf8.h"
 #include "engine/checkpoint_writer.h"
 
@@ -106,7 +107,8 @@ static const char *scan_number(scan *state, const char *at)
             return wrong(state, at, "the exponent has no digit");
     }
     errno = 0;
-    if (is_real ? !isfinite(strtod(begin, NULL)) : (strtoll(begin, NULL, 10), errno == ERANGE))
+    if (is_real ? !isfinite(coh_number_read(begin, NULL))
+                : (strtoll(begin, NULL, 10), errno == ERANGE))
         return wrong(state, begin, "the number is too large");
     return at;
 }

@@ -12,6 +12,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "base/c_locale.h"
 #include "base/small_file.h"
 
 /* A cgroup limit this high means no limit (v1 writes INT64_MAX rounded down to a page). */
@@ -181,13 +182,13 @@ static void take_quota(const char *root, const char *folder, int version, void *
     char text[128], *end = text;
     double quota = 0, period = 0, *least = context;
     if (version == 2 && coh_small_file_read(root, folder, "/cpu.max", text, sizeof(text))) {
-        quota = strtod(text, &end); /* "max" is not a number: `end` stays */
-        period = end == text ? 0 : strtod(end, NULL);
+        quota = coh_number_read(text, &end); /* "max" is not a number: `end` stays */
+        period = end == text ? 0 : coh_number_read(end, NULL);
     } else if (version == 1) {
         if (coh_small_file_read(root, folder, "/cpu.cfs_quota_us", text, sizeof(text)))
-            quota = strtod(text, NULL); /* -1: none */
+            quota = coh_number_read(text, NULL); /* -1: none */
         if (coh_small_file_read(root, folder, "/cpu.cfs_period_us", text, sizeof(text)))
-            period = strtod(text, NULL);
+            period = coh_number_read(text, NULL);
     }
     if (quota > 0 && period > 0 && (*least == 0 || quota / period < *least))
         *least = quota / period;

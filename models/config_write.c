@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/c_locale.h"
 #include "base/json.h"
 #include "models/family.h"
 #include "models/safetensors.h"
@@ -38,10 +39,12 @@ void coh_config_text_add_float(coh_text *text, float value)
     char number[COH_NUMBER_BYTES];
     int digits = 0;
     if (!print_whole(number, (double)value)) {
+        const coh_c_locale locale = coh_c_locale_enter();
         do
             snprintf(number, COH_NUMBER_BYTES, "%.*g", ++digits, (double)value);
         while (digits < 9 && strtof(number, NULL) != value);
-        coh_number_print(number, strtod(number, NULL));
+        coh_c_locale_leave(locale);
+        coh_number_print(number, coh_number_read(number, NULL));
     }
     (void)coh_text_add(text, "%s", number);
 }

@@ -266,7 +266,7 @@ coh_status coh_training_note_read(const char *json, coh_training_note *out_note)
     COH_NEED(json);
     COH_NEED_STRUCT(coh_training_note, out_note);
     coh_training_note *read = NULL; /* too large for a small stack */
-    json_t *note = json_loads(json, JSON_REJECT_DUPLICATES, NULL);
+    json_t *note = coh_json_decode(json, strlen(json), JSON_REJECT_DUPLICATES, NULL);
     const char *format = json_string_value(json_object_get(note, "format"));
     coh_status status = COH_OK;
     if (!format || strcmp(format, "cohobate-note") != 0 ||
@@ -471,7 +471,7 @@ static coh_status put_all(const coh_training_note *note, const char *model_json,
 static coh_status check_written(const char *text, coh_training_note *room)
 {
     char sentence[COH_ERROR_TEXT_BYTES];
-    json_t *parsed = json_loads(text, 0, NULL);
+    json_t *parsed = coh_json_decode(text, strlen(text), 0, NULL);
     if (!parsed)
         return coh_fail(COH_ERR_ARGUMENT,
                         "the paths of model, tokenizer or data are not UTF-8, so no checkpoint "

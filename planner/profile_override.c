@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/c_locale.h"
 #include "cohobate/disk.h"
 #include "cohobate/machine.h"
 #include "planner/profile_file.h"
@@ -94,7 +95,7 @@ typedef struct change {
 static int parse_factor(const char *text, change *out_change)
 {
     char *end = NULL;
-    double factor = strtod(text, &end);
+    double factor = coh_number_read(text, &end);
     if (end == text || strcmp(end, "x") != 0 || !(factor >= 1e-6 && factor <= 1e6))
         return 0;
     *out_change = (change){ .factor = factor };
@@ -121,7 +122,7 @@ static int parse_size(const char *text, int per_second, change *out_change)
 static int parse_flops(const char *text, change *out_change)
 {
     char *end = NULL;
-    double value = strtod(text, &end);
+    double value = coh_number_read(text, &end);
     if (end == text || *end != '\0' || !(value >= 1e6 && value <= 1e24))
         return 0;
     *out_change = (change){ .value = value };

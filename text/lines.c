@@ -10,6 +10,9 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/c_locale.h"
+#include "base/json.h"
+
 #define BLOCK_BYTES (1u << 20)
 
 coh_status coh_file_open_text(const char *path, int *out_fd)
@@ -159,7 +162,7 @@ static coh_status mend_word(const char *text, size_t count, coh_byte_list *out)
     if (count < sizeof(word)) { /* a longer word is copied */
         memcpy(word, text, count);
         word[count] = '\0';
-        if (strspn(word, "0123456789+-.eE") == count && isinf(strtod(word, &end)) && !*end)
+        if (strspn(word, "0123456789+-.eE") == count && isinf(coh_number_read(word, &end)) && !*end)
             return coh_byte_list_add(out, "0", 1);
     }
     return coh_byte_list_add(out, text, count);
@@ -213,8 +216,9 @@ static void print_only(char *text)
  * error. */
 static json_t *parse(coh_slice line, json_error_t *error)
 {
-    return json_loadb(line.bytes, line.count,
-                      JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, error);
+    return coh_json_decode(line.bytes, line.count,
+                           JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL,
+                           error);
 }
 
 coh_status coh_lines_next(coh_lines *lines, json_t **out_object)

@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <limits.h>
 
+#include "base/c_locale.h"
 #include "text/characters.h"
 
 /* Tokens by id while the file is read. */
@@ -354,6 +355,16 @@ static int add_dumped(const char *text, size_t bytes, void *identity)
     return 0;
 }
 
+/* Adds a part as JSON in a fixed layout, the same in every locale. */
+static int add_part(const json_t *part, coh_identity *identity)
+{
+    const coh_c_locale locale = coh_c_locale_enter();
+    const int result = json_dump_callback(part, add_dumped, identity,
+                                          JSON_COMPACT | JSON_SORT_KEYS | JSON_ENCODE_ANY);
+    coh_c_locale_leave(locale);
+    return result;
+}
+
 /* Hashes the parts as JSON in a fixed layout, and everything else in its parsed form. */
 static coh_status fill_identity(const json_t *root, coh_tokenizer *tokenizer)
 {
@@ -368,8 +379,7 @@ static coh_status fill_identity(const json_t *root, coh_tokenizer *tokenizer)
     for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
         const json_t *part = json_object_get(root, parts[i]);
         coh_identity_add_u32(&identity, (uint32_t)i);
-        if (part && json_dump_callback(part, add_dumped, &identity,
-                                       JSON_COMPACT | JSON_SORT_KEYS | JSON_ENCODE_ANY) != 0)
+        if (part && add_part(part, &identity) != 0)
             return coh_fail(COH_ERR_MEMORY, "out of memory while hashing a tokenizer");
     }
     coh_identity_add_u32(&identity, (uint32_t)tokenizer->end_of_text);
