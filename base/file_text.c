@@ -113,6 +113,39 @@ static coh_status write_all(int fd, const char *path, const char *data, size_t b
     return COH_OK;
 }
 
+/* Compares the first bytes of a regular file. */
+static coh_status read_is_own(const char *path, const char *start, const char *within, int *out_own)
+{
+    char head[128];
+    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    const ssize_t got = fd < 0 ? -1 : read(fd, head, sizeof(head) - 1);
+    const int reason = errno;
+    if (fd >= 0)
+        close(fd);
+    if (got < 0)
+        return coh_fail(COH_ERR_IO, "%s is there and cannot be read: %s: give another path", path,
+                        strerror(reason));
+    head[got] = '\0';
+    *out_own = got == 0 || (strncmp(head, start, strlen(start)) == 0 &&
+                            (within == NULL || strstr(head, within) != NULL));
+    return COH_OK;
+}
+
+coh_status coh_file_check_own(const char *path, const char *start, const char *within,
+                              const char *name)
+{
+    struct stat facts;
+    int is_own = 0;
+    if (stat(path, &facts) != 0 || S_ISDIR(facts.st_mode))
+        return COH_OK;
+    if (S_ISREG(facts.st_mode))
+        COH_TRY(read_is_own(path, start, within, &is_own));
+    return is_own ? COH_OK
+                  : coh_fail(COH_ERR_ARGUMENT,
+                             "%s is there already and is no %s: remove it, or give another path",
+                             path, name);
+}
+
 coh_status coh_file_write_whole(const char *path, const char *data, size_t bytes)
 {
     char partial[4096];

@@ -44,6 +44,13 @@ void coh_text_fini(coh_text *text); /* accepts a zeroed struct; not for a fixed 
  * Fails: COH_ERR_IO naming path and reason; nothing is left behind then. */
 coh_status coh_file_write_whole(const char *path, const char *data, size_t bytes);
 
+/* May the file `path` be replaced? It may if nothing is there, if it is empty, or if it begins with
+ * `start`, and has the text `within` among its first bytes (NULL: any): then it is a `name` that
+ * the library wrote. A folder is left to the writer, whose error names it.
+ * Fails: COH_ERR_ARGUMENT: another file, a device or a pipe; COH_ERR_IO. */
+coh_status coh_file_check_own(const char *path, const char *start, const char *within,
+                              const char *name);
+
 /* Reads a file of at most `most` bytes into *out_data, with a NUL after *out_bytes. Owns: the
  * caller frees *out_data with coh_free.
  * Fails: COH_ERR_IO, COH_ERR_CORRUPT (too large, or not a regular file: never waits for a pipe),

@@ -706,6 +706,9 @@ coh_status coh_json_file_add(const coh_json_file *file, const void *object, coh_
 coh_status coh_json_file_write(const coh_json_file *file, const void *object, const char *path)
 {
     coh_text text = { 0 };
+    char format[64];
+    snprintf(format, sizeof(format), "\"%s\"", file->format);
+    COH_TRY(coh_file_check_own(path, "{", format, file->what));
     coh_status status = coh_json_file_add(file, object, &text);
     if (status == COH_OK)
         status = coh_file_write_whole(path, text.data, text.bytes);

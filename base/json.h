@@ -183,6 +183,8 @@ coh_status coh_json_file_read(const coh_json_file *file, const char *path, uint6
                               void *object);
 /* Appends the text of the file. Fails: COH_ERR_MEMORY. */
 coh_status coh_json_file_add(const coh_json_file *file, const void *object, coh_text *text);
+/* Writes it whole or not at all.
+ * Fails: also COH_ERR_ARGUMENT if the file there has another format. */
 coh_status coh_json_file_write(const coh_json_file *file, const void *object, const char *path);
 /* The hash that the text of the file would end with. Fails: COH_ERR_MEMORY. */
 coh_status coh_json_file_hash(const coh_json_file *file, const void *object, uint64_t *out_hash);

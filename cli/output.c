@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { HEAD_BYTES = 128, INPUTS_MOST = 4 };
+enum { HEAD_BYTES = 128 };
 
 /* The first bytes of a file of ours. */
 typedef struct form {
@@ -24,8 +24,8 @@ static const form kernel_table = { "{", "\"cohobate kernels\"", "kernel table" }
 static const form profile_file = { "{", "\"cohobate profile\"", "profile" };
 static const form logits_file = { "\x93NUMPY", NULL, ".npy file" };
 static const form report_file = { "", "cohobate report", "report" };
-static const form trace_file = { "{", "\"traceEvents\"", "trace" };
-static const form log_file = { "{", NULL, "log of JSON lines" };
+static const form trace_file = { "{\"displayTimeUnit\"", "\"traceEvents\"", "trace by cohobate" };
+static const form log_file = { "{\"step\"", NULL, "log of JSON lines" };
 
 static coh_status read_head(const char *flag, const char *path, char *head)
 {
@@ -41,14 +41,35 @@ static coh_status read_head(const char *flag, const char *path, char *head)
     return COH_OK;
 }
 
+/* The file of NAME|FILE[,ENTRY=VALUE...]. */
+static const char *before_entries(const char *value, char path[CLI_PATH_BYTES])
+{
+    if (value)
+        snprintf(path, CLI_PATH_BYTES, "%.*s", (int)strcspn(value, ","), value);
+    return value ? path : NULL;
+}
+
 static coh_status check_is_no_input(const cli_options *options, const char *flag, const char *path,
                                     const struct stat *facts)
 {
-    const char *inputs[INPUTS_MOST] = { options->data, options->validation, options->kernels,
-                                        options->command == CLI_TOKENIZE ? options->operand
-                                                                         : NULL };
+    char profile[CLI_PATH_BYTES], topology[CLI_PATH_BYTES];
+    const char *inputs[] = {
+        options->operand,
+        options->data,
+        options->validation,
+        options->tokenizer,
+        options->kernels,
+        options->plan_file,
+        options->pins,
+        options->calibration,
+        options->prompt_file,
+        options->prompts,
+        options->messages,
+        before_entries(options->profile, profile),
+        before_entries(options->topology, topology),
+    };
     struct stat input;
-    for (int i = 0; i < INPUTS_MOST; i++)
+    for (size_t i = 0; i < sizeof(inputs) / sizeof(inputs[0]); i++)
         if (inputs[i] && stat(inputs[i], &input) == 0 && input.st_dev == facts->st_dev &&
             input.st_ino == facts->st_ino)
             return cli_fail(COH_ERR_ARGUMENT,

@@ -98,7 +98,12 @@ coh_status coh_calibrations_read(const char *path, coh_calibrations *out)
 
 coh_status coh_calibrations_write(const coh_calibrations *calibrations, const char *path)
 {
-    return coh_json_file_write(&calibrations_file, calibrations, path);
+    coh_text text = { 0 };
+    coh_status status = coh_json_file_add(&calibrations_file, calibrations, &text);
+    if (status == COH_OK) /* a damaged one is replaced, too */
+        status = coh_file_write_whole(path, text.data, text.bytes);
+    coh_text_fini(&text);
+    return status;
 }
 
 /* ---- a profile ---- */

@@ -516,6 +516,7 @@ coh_status coh_plan_write_program(const coh_plan *plan, const char *path)
     COH_NEED(plan);
     COH_NEED(path);
     coh_text text = { 0 };
+    COH_TRY(coh_file_check_own(path, "program ", NULL, "program listing"));
     coh_status status = add_programs(plan, &text);
     if (status == COH_OK)
         status = coh_file_write_whole(path, text.data, text.bytes);

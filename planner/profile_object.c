@@ -148,6 +148,7 @@ coh_status coh_profile_write(const coh_profile *profile, const char *path)
     COH_NEED(path);
     coh_text text = { 0 };
     coh_profile again = { 0 };
+    COH_TRY(coh_file_check_own(path, "{", "\"" COH_PROFILE_FORMAT "\"", "profile"));
     coh_status status = coh_profile_add_text(profile, &text);
     if (status == COH_OK)
         status = coh_profile_parse(text.data, text.bytes, &again);

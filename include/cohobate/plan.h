@@ -459,7 +459,8 @@ COH_API coh_status coh_plan_least_written(const coh_graph *graph, const coh_plan
                                           uint64_t *out_bytes);
 
 /* Writes plan.json to `path`, whole or not at all: decisions, slots, predictions, builder version,
- * program hash. Canonical: equal plans give equal bytes. Fails: COH_ERR_IO, COH_ERR_MEMORY. */
+ * program hash. Canonical: equal plans give equal bytes. An existing file is replaced only if it is
+ * empty or a plan. Fails: COH_ERR_ARGUMENT (another file), COH_ERR_IO, COH_ERR_MEMORY. */
 COH_API coh_status coh_plan_write(const coh_plan *plan, const char *path);
 
 /* Bytes of a plan's note with its end. */
@@ -522,7 +523,8 @@ COH_API coh_status coh_plan_parse(const coh_graph *graph, const coh_plan_options
                                   const char *name, const char *text, coh_plan **out_plan);
 
 /* Writes the program as text, one instruction per line, for people and diffs.
- * Fails: COH_ERR_IO, COH_ERR_MEMORY. */
+ * An existing file is replaced only if it is empty or such a listing.
+ * Fails: COH_ERR_ARGUMENT (another file), COH_ERR_IO, COH_ERR_MEMORY. */
 COH_API coh_status coh_plan_write_program(const coh_plan *plan, const char *path);
 
 /* Checks that `path` is a complete, well-formed plan file. Fails: COH_ERR_CORRUPT, COH_ERR_IO. */

@@ -39,8 +39,10 @@ COH_API coh_status coh_profile_read(const char *what, coh_profile **out_profile)
 /* Call it after destroying every plan made with the profile. Accepts NULL. */
 COH_API void coh_profile_destroy(coh_profile *profile);
 
-/* Writes the profile to `path`, whole or not at all. Equal profiles give equal bytes.
- * Fails: COH_ERR_IO, COH_ERR_MEMORY; COH_ERR_ARGUMENT if coh_profile_read would refuse it. */
+/* Writes the profile to `path`, whole or not at all. Equal profiles give equal bytes. An existing
+ * file is replaced only if it is empty or a profile.
+ * Fails: COH_ERR_IO, COH_ERR_MEMORY; COH_ERR_ARGUMENT if coh_profile_read would refuse it, or the
+ * file at `path` is another one. */
 COH_API coh_status coh_profile_write(const coh_profile *profile, const char *path);
 
 /* Checks that `name` is an entry's name ("pcie"). Fails: COH_ERR_ARGUMENT, listing all names. */

@@ -2,9 +2,12 @@
 
 import os
 import re
+import shutil
 import unittest
 
 from program import NANO, ProgramTest, run
+
+DATASHEET = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "data", "profiles", "rtx-4090.json")
 
 COMMANDS = ["train", "plan", "generate", "eval", "tokenize", "inspect", "export", "check", "check-kind", "tune", "simulate", "explain", "trace", "doctor", "profile"]
 # flag, values that are refused, a word of the remedy
@@ -176,6 +179,11 @@ class Usage(ProgramTest):
     def test_outputs_never_destroy_an_input_or_a_file_that_is_not_ours(self):
         text, json_text = self.corpus(), self.write("own.json", '{"mine": 1}\n')
         listing = self.write("notes.txt", "programs are nice\n")
+        lines = self.write("lines.jsonl", '{"text": "one"}\n')
+        plan, profile = self.path("a.plan"), self.path("a.profile")
+        pins = self.write("pins.json", '{"format": "cohobate pins", "version": 1, "pins": []}')
+        self.succeeds("plan", *NANO, "-o", plan)
+        shutil.copy(DATASHEET, profile)
         os.link(text, self.path("link"))
         os.symlink(text, self.path("symlink"))
         before = self.contents()
@@ -198,6 +206,12 @@ class Usage(ProgramTest):
             ([*train, "--log", self.path("link")], "the same file as the input"),
             ([*train, "--validation", json_text, "--log", json_text], "the same file as the input"),
             ([*train, "--log", listing], "no log of JSON lines"),
+            ([*train, "--log", lines], "no log of JSON lines"),
+            ([*train, "--log", plan], "no log of JSON lines"),
+            (["plan", *NANO, "-o", profile], "no plan"),
+            (["plan", *NANO, "--plan", plan, "-o", plan], "the same file as the input"),
+            (["plan", *NANO, "--pins", pins, "-o", pins], "the same file as the input"),
+            (["plan", *NANO, "--profile", profile + ",disk-read=2x", "-o", profile], "the same file as the input"),
         ]:
             with self.subTest(arguments=arguments):
                 self.fails(2, *arguments, says=says)

@@ -463,6 +463,30 @@ static void no_damage_gets_past_the_seal(void **state)
     coh_profile_fini(&p);
 }
 
+static void a_file_that_is_no_profile_is_not_replaced(void **state)
+{
+    (void)state;
+    static const char path[] = "not-ours.json";
+    static const char *const others[] = { "notes", "{}", "{\"format\": \"cohobate plan\"}" };
+    coh_profile p = some_profile(4);
+    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
+        char *kept;
+        size_t bytes;
+        assert_int_equal(coh_file_write_whole(path, others[i], strlen(others[i])), COH_OK);
+        assert_int_equal(coh_profile_write(&p, path), COH_ERR_ARGUMENT);
+        assert_non_null(
+            strstr(coh_last_error(), "not-ours.json is there already and is no profile"));
+        assert_int_equal(coh_file_read_whole(path, 100, &kept, &bytes), COH_OK);
+        assert_string_equal(kept, others[i]);
+        coh_free(kept);
+    }
+    assert_int_equal(coh_file_write_whole(path, "", 0), COH_OK);
+    assert_int_equal(coh_profile_write(&p, path), COH_OK); /* an empty one is, and so is ours */
+    assert_int_equal(coh_profile_write(&p, path), COH_OK);
+    assert_int_equal(remove(path), 0);
+    coh_profile_fini(&p);
+}
+
 static void what_would_not_be_read_again_is_not_written(void **state)
 {
     (void)state;
@@ -740,6 +764,7 @@ int main(void)
         cmocka_unit_test(a_topology_without_pairs_leaves_no_source_of_their_link),
         cmocka_unit_test(everything_else_is_refused_with_its_place),
         cmocka_unit_test(no_damage_gets_past_the_seal),
+        cmocka_unit_test(a_file_that_is_no_profile_is_not_replaced),
         cmocka_unit_test(what_would_not_be_read_again_is_not_written),
         cmocka_unit_test(figures_that_no_machine_has_are_refused),
         cmocka_unit_test(entries_replace_and_multiply),

@@ -315,6 +315,26 @@ class Package(PackageTest):
             with self.assertRaisesRegex(cohobate.Error, "no device is called ''"):
                 plan.engine(device="")
 
+    def test_a_file_that_is_not_ours_is_never_replaced(self):
+        notes = self.path("notes.txt")
+        with self.model().plan(BATCH, SEQUENCE, **SIZES) as plan:
+            for write, kind in ((plan.write, "plan"), (plan.write_program, "program listing")):
+                for text in ("notes", "{}", "program", '{"format": "cohobate pins"}'):
+                    with open(notes, "w", encoding="utf-8") as file:
+                        file.write(text)
+                    with self.assertRaisesRegex(cohobate.Error, f"notes.txt is there already and is no {kind}: remove it"):
+                        write(notes)
+                    with open(notes, encoding="utf-8") as file:
+                        self.assertEqual(file.read(), text)
+                os.truncate(notes, 0)
+                for _ in range(2):  # an empty one is, and so is one of ours
+                    write(notes)
+                os.remove(notes)
+                os.mkfifo(notes)
+                with self.assertRaisesRegex(cohobate.Error, "is there already and is no"):
+                    write(notes)
+                os.remove(notes)
+
     def test_no_argument_is_cut_or_taken_for_another_one(self):
         data = self.path("cut.tokens")
         with open(self.path("cut.txt"), "w", encoding="utf-8") as text:
