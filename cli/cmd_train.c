@@ -398,7 +398,10 @@ static void describe_start(const cli_run *run)
     cli_line_add(&line, "keeps:  %s", run->folder.path[0] ? run->folder.path : "nothing");
     /* mpirun kills about a second after these signals, which may be before the save. */
     const char *killer =
-        run->options->launch ? ", as by mpirun on SIGINT or SIGTERM; not on SIGUSR1" : "";
+        run->options->launch
+            ? ", as by mpirun on SIGINT or SIGTERM; not on SIGUSR1, nor with mpirun "
+              "--mca odls_base_sigkill_timeout 60"
+            : "";
     if (run->folder.path[0] && run->job.recipe.save_every == 0)
         cli_line_add(&line,
                      ", saved at the end or if stopped (--save-every N: also on the way, in case "
