@@ -130,9 +130,11 @@ static void add_limits(const coh_plan_summary *summary, cli_line *line)
     }
     const int has_second =
         summary->bounds_ns[summary->runner_up] > 0 && summary->runner_up != summary->binding;
-    cli_line_add_json(line, "], 'binding': %s, 'runner_up': %s",
+    const coh_lane exchanges = cli_limiting_exchanges(summary);
+    cli_line_add_json(line, "], 'binding': %s, 'runner_up': %s, 'limiting_exchanges': %s",
                       coh_plan_bound_name(summary->binding),
-                      has_second ? coh_plan_bound_name(summary->runner_up) : NULL);
+                      has_second ? coh_plan_bound_name(summary->runner_up) : NULL,
+                      exchanges != COH_LANE_COMPUTE ? coh_lane_name(exchanges) : NULL);
 }
 
 static coh_status add_memory(const coh_plan *plan, cli_line *line)

@@ -132,9 +132,13 @@ class Ranks(TrainTest):
         self.assertLess(other["busy_seconds"]["compute"], frontier["busy_seconds"]["compute"])
         rows = self.succeeds(*shape, "--topology", "a100x8-800gbit", "--what-if", "topology=a100x8-80gbit").json["rows"]
         self.assertEqual(rows[1]["what"], "topology=a100x8-80gbit")
-        slow = self.succeeds(*shape[:-1], "--topology", "a100x8-80gbit,network=0.01GB/s", "--node-ranks", 4).out
+        crawl = ["--topology", "a100x8-80gbit,network=0.01GB/s", "--node-ranks", 4]
+        slow, planned = self.succeeds(*shape[:-1], *crawl).out, self.succeeds(*shape, *crawl).json
         self.assertIn("limit:  comm1: the exchanges of these patterns take ", slow)
+        self.assertEqual(planned["limiting_exchanges"], "comm1")
+        self.assertGreater(planned["busy_seconds"]["comm1"], planned["limits"][0]["seconds"])
         alone = self.succeeds("plan", *RUN, *F32, "--topology", "frontier", "--calibration", "none", "--json").json
+        self.assertIsNone(alone["limiting_exchanges"])
         self.assertEqual(alone["profile"]["name"], "frontier")
         self.fails(2, *shape, "--topology", "mi250x", "--profile", "h100", says="does not say how many ranks a node has")
         for name in ("h200", "built-in"):
