@@ -537,6 +537,10 @@ static coh_status try_light(coh_candidates *candidates, uint32_t most, uint64_t 
     return COH_OK;
 }
 
+/* Guesses, from which neighbours of a better set go on: a fetch is this many times as early, and of
+ * the host's updates that were late three quarters, rounded up, still are. */
+enum { EARLIER = 6, STILL_LATE = 3, OF_LATE = 4 };
+
 /* Moves `spread` of the device's updates among those of the host. The first blocks that are left
  * are then fewer, and so are weights that stay; what moves crosses the link during all of backward
  * and is fetched earlier, and fewer of the host's updates are late. */
@@ -544,9 +548,9 @@ static void spread_updates(int32_t spread, int32_t of_device, coh_decisions *d)
 {
     const int32_t first = of_device - spread;
     d->host_spread = spread;
-    d->horizon = COH_HORIZON_USUAL * 6;
+    d->horizon = COH_HORIZON_USUAL * EARLIER;
     d->resident = d->resident < first ? d->resident : first;
-    d->late = (d->late * 3 + 3) / 4;
+    d->late = (d->late * STILL_LATE + OF_LATE - 1) / OF_LATE;
 }
 
 /* Lists none, two fifths and three fifths of the device's updates among those of the host, with as
