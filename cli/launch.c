@@ -20,8 +20,8 @@ typedef struct cores {
     int32_t count; /* at most: a cgroup may allow fewer */
 } cores;
 
-/* Returns the threads of a rank whose processors are shared with others of its machine. */
-static int32_t threads_of(const cli_launch *launch, const cores *all, int32_t rank)
+/* Returns the ranks of a rank's machine that may use its processors, itself too. */
+static int32_t sharing_with(const cli_launch *launch, const cores *all, int32_t rank)
 {
     const int32_t first = rank / launch->local_count * launch->local_count;
     int32_t sharing = 0;
@@ -30,8 +30,7 @@ static int32_t threads_of(const cli_launch *launch, const cores *all, int32_t ra
         CPU_AND(&both, &all[rank].mask, &all[other].mask);
         sharing += other == rank || CPU_COUNT(&both) > 0;
     }
-    const int32_t share = all[rank].count / sharing;
-    return share > 1 ? share : 1;
+    return sharing;
 }
 
 /* All ranks get the threads of the one that has the fewest. */
@@ -46,7 +45,10 @@ static coh_status divide_cores(cli_launch *launch)
         CPU_ZERO(&own.mask); /* more processors than the mask holds: nothing is known */
     const coh_status status = coh_world_gather(launch->world, &own, sizeof(own), all);
     for (int32_t rank = 0; rank < launch->rank_count && status == COH_OK; rank++) {
-        const int32_t threads = threads_of(launch, all, rank);
+        const int32_t sharing = sharing_with(launch, all, rank);
+        const int32_t share = all[rank].count / sharing, threads = share > 1 ? share : 1;
+        if (rank == 0)
+            launch->sharing_count = sharing;
         if (rank == 0 || threads < launch->thread_count)
             launch->thread_count = threads;
     }

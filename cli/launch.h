@@ -14,13 +14,14 @@
 typedef struct cli_launch {
     coh_world *world;
     int32_t rank, rank_count;
-    int32_t local_count;  /* ranks of a machine */
-    int32_t thread_count; /* of each rank by default: cores that it shares with no other */
-    int meeting_count;    /* of share and ready */
-    int has_begun;        /* the first step: from here on all ranks stop together on request */
-    int is_stopped;       /* by cli_launch_stop */
-    int exit_code;        /* rank 0's */
-    char go_on[1024];     /* rank 0's words on how to go on; "": none */
+    int32_t local_count;   /* ranks of a machine */
+    int32_t thread_count;  /* of each rank by default: cores that it shares with no other */
+    int32_t sharing_count; /* ranks of the machine, rank 0 too, that may use rank 0's cores */
+    int meeting_count;     /* of share and ready */
+    int has_begun;         /* the first step: from here on all ranks stop together on request */
+    int is_stopped;        /* by cli_launch_stop */
+    int exit_code;         /* rank 0's */
+    char go_on[1024];      /* rank 0's words on how to go on; "": none */
 } cli_launch;
 
 /* Opens the world if a launcher has started several processes, and sets options->launch; else it

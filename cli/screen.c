@@ -9,6 +9,7 @@
 #include "cli/budget.h"
 #include "cli/disks.h"
 #include "cli/dtype.h"
+#include "cli/launch.h"
 
 enum { INDENT = 8, SECONDS_PER_DAY = 86400 };
 
@@ -139,14 +140,22 @@ static void add_parts(const cli_job *job, cli_line *line)
     cli_line_add(line, ")\n");
 }
 
-/* Says that the ranks of this process have fewer cores than threads: each is priced alone. */
-static void add_crowd(const cli_job *job, cli_line *line)
+/* Returns the ranks that compute on the cores of this process. */
+static int32_t sharing_ranks(const cli_job *job)
 {
     const int32_t ranks = cli_job_rank_count(job), of_node = job->plan_options.node_ranks;
-    const int64_t threads = (int64_t)(of_node > 0 && of_node < ranks ? of_node : ranks) *
-                            job->plan_options.thread_count;
+    if (job->options->launch)
+        return job->options->launch->sharing_count;
+    return of_node > 0 && of_node < ranks ? of_node : ranks;
+}
+
+/* Says that the ranks of a machine have fewer cores than threads: each is priced alone. A profile
+ * was measured by as many ranks at once, or is of another machine. */
+static void add_crowd(const cli_job *job, cli_line *line)
+{
+    const int64_t threads = (int64_t)sharing_ranks(job) * job->plan_options.thread_count;
     const int32_t cores = coh_machine_core_count();
-    if (job->on_gpu || job->options->launch || job->options->profile || threads <= cores)
+    if (job->on_gpu || job->options->profile || threads <= cores)
         return;
     cli_line_add(line,
                  "        they share %d core%s, which is not in the prices: a step of each is"

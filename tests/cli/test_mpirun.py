@@ -93,6 +93,12 @@ class Processes(TrainTest):
         self.assertNotIn(killed, done.err)
         self.assertEqual(self.says_hash(done), whole)
 
+    def test_more_threads_than_cores_are_said(self):
+        """The processes of under_mpirun.sh may use all cores."""
+        said = "which is not in the prices: a step of each is priced alone"
+        crowded = self.together(2, "--steps", 1, "--save", "none", "--threads", os.cpu_count())
+        self.assertEqual(crowded.err.count(said), 1, crowded.err)
+
     def test_all_end_with_the_first_ones_decision_after_a_validation(self):
         flags = ["--steps", 8, "--lr", "0.05", "--validation-split", "0.2", "--validation-every", 1, "--stop-after-worse", 1]
         os.mkdir(self.path("texts"))
