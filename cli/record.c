@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "cli/dtype.h"
+#include "cli/screen.h"
 #include "report/run.h"
 
 /* More than a line of steps.jsonl, or run.json of a usual command, takes. */
@@ -191,6 +192,13 @@ static void add_fallbacks(const cli_job *job, const coh_engine_facts *facts, cli
         snprintf(text, sizeof(text), "products run without OpenBLAS: %.400s",
                  coh_kernel_fallback());
         if (!job->on_gpu && coh_kernel_fallback()[0])
+            cli_line_add_json(line, "%s", text);
+        snprintf(text, sizeof(text),
+                 "%d ranks (--threads %d) share %d core%s, and each was priced alone: steps take "
+                 "longer than predicted, and changes to the prices do not help",
+                 (int)cli_crowded_ranks(job), (int)job->plan_options.thread_count,
+                 (int)coh_machine_core_count(), coh_machine_core_count() > 1 ? "s" : "");
+        if (cli_job_rank_count(job) > 1 && cli_crowded_ranks(job) > 0)
             cli_line_add_json(line, "%s", text);
     }
     cli_line_add(line, "]");

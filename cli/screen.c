@@ -149,13 +149,20 @@ static int32_t sharing_ranks(const cli_job *job)
     return of_node > 0 && of_node < ranks ? of_node : ranks;
 }
 
-/* Says that the ranks of a machine have fewer cores than threads: each is priced alone. A profile
- * was measured by as many ranks at once, or is of another machine. */
+/* A profile was measured by as many ranks at once, or is of another machine. */
+int32_t cli_crowded_ranks(const cli_job *job)
+{
+    const int32_t ranks = sharing_ranks(job);
+    const int is_crowded =
+        (int64_t)ranks * job->plan_options.thread_count > coh_machine_core_count();
+    return is_crowded && !job->on_gpu && !job->options->profile ? ranks : 0;
+}
+
+/* Says that the ranks of a machine have fewer cores than threads: each is priced alone. */
 static void add_crowd(const cli_job *job, cli_line *line)
 {
-    const int64_t threads = (int64_t)sharing_ranks(job) * job->plan_options.thread_count;
     const int32_t cores = coh_machine_core_count();
-    if (job->on_gpu || job->options->profile || threads <= cores)
+    if (cli_crowded_ranks(job) == 0)
         return;
     cli_line_add(line,
                  "        they share %d core%s, which is not in the prices: a step of each is"

@@ -32,6 +32,10 @@ const char *cli_rank_pattern(const coh_plan_summary *summary);
  * since the bounds leave exchanges out; COH_LANE_COMPUTE if there is none. */
 coh_lane cli_limiting_exchanges(const coh_plan_summary *summary);
 
+/* Returns the ranks that compute on the cores of this process if they have more threads than there
+ * are cores, and each was priced as if alone; else 0. */
+int32_t cli_crowded_ranks(const cli_job *job);
+
 /* Adds one line, "prices: ...": the profile behind the times, and how reliable it is. */
 void cli_screen_prices(const cli_job *job, cli_line *line);
 

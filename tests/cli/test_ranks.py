@@ -1,6 +1,7 @@
 """Ranks through the command line: any number of them gives the bits of one, and resumes what another number saved."""
 
 import os
+import re
 import unittest
 
 from program import QUICK, TINY, TrainTest, in_full, pairs
@@ -180,6 +181,16 @@ class Ranks(TrainTest):
         self.assertNotRegex(self.succeeds("plan", *RUN, *F32, *SHAPE, "--threads", 1).out, said)
         self.assertNotRegex(self.succeeds(*plan, 1, "--node-ranks", 1).out, said)
         self.assertNotRegex(self.succeeds(*plan, cores, "--profile", "h100").out, said)
+
+    def test_a_report_says_that_ranks_shared_cores(self):
+        """Else it blames prices, operators and links for what the other ranks took."""
+        said = re.compile(r"2 ranks \(--threads \d+\) share \d+ cores?, and each was\s+priced alone")
+        run = ["--steps", 2, *F32, *SHAPE, "--ranks", 2, "--threads"]
+        for threads, flags in ((os.cpu_count(), []), (os.cpu_count(), ["--profile", "built-in-2"])):
+            folder = self.path(f"run{len(flags)}")
+            self.train(*run, threads, *flags, "--save", folder, model=RUN)
+            report = self.succeeds("report", folder, "--text").out
+            self.assertEqual(bool(said.search(" ".join(report.split()))), not flags, report)
 
     def test_a_peak_that_no_step_reaches_is_said(self):
         """In memory on GPUs, host memory holds the first values until they are sent; then nothing."""
