@@ -58,7 +58,7 @@ class Plan(ProgramTest):
     def test_the_columns_of_operators_cut_no_word_and_do_not_touch(self):
         """Where a row's activations go three ways, the columns of places give way."""
         said = self.succeeds("plan", "gpt2-medium", "--sequence", 1024, "--batch", 4, "--search", "quick", "--device-memory", "1GiB",
-                             "--profile", "rtx-4090,host-memory=64GB", "--calibration", "none").out.split("\n")
+                             "--profile", "rtx-4090,host-memory=64GB,host-memory-rate=1TB/s", "--calibration", "none").out.split("\n")
         self.assertLessEqual(max(map(len, said)), 100)
         first = next(i for i, line in enumerate(said) if line.startswith("operators "))
         rows = said[first:said.index("", first)]
@@ -118,7 +118,7 @@ class Plan(ProgramTest):
         self.assertIsNone(asked["end_device_bytes"])
 
     def test_a_host_lane_that_lags_behind_backward_updates_first_what_the_next_step_needs_first(self):
-        plan = self.succeeds("plan", "opt-125m", "--profile", "h200,host-memory=64GB", "--calibration", "none", "--sequence", 512,
+        plan = self.succeeds("plan", "opt-125m", "--profile", "h200,host-memory=64GB,host-memory-rate=1TB/s", "--calibration", "none", "--sequence", 512,
                              "--batch", 16, "--micro-batch", 16, "--dtype", "bf16", "--state", "split", "--clip-mode", "previous",
                              "--device-memory", "800MiB", "-o", self.path("plan.json"), "--json").json
         with open(self.path("plan.json"), encoding="utf-8") as file:
@@ -365,7 +365,7 @@ class Plan(ProgramTest):
                              "--state", "lean", "--profile", "a100-40g,device-memory=500MB,host-memory=800MB", "--json").json
         self.assertLess(done["stream_bytes"], 0.8 * (500e6 + 800e6))
         gradients = done["parameter_bytes"]
-        self.assertLess(done["link_bytes"]["write"], gradients / 8)
+        self.assertLess(done["link_bytes"].get("write", 0), gradients / 8)
 
     def test_no_link_carries_less_than_the_least(self):
         planned = self.plan(*self.disk(), "--batch", "4", "--micro-batch", "1")
