@@ -109,23 +109,24 @@ static int stand_alike(const cli_group *a, const cli_group *b, int loosely)
            (strcmp(a->parameters, b->parameters) == 0 && strcmp(a->states, b->states) == 0);
 }
 
-/* Adds the unit to the last group, or begins a new group. *count exceeds CLI_GROUPS if there are
- * too many: the last group then holds the rest. */
-static void put(const unit *u, int loosely, cli_group *groups, int32_t *count)
+/* Adds the unit to the last group, or begins a new group. *count exceeds `most` if there are too
+ * many: the last group then holds the rest. */
+static void put(const unit *u, int loosely, int32_t most, cli_group *groups, int32_t *count)
 {
     cli_group own;
     open_group(u, &own);
-    int32_t at = *count < CLI_GROUPS ? *count : CLI_GROUPS;
+    int32_t at = *count < most ? *count : most;
     if (at == 0 || !stand_alike(&groups[at - 1], &own, loosely)) {
         ++*count;
-        if (at < CLI_GROUPS)
+        if (at < most)
             groups[at++] = own;
     }
     join(&groups[at - 1], &own);
     add_unit(u, &groups[at - 1]);
 }
 
-static coh_status list_groups(const coh_plan *plan, int loosely, cli_group *groups, int32_t *count)
+static coh_status list_groups(const coh_plan *plan, int loosely, int32_t most, cli_group *groups,
+                              int32_t *count)
 {
     unit u = { 0 };
     *count = 0;
@@ -133,22 +134,23 @@ static coh_status list_groups(const coh_plan *plan, int loosely, cli_group *grou
         coh_plan_operator op = { .struct_bytes = sizeof(op) };
         CLI_TRY(coh_plan_operator_at(plan, i, &op));
         if (u.operator_count && (op.block < 0 || op.block != u.first.block)) {
-            put(&u, loosely, groups, count);
+            put(&u, loosely, most, groups, count);
             u = (unit){ 0 };
         }
         add_operator(&u, &op);
     }
     if (u.operator_count)
-        put(&u, loosely, groups, count);
+        put(&u, loosely, most, groups, count);
     return COH_OK;
 }
 
-coh_status cli_groups(const coh_plan *plan, cli_group out_groups[CLI_GROUPS], int32_t *out_count)
+coh_status cli_groups(const coh_plan *plan, int32_t most, cli_group out_groups[CLI_GROUPS],
+                      int32_t *out_count)
 {
-    CLI_TRY(list_groups(plan, 0, out_groups, out_count));
-    if (*out_count > CLI_GROUPS)
-        CLI_TRY(list_groups(plan, 1, out_groups, out_count));
-    if (*out_count > CLI_GROUPS)
-        *out_count = CLI_GROUPS;
+    CLI_TRY(list_groups(plan, 0, most, out_groups, out_count));
+    if (*out_count > most)
+        CLI_TRY(list_groups(plan, 1, most, out_groups, out_count));
+    if (*out_count > most)
+        *out_count = most;
     return COH_OK;
 }

@@ -171,7 +171,7 @@ static coh_status add_groups(const coh_plan *plan, cli_line *line)
 {
     cli_group groups[CLI_GROUPS];
     int32_t count;
-    CLI_TRY(cli_groups(plan, groups, &count));
+    CLI_TRY(cli_groups(plan, CLI_GROUPS, groups, &count));
     cli_line_add_json(line, "'groups': [");
     for (int32_t i = 0; i < count; i++) {
         const cli_group *g = &groups[i];

@@ -586,11 +586,11 @@ static void add_group(const cli_group *g, const columns *c, cli_line *line)
                  g->parameters, c->states, g->states, ways_of(g));
 }
 
-static coh_status add_groups(const cli_job *job, cli_line *line)
+static coh_status add_groups(const cli_job *job, int32_t most, cli_line *line)
 {
     cli_group groups[CLI_GROUPS];
     int32_t count;
-    CLI_TRY(cli_groups(job->plan, groups, &count));
+    CLI_TRY(cli_groups(job->plan, most, groups, &count));
     const columns c = fit_columns(groups, count);
     cli_line_add(line, "\n%-*s %-*s %10s %-*s %-*s %s\n", c.name, "operators", c.pattern, "pattern",
                  "parameters", c.stored, "stored", c.states, "states", "activations");
@@ -661,13 +661,36 @@ void cli_screen_short(const cli_job *job, cli_line *line)
     add_program(job, line);
 }
 
+/* Counts the lines of a text once long ones are broken. */
+static int count_lines(const char *text)
+{
+    cli_line wrapped;
+    int count = 0;
+    cli_line_clear(&wrapped);
+    add_wrapped(text, &wrapped);
+    for (const char *at = wrapped.text; (at = strchr(at, '\n')) != NULL; at++)
+        count++;
+    return count;
+}
+
+/* Returns how many groups the lines before and after them leave room for, next to the head of their
+ * table and what `plan` adds: other states, another clipping. */
+static int32_t groups_that_fit(const char *before, const char *after)
+{
+    enum { HEAD_LINES = 2, ADDED_LINES = 2 };
+    const int others = HEAD_LINES + ADDED_LINES + count_lines(before) + count_lines(after);
+    const int left = CLI_SCREEN_LINES - others;
+    return left < CLI_GROUPS_LEAST ? CLI_GROUPS_LEAST : left > CLI_GROUPS ? CLI_GROUPS : left;
+}
+
 coh_status cli_screen(const cli_job *job, uint64_t in_memory_bytes, cli_line *line)
 {
     const cli_speed speed = cli_speed_get(job);
     cli_recompute recompute;
-    cli_line plain;
+    cli_line plain, after;
     CLI_TRY(cli_recompute_find(job, in_memory_bytes, &recompute));
     cli_line_clear(&plain);
+    cli_line_clear(&after);
     add_model(job, &plain);
     add_budget(job, &plain);
     cli_line_add(&plain, "\nfits:   ");
@@ -682,11 +705,12 @@ coh_status cli_screen(const cli_job *job, uint64_t in_memory_bytes, cli_line *li
     add_drive(job, &speed, &plain);
     CLI_TRY(add_memory(job, &plain));
     add_links(job, &plain);
-    CLI_TRY(add_groups(job, &plain));
-    cli_line_add(&plain, "\n");
-    add_program(job, &plain);
+    cli_line_add(&after, "\n");
+    add_program(job, &after);
+    CLI_TRY(add_groups(job, groups_that_fit(plain.text, after.text), &plain));
     if (job->options->rehearse > 0)
-        add_rehearsal(job, &plain);
+        add_rehearsal(job, &after);
     add_wrapped(plain.text, line);
+    add_wrapped(after.text, line);
     return COH_OK;
 }

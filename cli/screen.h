@@ -79,11 +79,12 @@ typedef struct cli_group {
     char pattern[COH_RANK_PATTERN_BYTES], parameters[20], states[20], activations[32];
 } cli_group;
 
-enum { CLI_GROUPS = 7 }; /* a screen of CLI_SCREEN_LINES has room for no more */
-/* Groups them into at most CLI_GROUPS. If there were more, groups of blocks are merged regardless
+enum { CLI_GROUPS = 7, CLI_GROUPS_LEAST = 3 };
+/* Groups them into at most `most` (CLI_GROUPS_LEAST to CLI_GROUPS). If there were more, groups of blocks are merged regardless
  * of where parameters and states are stored, and finally all remaining ones. Fails:
  * COH_ERR_ARGUMENT. */
-coh_status cli_groups(const coh_plan *plan, cli_group out_groups[CLI_GROUPS], int32_t *out_count);
+coh_status cli_groups(const coh_plan *plan, int32_t most, cli_group out_groups[CLI_GROUPS],
+                      int32_t *out_count);
 
 /* Prints the plan as one JSON object (keys: docs/planning.md) to standard output. */
 coh_status cli_plan_json(const cli_job *job, uint64_t in_memory_bytes);
