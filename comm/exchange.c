@@ -1,6 +1,7 @@
 /* Lines in which each member of a group sends a part to each other one. Read exchange.h first. */
 #include "comm/exchange.h"
 
+#include "base/alloc.h"
 #include "base/bytes.h"
 
 typedef struct members {
@@ -106,6 +107,61 @@ coh_status coh_exchange_reduce(coh_link_plan *plan, const coh_exchange *exchange
     }
     return COH_OK;
 }
+
+/* ---- collectives ---- */
+
+/* Names the group of an exchange, which has more than one member. */
+static coh_status name_group(coh_link_plan *plan, const coh_exchange *exchange, members group,
+                             uint32_t *out_group)
+{
+    int32_t *ranks;
+    COH_TRY(COH_ALLOC(group.count, &ranks));
+    for (int32_t i = 0; i < group.count; i++)
+        ranks[i] = rank_of(exchange, i);
+    const coh_status status = coh_link_plan_group(plan, ranks, group.count, group.index, out_group);
+    coh_free(ranks);
+    return status;
+}
+
+static coh_status add_collective(coh_link_plan *plan, const coh_exchange *exchange,
+                                 coh_collective collective, uint32_t *out_line, int *out_is_added)
+{
+    const members group = members_of(exchange);
+    uint64_t bytes;
+    *out_is_added = 0;
+    if (group.count == 1)
+        return COH_OK;
+    COH_TRY(name_group(plan, exchange, group, &collective.group));
+    COH_TRY(coh_bytes_mul(exchange->part_bytes, (uint64_t)group.count, &bytes));
+    if (bytes != exchange->window_bytes || bytes == 0)
+        return COH_OK;
+    collective.part_bytes = exchange->part_bytes;
+    *out_is_added = 1;
+    COH_TRY(coh_link_plan_begin(plan, out_line));
+    return coh_link_plan_collective(plan, collective);
+}
+
+coh_status coh_exchange_gather_collective(coh_link_plan *plan, const coh_exchange *exchange,
+                                          void *window, uint32_t *out_line, int *out_is_added)
+{
+    const size_t at = part_at(exchange, members_of(exchange).index);
+    const coh_collective gather = { .kind = COH_COLLECTIVE_GATHER,
+                                    .from = (unsigned char *)window + at,
+                                    .to = window };
+    return add_collective(plan, exchange, gather, out_line, out_is_added);
+}
+
+coh_status coh_exchange_reduce_collective(coh_link_plan *plan, const coh_exchange *exchange,
+                                          const void *contribution, void *sum, uint32_t *out_line,
+                                          int *out_is_added)
+{
+    const coh_collective reduce = { .kind = COH_COLLECTIVE_REDUCE,
+                                    .from = contribution,
+                                    .to = sum };
+    return add_collective(plan, exchange, reduce, out_line, out_is_added);
+}
+
+/* ---- folding ---- */
 
 void coh_exchange_slices(const coh_exchange *exchange, const void *contribution,
                          const void *received, const void **out_slices)

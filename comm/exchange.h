@@ -12,6 +12,10 @@
  * all slices in the order of the fold shape, so that the bits do not depend on the route or on p.
  * REDUCE then GATHER is an all-reduce.
  *
+ * On a transport that has collectives a line may be one of them (link_plan.h): the same parts, but
+ * the sum is the library's, in its order. A window whose last parts are shorter has no such line,
+ * since libraries have one size for all.
+ *
  * Member i sends to i + 1 first, then to i + 2, ..., so that in each step every member receives
  * from one other. A group of one has lines without links. */
 #ifndef COH_COMM_EXCHANGE_H
@@ -41,6 +45,16 @@ coh_status coh_exchange_gather(coh_link_plan *plan, const coh_exchange *exchange
  * as above. */
 coh_status coh_exchange_reduce(coh_link_plan *plan, const coh_exchange *exchange,
                                const void *contribution, void *received, uint32_t *out_line);
+
+/* Add a GATHER, or a REDUCE of f32, as a collective if its parts have one size, and the group more
+ * than one member; else set *out_is_added 0 and only name the group, as all ranks must
+ * (link_plan.h). `window`: as above; `contribution`: the window; `sum`: where this rank's part of
+ * the sum goes, which may be its place in `contribution`. Fails: COH_ERR_MEMORY; COH_ERR_FULL. */
+coh_status coh_exchange_gather_collective(coh_link_plan *plan, const coh_exchange *exchange,
+                                          void *window, uint32_t *out_line, int *out_is_added);
+coh_status coh_exchange_reduce_collective(coh_link_plan *plan, const coh_exchange *exchange,
+                                          const void *contribution, void *sum, uint32_t *out_line,
+                                          int *out_is_added);
 
 /* Gives the p slices to fold when the REDUCE is done, in the order of their indices: this rank's
  * own in its contribution, the others in `received`. */

@@ -3,6 +3,7 @@
 
 #include <assert.h>
 #include <inttypes.h>
+#include <string.h>
 
 #include "base/alloc.h"
 
@@ -11,6 +12,9 @@ void coh_link_plan_fini(coh_link_plan *plan)
     coh_free(plan->links);
     coh_free(plan->line_ends);
     coh_free(plan->line_lanes);
+    coh_free(plan->collectives);
+    coh_free(plan->groups);
+    coh_free(plan->members);
     *plan = (coh_link_plan){ 0 };
 }
 
@@ -41,6 +45,41 @@ coh_status coh_link_plan_send(coh_link_plan *plan, int32_t peer, const void *fro
 coh_status coh_link_plan_receive(coh_link_plan *plan, int32_t peer, void *to, size_t bytes)
 {
     return add(plan, (coh_link){ .peer = peer, .bytes = bytes, .to = to });
+}
+
+static int is_group(const coh_link_plan *plan, const coh_link_group *group, const int32_t *ranks,
+                    int32_t count)
+{
+    return group->lane == plan->lane && group->count == count &&
+           memcmp(&plan->members[group->first], ranks, (size_t)count * sizeof(*ranks)) == 0;
+}
+
+coh_status coh_link_plan_group(coh_link_plan *plan, const int32_t *ranks, int32_t count,
+                               int32_t index, uint32_t *out_group)
+{
+    const size_t first = plan->member_count, end = first + (size_t)count;
+    uint32_t at = 0;
+    while (at < plan->group_count && !is_group(plan, &plan->groups[at], ranks, count))
+        at++;
+    *out_group = at;
+    if (at < plan->group_count)
+        return COH_OK;
+    COH_TRY(COH_GROW(&plan->members, &plan->member_capacity, end));
+    COH_TRY(COH_GROW(&plan->groups, &plan->group_capacity, plan->group_count + 1));
+    memcpy(&plan->members[first], ranks, (size_t)count * sizeof(*ranks));
+    plan->member_count = end;
+    plan->groups[plan->group_count++] =
+        (coh_link_group){ .first = first, .count = count, .index = index, .lane = plan->lane };
+    return COH_OK;
+}
+
+coh_status coh_link_plan_collective(coh_link_plan *plan, coh_collective collective)
+{
+    assert(plan->line_count > 0 && collective.group < plan->group_count);
+    COH_TRY(COH_GROW(&plan->collectives, &plan->collective_capacity, plan->collective_count + 1));
+    collective.line = (uint32_t)(plan->line_count - 1);
+    plan->collectives[plan->collective_count++] = collective;
+    return COH_OK;
 }
 
 static coh_status check_link(const coh_link *link, size_t number, int32_t rank, int32_t rank_count)

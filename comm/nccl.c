@@ -26,7 +26,8 @@ enum { CHANNELS_LEAST = 16 };
 enum { FIRST_BYTES = 16 };
 
 typedef struct nccl_line {
-    CUevent event; /* recorded by start, and again by wait */
+    CUevent event;                    /* recorded by start, and again by wait */
+    const coh_collective *collective; /* NULL: its links are enqueued */
     uint8_t lane;
     uint8_t is_active;
 } nccl_line;
@@ -38,6 +39,7 @@ typedef struct endpoint {
     coh_nccl_communicator *communicators[COH_LINK_LANES];
     coh_link_plan plan; /* a copy */
     nccl_line *lines;
+    coh_nccl_communicator **of_groups; /* by group of the plan; NULL: its lane's */
     size_t event_count;
     int is_connected; /* all ranks are bound */
 } endpoint;
@@ -53,6 +55,14 @@ static coh_cuda_queue *any_queue(const endpoint *self)
     return self->options.queues[0] != NULL ? queue_of(self, 0) : queue_of(self, 1);
 }
 
+static coh_nccl_communicator *communicator_of(const endpoint *self, const nccl_line *line)
+{
+    const uint32_t group = line->collective != NULL ? line->collective->group : 0;
+    return line->collective != NULL && self->of_groups[group] != NULL
+               ? self->of_groups[group]
+               : self->communicators[line->lane];
+}
+
 /* ---- results ---- */
 
 static void nap(uint64_t begin_ns)
@@ -62,11 +72,12 @@ static void nap(uint64_t begin_ns)
     (void)nanosleep(&(struct timespec){ .tv_nsec = (long)ns }, NULL);
 }
 
-static coh_status failed(const endpoint *self, int lane, const char *what, int result)
+static coh_status failed(const endpoint *self, coh_nccl_communicator *communicator,
+                         const char *what, int result)
 {
     const coh_nccl_calls *calls = &self->calls;
     const char *meaning = calls->ncclGetErrorString(result);
-    const char *details = calls->ncclGetLastError(self->communicators[lane]);
+    const char *details = calls->ncclGetLastError(communicator);
     return coh_fail(COH_ERR_DEVICE, "%s between GPUs: %s%s%s (NCCL_DEBUG=WARN prints more)", what,
                     meaning != NULL ? meaning : "an error of NCCL",
                     details != NULL && details[0] != '\0' ? ": " : "",
@@ -82,19 +93,20 @@ static coh_status closed(const endpoint *self, const coh_cuda_queue *queue)
 }
 
 /* Waits until what a call has begun is made, or the world stops. `result`: the call's. */
-static coh_status complete(const endpoint *self, int lane, const char *what, int result)
+static coh_status complete(const endpoint *self, coh_nccl_communicator *communicator,
+                           const char *what, int result)
 {
     const coh_nccl_calls *calls = &self->calls;
     const uint64_t begin_ns = coh_clock_ns();
     while (result == COH_NCCL_IN_PROGRESS) {
         COH_TRY(coh_transport_look(self->options.host));
         int now = COH_NCCL_SUCCESS;
-        const int asked = calls->ncclCommGetAsyncError(self->communicators[lane], &now);
+        const int asked = calls->ncclCommGetAsyncError(communicator, &now);
         result = asked != COH_NCCL_SUCCESS ? asked : now;
         if (result == COH_NCCL_IN_PROGRESS)
             nap(begin_ns);
     }
-    return result == COH_NCCL_SUCCESS ? COH_OK : failed(self, lane, what, result);
+    return result == COH_NCCL_SUCCESS ? COH_OK : failed(self, communicator, what, result);
 }
 
 /* ---- bind: plans ---- */
@@ -121,6 +133,28 @@ static void digest_plan(const coh_link_plan *plan, digest *by_peer)
         }
 }
 
+static void mix_both(digest *of, uint64_t value)
+{
+    of->sends = mix(of->sends, value);
+    of->receives = mix(of->receives, value);
+}
+
+/* All ranks must name as many groups, and two members of a group make the same collectives. */
+static void digest_collectives(const coh_link_plan *plan, digest *by_peer, int32_t rank_count)
+{
+    for (int32_t peer = 0; peer < rank_count; peer++)
+        mix_both(&by_peer[peer], plan->group_count);
+    for (size_t i = 0; i < plan->collective_count; i++) {
+        const coh_collective *c = &plan->collectives[i];
+        const coh_link_group *group = &plan->groups[c->group];
+        for (int32_t member = 0; member < group->count; member++) {
+            digest *of = &by_peer[plan->members[group->first + (size_t)member]];
+            mix_both(of, ((uint64_t)c->line << 2) + 2 * group->lane + (uint64_t)c->kind);
+            mix_both(of, c->part_bytes);
+        }
+    }
+}
+
 static coh_status compare_digests(const endpoint *self, const digest *all)
 {
     const int32_t count = self->base.rank_count, rank = self->base.rank;
@@ -144,6 +178,7 @@ static coh_status compare_plans(const endpoint *self)
     COH_TRY_GOTO(status, COH_ALLOC(count, &own), done);
     COH_TRY_GOTO(status, COH_ALLOC(count * count, &all), done);
     digest_plan(&self->plan, own);
+    digest_collectives(&self->plan, own, self->base.rank_count);
     COH_TRY_GOTO(status, coh_transport_gather(self->options.host, own, count * sizeof(*own), all),
                  done);
     status = compare_digests(self, all);
@@ -195,8 +230,15 @@ static coh_status compare_places(const endpoint *self)
     return status;
 }
 
-/* All ranks make the communicator of a lane together. */
-static coh_status connect_lane(endpoint *self, int lane)
+static coh_status make_id(const endpoint *self, coh_nccl_id *out_id)
+{
+    const int result = self->calls.ncclGetUniqueId(out_id);
+    return result == COH_NCCL_SUCCESS ? COH_OK : failed(self, NULL, "ncclGetUniqueId", result);
+}
+
+/* All `count` ranks of an id make their communicator together. */
+static coh_status connect(const endpoint *self, coh_nccl_id id, int32_t count, int32_t index,
+                          coh_nccl_communicator **out_communicator)
 {
     const coh_nccl_calls *calls = &self->calls;
     coh_nccl_config config = { .struct_bytes = sizeof(config),
@@ -206,18 +248,43 @@ static coh_status connect_lane(endpoint *self, int lane)
                                .blocks_least = COH_NCCL_CONFIG_DEFAULT,
                                .blocks_most = COH_NCCL_BLOCKS_MOST,
                                .shares_split = COH_NCCL_CONFIG_DEFAULT };
+    const int result =
+        calls->ncclCommInitRankConfig(out_communicator, (int)count, id, (int)index, &config);
+    return complete(self, *out_communicator, "ncclCommInitRankConfig", result);
+}
+
+static coh_status connect_lane(endpoint *self, int lane)
+{
     coh_nccl_id id = { { 0 } };
-    coh_status status = COH_OK;
-    if (self->base.rank == 0) {
-        const int result = calls->ncclGetUniqueId(&id);
-        if (result != COH_NCCL_SUCCESS)
-            status = failed(self, lane, "ncclGetUniqueId", result);
-    }
-    COH_TRY(status);
+    if (self->base.rank == 0)
+        COH_TRY(make_id(self, &id));
     COH_TRY(coh_transport_share(self->options.host, &id, sizeof(id)));
-    const int result = calls->ncclCommInitRankConfig(
-        &self->communicators[lane], (int)self->base.rank_count, id, (int)self->base.rank, &config);
-    return complete(self, lane, "ncclCommInitRankConfig", result);
+    return connect(self, id, self->base.rank_count, self->base.rank, &self->communicators[lane]);
+}
+
+/* Connects the rank's group, while other ranks connect theirs. The first member makes the id. */
+static coh_status connect_group(endpoint *self, size_t number)
+{
+    const coh_link_group *group = &self->plan.groups[number];
+    const int32_t *ranks = &self->plan.members[group->first];
+    coh_nccl_id own = { { 0 } }, *all;
+    if (group->index == 0)
+        COH_TRY(make_id(self, &own));
+    COH_TRY(COH_ALLOC(self->base.rank_count, &all));
+    coh_status status = coh_transport_gather(self->options.host, &own, sizeof(own), all);
+    if (status == COH_OK)
+        status = connect(self, all[ranks[0]], group->count, group->index, &self->of_groups[number]);
+    coh_free(all);
+    return status;
+}
+
+/* Connects the groups of a lane, except one of all ranks: it is the lane's. */
+static coh_status connect_groups(endpoint *self, int lane)
+{
+    for (size_t i = 0; i < self->plan.group_count; i++)
+        if (self->plan.groups[i].lane == lane && self->plan.groups[i].count < self->base.rank_count)
+            COH_TRY(connect_group(self, i));
+    return COH_OK;
 }
 
 /* ---- lines ---- */
@@ -239,17 +306,34 @@ static coh_status enqueue_group(const endpoint *self, int lane, const coh_link *
                                 const uint8_t *wants, size_t bytes_most)
 {
     const coh_nccl_calls *calls = &self->calls;
+    coh_nccl_communicator *communicator = self->communicators[lane];
     int result = calls->ncclGroupStart();
     if (result != COH_NCCL_SUCCESS)
-        return failed(self, lane, "ncclGroupStart", result);
+        return failed(self, communicator, "ncclGroupStart", result);
     for (size_t i = 0; i < count && result == COH_NCCL_SUCCESS; i++)
         if (wants == NULL || wants[i])
             result = enqueue(self, lane, &links[i], bytes_most);
     /* A group is ended also after a failure: it belongs to the thread. */
     const int ended = calls->ncclGroupEnd();
     if (result != COH_NCCL_SUCCESS && result != COH_NCCL_IN_PROGRESS)
-        return failed(self, lane, "ncclSend or ncclRecv", result);
-    return complete(self, lane, "ncclGroupEnd", ended);
+        return failed(self, communicator, "ncclSend or ncclRecv", result);
+    return complete(self, communicator, "ncclGroupEnd", ended);
+}
+
+/* Enqueues a line that is one call of NCCL. */
+static coh_status enqueue_collective(const endpoint *self, const nccl_line *line)
+{
+    const coh_nccl_calls *calls = &self->calls;
+    const coh_collective *c = line->collective;
+    const CUstream stream = queue_of(self, line->lane)->stream;
+    coh_nccl_communicator *communicator = communicator_of(self, line);
+    if (c->kind == COH_COLLECTIVE_GATHER)
+        return complete(self, communicator, "ncclAllGather",
+                        calls->ncclAllGather(c->from, c->to, c->part_bytes, COH_NCCL_BYTE,
+                                             communicator, stream));
+    return complete(self, communicator, "ncclReduceScatter",
+                    calls->ncclReduceScatter(c->from, c->to, c->part_bytes / sizeof(float),
+                                             COH_NCCL_FLOAT, COH_NCCL_SUM, communicator, stream));
 }
 
 static coh_status record(const endpoint *self, nccl_line *line)
@@ -275,7 +359,9 @@ static coh_status start_inside(endpoint *self, uint32_t number, nccl_line *line)
     coh_cuda_queue *queue = queue_of(self, line->lane);
     if (!coh_cuda_queue_admit(queue, GROUP_COMMANDS))
         return closed(self, queue);
-    if (count > 0)
+    if (line->collective != NULL)
+        COH_TRY(enqueue_collective(self, line));
+    else if (count > 0)
         COH_TRY(enqueue_group(self, line->lane, &self->plan.links[first], count, NULL, SIZE_MAX));
     return record(self, line);
 }
@@ -309,9 +395,10 @@ static coh_status look_inside(const endpoint *self, const nccl_line *line, int *
     if (*out_is_done)
         return COH_OK;
     COH_TRY(coh_transport_look(self->options.host));
-    const int asked = self->calls.ncclCommGetAsyncError(self->communicators[line->lane], &now);
+    coh_nccl_communicator *communicator = communicator_of(self, line);
+    const int asked = self->calls.ncclCommGetAsyncError(communicator, &now);
     if (asked != COH_NCCL_SUCCESS || (now != COH_NCCL_SUCCESS && now != COH_NCCL_IN_PROGRESS))
-        return failed(self, line->lane, "an exchange", asked != COH_NCCL_SUCCESS ? asked : now);
+        return failed(self, communicator, "an exchange", asked != COH_NCCL_SUCCESS ? asked : now);
     return COH_OK;
 }
 
@@ -367,6 +454,27 @@ static coh_status nccl_wait(coh_transport *transport, uint32_t number)
 
 /* ---- bind ---- */
 
+static coh_status copy_groups(endpoint *self, const coh_link_plan *plan)
+{
+    coh_link_plan *own = &self->plan;
+    COH_TRY(COH_ALLOC(plan->collective_count, &own->collectives));
+    COH_TRY(COH_ALLOC(plan->group_count, &own->groups));
+    COH_TRY(COH_ALLOC(plan->member_count, &own->members));
+    COH_TRY(COH_ALLOC(plan->group_count, &self->of_groups));
+    own->collective_count = plan->collective_count;
+    own->group_count = plan->group_count;
+    own->member_count = plan->member_count;
+    for (size_t i = 0; i < plan->member_count; i++)
+        own->members[i] = plan->members[i];
+    for (size_t i = 0; i < plan->group_count; i++)
+        own->groups[i] = plan->groups[i];
+    for (size_t i = 0; i < plan->collective_count; i++) {
+        own->collectives[i] = plan->collectives[i];
+        self->lines[plan->collectives[i].line].collective = &own->collectives[i];
+    }
+    return COH_OK;
+}
+
 static coh_status copy_plan(endpoint *self, const coh_link_plan *plan)
 {
     coh_link_plan *own = &self->plan;
@@ -387,7 +495,7 @@ static coh_status copy_plan(endpoint *self, const coh_link_plan *plan)
     }
     own->link_count = plan->link_count;
     own->line_count = plan->line_count;
-    return COH_OK;
+    return copy_groups(self, plan);
 }
 
 static coh_status make_events(endpoint *self)
@@ -414,6 +522,30 @@ static void mark_first(const endpoint *self, int lane, uint8_t *seen, uint8_t *w
         }
 }
 
+/* Is this the first collective of its kind, group and length? NCCL chooses algorithms by these. */
+static int is_first_of_kind(const coh_link_plan *plan, size_t number)
+{
+    const coh_collective *c = &plan->collectives[number];
+    for (size_t i = 0; i < number; i++) {
+        const coh_collective *before = &plan->collectives[i];
+        if (before->kind == c->kind && before->group == c->group &&
+            before->part_bytes == c->part_bytes)
+            return 0;
+    }
+    return 1;
+}
+
+/* Makes each collective of a lane once, so that NCCL allocates for it now. */
+static coh_status greet_groups(const endpoint *self, int lane)
+{
+    for (size_t i = 0; i < self->plan.collective_count; i++) {
+        const nccl_line *line = &self->lines[self->plan.collectives[i].line];
+        if (line->lane == lane && is_first_of_kind(&self->plan, i))
+            COH_TRY(enqueue_collective(self, line));
+    }
+    return COH_OK;
+}
+
 /* Sends the beginning of the first message between all pairs, so that they are connected. */
 static coh_status greet(const endpoint *self, int lane)
 {
@@ -427,6 +559,7 @@ static coh_status greet(const endpoint *self, int lane)
         status,
         enqueue_group(self, lane, self->plan.links, self->plan.link_count, wants, FIRST_BYTES),
         done);
+    COH_TRY_GOTO(status, greet_groups(self, lane), done);
     const uint64_t begin_ns = coh_clock_ns();
     CUresult found = queue->driver->cuStreamQuery(queue->stream);
     while (found == CUDA_ERROR_NOT_READY) {
@@ -446,6 +579,7 @@ static coh_status connect_inside(endpoint *self)
     for (int lane = 0; lane < COH_LINK_LANES; lane++)
         if (self->options.queues[lane] != NULL) {
             COH_TRY(connect_lane(self, lane));
+            COH_TRY(connect_groups(self, lane));
             COH_TRY(greet(self, lane));
         }
     return make_events(self);
@@ -498,14 +632,25 @@ static coh_status nccl_look(coh_transport *transport)
 /* ---- the end ---- */
 
 /* Ends a communicator whose messages are all received. Returns 0 if that fails. */
-static int finish_lane(endpoint *self, int lane)
+static int finish(const endpoint *self, coh_nccl_communicator *communicator)
 {
     const coh_nccl_calls *calls = &self->calls;
-    const int result = calls->ncclCommFinalize(self->communicators[lane]);
-    if (complete(self, lane, "ncclCommFinalize", result) != COH_OK)
+    const int result = calls->ncclCommFinalize(communicator);
+    if (complete(self, communicator, "ncclCommFinalize", result) != COH_OK)
         return 0;
-    (void)calls->ncclCommDestroy(self->communicators[lane]);
+    (void)calls->ncclCommDestroy(communicator);
     return 1;
+}
+
+/* Ends the communicators of an array, those that were made. */
+static void end_communicators(const endpoint *self, coh_nccl_communicator **all, size_t count,
+                              int is_orderly)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (all[i] != NULL && (!is_orderly || !finish(self, all[i])))
+            (void)self->calls.ncclCommAbort(all[i]);
+        all[i] = NULL;
+    }
 }
 
 /* Waits until all ranks have come as far, so that each has received what this one has sent: it may
@@ -522,13 +667,9 @@ static int have_all_ended(const endpoint *self)
 static void disconnect_inside(endpoint *self)
 {
     const int is_orderly = self->is_connected && have_all_ended(self);
-    for (int lane = 0; lane < COH_LINK_LANES; lane++) {
-        if (self->communicators[lane] == NULL)
-            continue;
-        if (!is_orderly || !finish_lane(self, lane))
-            (void)self->calls.ncclCommAbort(self->communicators[lane]);
-        self->communicators[lane] = NULL;
-    }
+    if (self->of_groups != NULL)
+        end_communicators(self, self->of_groups, self->plan.group_count, is_orderly);
+    end_communicators(self, self->communicators, COH_LINK_LANES, is_orderly);
     for (size_t i = 0; i < self->event_count; i++)
         (void)queue_of(self, self->lines[i].lane)->driver->cuEventDestroy(self->lines[i].event);
     self->event_count = 0;
@@ -548,7 +689,9 @@ static void nccl_unbind(coh_transport *transport)
     coh_error_restore(text);
     coh_link_plan_fini(&self->plan);
     coh_free(self->lines);
+    coh_free(self->of_groups);
     self->lines = NULL;
+    self->of_groups = NULL;
     for (int lane = 0; lane < COH_LINK_LANES; lane++)
         self->options.queues[lane] = NULL;
 }
@@ -561,6 +704,7 @@ static void nccl_close(coh_transport *transport)
 
 static const coh_transport_ops nccl_ops = {
     .name = "nccl",
+    .has_collectives = 1,
     .bind = nccl_bind,
     .start = nccl_start,
     .test = nccl_test,

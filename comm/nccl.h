@@ -14,6 +14,10 @@
  * before the call, so a line needs one wait in all. It sleeps between two looks, for 1/16 of the
  * time that it has waited, 20 us to 1 ms.
  *
+ * A line may be a collective (link_plan.h): ncclAllGather, or ncclReduceScatter of floats, which
+ * adds in NCCL's order. Each group of ranks that has some gets another communicator, on the stream
+ * of its lane; a group of all ranks uses the lane's.
+ *
  * NCCL's rules:
  *   - it matches the messages of two ranks in the order in which they are enqueued. So all ranks
  *     start the lines of a lane in one order. Programs do; bind compares the lines of all ranks.
@@ -21,7 +25,9 @@
  *     each takes at most COH_NCCL_BLOCKS_MOST blocks: both fit, next to each other and compute.
  *   - memory of a first message between two ranks must not be allocated in a step, when
  *     streams wait for one another. So bind sends a few bytes between all pairs that have lines,
- *     which overwrites the beginning of what those lines receive.
+ *     which overwrites the beginning of what those lines receive. It also makes the first
+ *     collective of each kind, group and length once, which overwrites all that it receives: NCCL
+ *     chooses an algorithm by these, and allocates for each.
  *   - it refuses two ranks on one GPU, and bind does, with both ranks in the sentence.
  *
  * Failures: communicators do not block, so that a thread that waits for NCCL notices that the world

@@ -4,10 +4,11 @@
 #include "memory/cuda_library.h"
 
 static const char *const coh_nccl_functions[] = {
-    "ncclGetUniqueId",  "ncclCommInitRankConfig", "ncclCommGetAsyncError",
-    "ncclCommFinalize", "ncclCommDestroy",        "ncclCommAbort",
-    "ncclGroupStart",   "ncclGroupEnd",           "ncclSend",
-    "ncclRecv",         "ncclGetErrorString",     "ncclGetLastError",
+    "ncclGetUniqueId",    "ncclCommInitRankConfig", "ncclCommGetAsyncError",
+    "ncclCommFinalize",   "ncclCommDestroy",        "ncclCommAbort",
+    "ncclGroupStart",     "ncclGroupEnd",           "ncclSend",
+    "ncclRecv",           "ncclAllGather",          "ncclReduceScatter",
+    "ncclGetErrorString", "ncclGetLastError",
 };
 enum { FUNCTION_COUNT = sizeof(coh_nccl_functions) / sizeof(coh_nccl_functions[0]) };
 _Static_assert(sizeof(coh_nccl_calls) == FUNCTION_COUNT * sizeof(void *), "a name for each");

@@ -18,7 +18,8 @@
 #include "base/check.h"
 
 enum { COH_NCCL_SUCCESS = 0, COH_NCCL_IN_PROGRESS = 7 };
-enum { COH_NCCL_BYTE = 0 }; /* ncclInt8 */
+enum { COH_NCCL_BYTE = 0, COH_NCCL_FLOAT = 7 }; /* ncclInt8, ncclFloat32 */
+enum { COH_NCCL_SUM = 0 };
 
 typedef struct coh_nccl_id {
     char bytes[128];
@@ -55,6 +56,11 @@ typedef struct coh_nccl_calls {
                     coh_nccl_communicator *communicator, CUstream stream);
     int (*ncclRecv)(void *to, size_t count, int type, int peer, coh_nccl_communicator *communicator,
                     CUstream stream);
+    /* `count`: of one rank's part */
+    int (*ncclAllGather)(const void *from, void *to, size_t count, int type,
+                         coh_nccl_communicator *communicator, CUstream stream);
+    int (*ncclReduceScatter)(const void *from, void *to, size_t count, int type, int operation,
+                             coh_nccl_communicator *communicator, CUstream stream);
     const char *(*ncclGetErrorString)(int result);
     const char *(*ncclGetLastError)(coh_nccl_communicator *communicator);
 } coh_nccl_calls;

@@ -28,8 +28,21 @@ coh_status coh_transport_end(coh_transport *transport, coh_status status)
     return coh_transport_stop(transport, status, sentence);
 }
 
+/* Refuses collectives where the transport has none: it would leave their lines empty. */
+static coh_status check_collectives(const coh_transport *transport, const coh_link_plan *plan)
+{
+    if (plan->collective_count == 0 || transport->ops->has_collectives)
+        return COH_OK;
+    return coh_fail(
+        COH_ERR_ARGUMENT,
+        "the transport %s has no collectives, and the plan has %zu: list their messages "
+        "as links",
+        transport->ops->name, plan->collective_count);
+}
+
 coh_status coh_transport_bind(coh_transport *transport, const coh_link_plan *plan)
 {
+    COH_TRY(coh_transport_end(transport, check_collectives(transport, plan)));
     return coh_transport_end(transport, transport->ops->bind(transport, plan));
 }
 

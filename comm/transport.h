@@ -35,7 +35,8 @@ typedef struct coh_transport coh_transport; /* one rank's end */
 /* The functions of a transport; coh_transport_* describes each. They need not stop the world when
  * they fail. */
 typedef struct coh_transport_ops {
-    const char *name; /* "threads", "mpi", "nccl" */
+    const char *name;    /* "threads", "mpi", "nccl" */
+    int has_collectives; /* of link plans; 0: bind refuses them */
     coh_status (*bind)(coh_transport *transport, const coh_link_plan *plan);
     coh_status (*start)(coh_transport *transport, uint32_t line);
     coh_status (*test)(coh_transport *transport, uint32_t line, int *out_is_done);
@@ -82,7 +83,8 @@ coh_status coh_meeting_compare(const coh_meeting *own, const coh_meeting *other,
 /* Binds the plan, once, on all ranks together. Waits for the others. The transport copies what it
  * needs; the memory of the messages must stay valid until unbind or close.
  * Fails: COH_ERR_ARGUMENT naming ranks, lines and bytes of a message that has no other side or
- * another size there, or a second bind; COH_ERR_MEMORY. */
+ * another size there, or a second bind, or collectives on a transport without them;
+ * COH_ERR_MEMORY. */
 coh_status coh_transport_bind(coh_transport *transport, const coh_link_plan *plan);
 
 /* Starts all messages of a line. From here until the line is done, its sends must not be written

@@ -236,6 +236,34 @@ static void a_plan_without_its_other_side_is_refused_on_all_ranks(void **state)
     }
 }
 
+static coh_status bind_collective(coh_transport *transport, void *argument)
+{
+    const int32_t all[] = { 0, 1 };
+    coh_link_plan plan = { 0 };
+    uint32_t line, group = 0;
+    coh_status status = coh_link_plan_begin(&plan, &line);
+    (void)argument;
+    if (status == COH_OK)
+        status = coh_link_plan_group(&plan, all, 2, transport->rank, &group);
+    if (status == COH_OK)
+        status = coh_link_plan_collective(
+            &plan, (coh_collective){ .group = group, .from = sent, .to = got, .part_bytes = 8 });
+    if (status == COH_OK)
+        status = coh_transport_bind(transport, &plan);
+    coh_link_plan_fini(&plan);
+    coh_transport_close(transport);
+    return status;
+}
+
+/* Else the line would be without messages, and done at once. */
+static void a_collective_is_refused_where_there_are_none(void **state)
+{
+    (void)state;
+    const int32_t count = ranks_pick(2);
+    ranks_run(count, bind_collective, NULL, ends);
+    ranks_expect(count, ends, COH_ERR_ARGUMENT, "has no collectives, and the plan has 1");
+}
+
 /* ---- mistakes in the order of calls ---- */
 
 typedef enum mistake {
@@ -519,6 +547,7 @@ int main(void)
         cmocka_unit_test(lines_may_start_and_end_in_any_order),
         cmocka_unit_test(each_allocation_of_bind_that_fails_ends_all),
         cmocka_unit_test(a_plan_without_its_other_side_is_refused_on_all_ranks),
+        cmocka_unit_test(a_collective_is_refused_where_there_are_none),
         cmocka_unit_test(a_mistake_of_one_rank_ends_all),
         cmocka_unit_test(records_and_shared_bytes_reach_all),
         cmocka_unit_test(the_first_stop_reaches_all),

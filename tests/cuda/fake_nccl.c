@@ -34,8 +34,8 @@ static void require(int is_so, const char *what)
 
 /* The messages of one rank to another: message n is in slot n % RING. */
 typedef struct channel {
-    _Atomic uint64_t posted, taken; /* words that streams reach */
-    _Atomic uint64_t bytes[RING];
+    _Atomic uint64_t posted, taken;               /* words that streams reach */
+    _Atomic uint64_t labels[RING];                /* bytes, and of which kind of call */
     _Atomic int sender_is_gone, receiver_is_gone; /* aborted */
 } channel;
 
@@ -49,11 +49,14 @@ typedef struct fake_world {
 #define HEAD_BYTES  ((sizeof(fake_world) + 4095) / 4096 * 4096)
 #define WORLD_BYTES (HEAD_BYTES + SLOT_BYTES * RING * RANKS_MOST * RANKS_MOST)
 
+typedef enum operation_kind { MESSAGE, ALL_GATHER, REDUCE_SCATTER } operation_kind;
+
 typedef struct operation {
     coh_nccl_communicator *communicator;
+    operation_kind kind;
     const void *from; /* NULL: a receive */
     void *to;
-    size_t bytes;
+    size_t bytes; /* of a collective: of a part */
     int peer;
     CUstream stream;
     uint64_t number;
@@ -78,6 +81,7 @@ static int files[LIVE_MOST]; /* of worlds that were made here, plus 1; 0: none *
 static uint64_t made_count;
 static uint64_t fail_in;
 static fake_nccl_call fail_call;
+static uint64_t call_counts[FAKE_NCCL_CALL_COUNT];
 static int was_hit;
 
 void fake_nccl_fail_nth(fake_nccl_call call, uint64_t n)
@@ -95,6 +99,14 @@ int fake_nccl_fault_was_hit(void)
     const int hit = was_hit;
     pthread_mutex_unlock(&mutex);
     return hit;
+}
+
+uint64_t fake_nccl_count(fake_nccl_call call)
+{
+    pthread_mutex_lock(&mutex);
+    const uint64_t count = call_counts[call];
+    pthread_mutex_unlock(&mutex);
+    return count;
 }
 
 int fake_nccl_live_count(void)
@@ -118,6 +130,7 @@ void fake_nccl_reset(void)
     }
     fail_in = 0;
     was_hit = 0;
+    memset(call_counts, 0, sizeof(call_counts));
     pthread_mutex_unlock(&mutex);
 }
 
@@ -130,13 +143,16 @@ const char *fake_nccl_call_name(fake_nccl_call call)
                                          "ncclGroupStart",
                                          "ncclGroupEnd",
                                          "ncclSend",
-                                         "ncclRecv" };
+                                         "ncclRecv",
+                                         "ncclAllGather",
+                                         "ncclReduceScatter" };
     return names[call];
 }
 
 /* Returns 1 if this call is to fail; the mutex is held. */
 static int fails(fake_nccl_call call)
 {
+    call_counts[call]++;
     if (fail_in == 0 || call != fail_call || --fail_in > 0)
         return 0;
     was_hit = 1;
@@ -414,6 +430,20 @@ static int receive_bytes(void *to, size_t count, int type, int peer, coh_nccl_co
         (operation){ .communicator = c, .to = to, .bytes = count, .peer = peer, .stream = stream });
 }
 
+/* Begins what is enqueued after some looks. */
+static int begin(coh_nccl_communicator *c, const operation *operations, size_t count)
+{
+    enter_ready(c);
+    c->pending = realloc(c->pending, count * sizeof(*c->pending));
+    require(c->pending != NULL, "no memory");
+    memcpy(c->pending, operations, count * sizeof(*c->pending));
+    c->pending_count = count;
+    c->looks = (int)(c->group_count++ % 3);
+    c->is_in_progress = 1;
+    leave(c);
+    return COH_NCCL_IN_PROGRESS;
+}
+
 static int group_end(void)
 {
     require(group.is_open, "no group ends");
@@ -422,16 +452,46 @@ static int group_end(void)
         return SYSTEM_ERROR;
     if (group.count == 0)
         return COH_NCCL_SUCCESS;
-    coh_nccl_communicator *c = group.operations[0].communicator;
-    enter_ready(c);
-    c->pending = realloc(c->pending, group.count * sizeof(*c->pending));
-    require(c->pending != NULL, "no memory");
-    memcpy(c->pending, group.operations, group.count * sizeof(*c->pending));
-    c->pending_count = group.count;
-    c->looks = (int)(c->group_count++ % 3);
-    c->is_in_progress = 1;
-    leave(c);
-    return COH_NCCL_IN_PROGRESS;
+    return begin(group.operations[0].communicator, group.operations, group.count);
+}
+
+static int collective(operation made)
+{
+    coh_nccl_communicator *c = made.communicator;
+    require(!group.is_open, "a collective in a group");
+    require(made.bytes > 0 && made.bytes <= SLOT_BYTES, "a part is empty, or too long");
+    require(c->stream == NULL || c->stream == made.stream, "a communicator has two streams");
+    require(!c->has_finalized, "a collective after finalize");
+    c->stream = made.stream;
+    return begin(c, &made, 1);
+}
+
+static int all_gather(const void *from, void *to, size_t count, int type, coh_nccl_communicator *c,
+                      CUstream stream)
+{
+    require(type == COH_NCCL_BYTE, "not bytes");
+    if (fails_now(FAKE_NCCL_ALL_GATHER))
+        return SYSTEM_ERROR;
+    return collective((operation){ .communicator = c,
+                                   .kind = ALL_GATHER,
+                                   .from = from,
+                                   .to = to,
+                                   .bytes = count,
+                                   .stream = stream });
+}
+
+static int reduce_scatter(const void *from, void *to, size_t count, int type, int what,
+                          coh_nccl_communicator *c, CUstream stream)
+{
+    require(type == COH_NCCL_FLOAT && what == COH_NCCL_SUM, "not a sum of floats");
+    if (fails_now(FAKE_NCCL_REDUCE_SCATTER))
+        return SYSTEM_ERROR;
+    return collective((operation){ .communicator = c,
+                                   .kind = REDUCE_SCATTER,
+                                   .from = from,
+                                   .to = to,
+                                   .bytes = count * sizeof(float),
+                                   .stream = stream });
 }
 
 /* ---- commands ---- */
@@ -442,26 +502,74 @@ typedef struct move {
     void *to;
     char *slot;
     size_t bytes;
-    uint64_t number;
+    uint64_t number, label;
 } move;
 
 static void post(const void *arguments)
 {
     const move *m = arguments;
-    atomic_store(&m->through->bytes[m->number % RING], m->bytes);
+    atomic_store(&m->through->labels[m->number % RING], m->label);
     memcpy(m->slot, m->from, m->bytes);
+}
+
+/* Is the message there? Not after an abort. */
+static int has_come(const move *m)
+{
+    if (atomic_load(&m->through->receiver_is_gone) || atomic_load(&m->through->sender_is_gone))
+        return 0;
+    require(atomic_load(&m->through->labels[m->number % RING]) == m->label,
+            "a message of another size, or of another call, is received");
+    return 1;
+}
+
+static void let_go(const move *m)
+{
+    if (m->bytes > KEPT_BYTES)
+        (void)madvise(m->slot, m->bytes, MADV_REMOVE);
 }
 
 static void take(const void *arguments)
 {
     const move *m = arguments;
-    if (atomic_load(&m->through->receiver_is_gone) || atomic_load(&m->through->sender_is_gone))
+    if (!has_come(m))
         return;
-    require(atomic_load(&m->through->bytes[m->number % RING]) == m->bytes,
-            "a message of another size is received");
     memcpy(m->to, m->slot, m->bytes);
-    if (m->bytes > KEPT_BYTES)
-        (void)madvise(m->slot, m->bytes, MADV_REMOVE);
+    let_go(m);
+}
+
+/* The parts of a sum: own, and those that have come. */
+typedef struct sum {
+    const float *own;
+    float *to;
+    int rank, rank_count;
+    size_t count;
+    move moves[RANKS_MOST];
+} sum;
+
+static void add_parts(const void *arguments)
+{
+    const sum *s = arguments;
+    for (int rank = 0; rank < s->rank_count; rank++)
+        if (rank != s->rank && !has_come(&s->moves[rank]))
+            return;
+    for (size_t i = 0; i < s->count; i++) {
+        float total = 0;
+        for (int rank = s->rank_count - 1; rank >= 0; rank--) {
+            const float *part =
+                rank == s->rank ? s->own : (const float *)(const void *)s->moves[rank].slot;
+            total = rank == s->rank_count - 1 ? part[i] : total + part[i];
+        }
+        s->to[i] = total;
+    }
+    for (int rank = 0; rank < s->rank_count; rank++)
+        if (rank != s->rank)
+            let_go(&s->moves[rank]);
+}
+
+static void copy_own(const void *arguments)
+{
+    const move *m = arguments;
+    memmove(m->to, m->from, m->bytes);
 }
 
 static CUdeviceptr address(const _Atomic uint64_t *word)
@@ -492,7 +600,8 @@ static move move_of(const operation *o)
                    .to = o->to,
                    .slot = (char *)world + HEAD_BYTES + slot * SLOT_BYTES,
                    .bytes = o->bytes,
-                   .number = o->number };
+                   .number = o->number,
+                   .label = o->bytes | (uint64_t)o->kind << 56 };
 }
 
 static void start_send(operation *o)
@@ -520,10 +629,69 @@ static void finish_send(const operation *o)
         wait_word(o, &move_of(o).through->taken, o->number);
 }
 
+/* Enqueues what receives of a collective from each peer. */
+static void receive_parts(const operation *o, operation *by_peer)
+{
+    coh_nccl_communicator *c = o->communicator;
+    const int count = atomic_load(&c->world->rank_count);
+    char *to = o->to;
+    sum added = { .own = (const float *)o->from + (size_t)c->rank * o->bytes / sizeof(float),
+                  .to = o->to,
+                  .rank = c->rank,
+                  .rank_count = count,
+                  .count = o->bytes / sizeof(float) };
+    const move own = { .from = o->from, .to = to + (size_t)c->rank * o->bytes, .bytes = o->bytes };
+    if (o->kind == ALL_GATHER)
+        coh_stub_enqueue(o->stream, copy_own, &own, sizeof(own));
+    for (int peer = 0; peer < count; peer++) {
+        operation *in = &by_peer[peer];
+        if (peer == c->rank)
+            continue;
+        *in = *o;
+        in->from = NULL;
+        in->to = to + (size_t)peer * o->bytes;
+        in->peer = peer;
+        in->number = ++c->received[peer];
+        const move m = added.moves[peer] = move_of(in);
+        wait_word(in, &m.through->posted, in->number);
+        if (o->kind == ALL_GATHER)
+            coh_stub_enqueue(o->stream, take, &m, sizeof(m));
+    }
+    if (o->kind == REDUCE_SCATTER)
+        coh_stub_enqueue(o->stream, add_parts, &added, sizeof(added));
+    for (int peer = 0; peer < count; peer++)
+        if (peer != c->rank)
+            write_word(&by_peer[peer], &added.moves[peer].through->taken);
+}
+
+static void launch_collective(const operation *o)
+{
+    coh_nccl_communicator *c = o->communicator;
+    const int count = atomic_load(&c->world->rank_count);
+    operation sends[RANKS_MOST], receives[RANKS_MOST];
+    for (int peer = 0; peer < count; peer++) {
+        const size_t at = o->kind == ALL_GATHER ? 0 : (size_t)peer * o->bytes;
+        sends[peer] = *o;
+        sends[peer].from = (const char *)o->from + at;
+        sends[peer].peer = peer;
+        if (peer != c->rank)
+            start_send(&sends[peer]);
+    }
+    receive_parts(o, receives);
+    for (int peer = 0; peer < count; peer++)
+        if (peer != c->rank)
+            finish_send(&sends[peer]);
+}
+
 /* Enqueues a group's commands. */
 static void launch(coh_nccl_communicator *c)
 {
     operation *const all = c->pending, *const last = all + c->pending_count;
+    if (c->pending_count > 0 && all->kind != MESSAGE) {
+        launch_collective(all);
+        c->pending_count = 0;
+        return;
+    }
     for (operation *o = all; o < last; o++)
         if (o->from != NULL)
             start_send(o);
@@ -560,6 +728,8 @@ const coh_nccl_calls fake_nccl = {
     .ncclGroupEnd = group_end,
     .ncclSend = send_bytes,
     .ncclRecv = receive_bytes,
+    .ncclAllGather = all_gather,
+    .ncclReduceScatter = reduce_scatter,
     .ncclGetErrorString = error_string,
     .ncclGetLastError = last_error,
 };

@@ -201,6 +201,40 @@ static void a_communicator_of_one_brings_every_byte_to_itself(void **state)
     free(room);
 }
 
+/* The sum of one rank is what it gives, and so is what it gathers; in place and apart. */
+static void collectives_of_one_rank_bring_its_window(void **state)
+{
+    coh_queue **queues = *state;
+    coh_cuda_queue *queue = (coh_cuda_queue *)(void *)queues[0];
+    coh_nccl_communicator *communicator = connect();
+    const size_t bytes = (size_t)COUNT * sizeof(float);
+    float *room = malloc(bytes), *from = gpu_take(&gpu, bytes), *to = gpu_take(&gpu, bytes);
+    for (int round = 0; round < 2 * 2; round++) {
+        float *const out = round % 2 == 0 ? to : from;
+        for (int64_t k = 0; k < COUNT; k++)
+            room[k] = (float)(round + 1) * (float)(k % 89);
+        gpu_put(&gpu, from, room, bytes);
+        if (round < 2)
+            must_nccl(calls.ncclReduceScatter(from, out, (size_t)COUNT, COH_NCCL_FLOAT,
+                                              COH_NCCL_SUM, communicator, queue->stream),
+                      "ncclReduceScatter");
+        else
+            must_nccl(
+                calls.ncclAllGather(from, out, bytes, COH_NCCL_BYTE, communicator, queue->stream),
+                "ncclAllGather");
+        settle(communicator, "a collective");
+        coh_device_cuda.finish(queues[0]);
+        gpu_get(&gpu, room, out, bytes);
+        for (int64_t k = 0; k < COUNT; k++)
+            if (room[k] != (float)(round + 1) * (float)(k % 89))
+                fail_msg("round %d, element %lld: %g", round, (long long)k, (double)room[k]);
+    }
+    must_nccl(calls.ncclCommFinalize(communicator), "ncclCommFinalize");
+    settle(communicator, "ncclCommFinalize");
+    must_nccl(calls.ncclCommDestroy(communicator), "ncclCommDestroy");
+    free(room);
+}
+
 const char *gpu_check_nccl_missing(void)
 {
     return coh_nccl_calls_open(&calls) == COH_OK ? NULL : coh_last_error();
@@ -211,6 +245,7 @@ int gpu_check_nccl(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_world_of_one_rank_is_bound_and_ends),
         cmocka_unit_test(a_communicator_of_one_brings_every_byte_to_itself),
+        cmocka_unit_test(collectives_of_one_rank_bring_its_window),
     };
     return cmocka_run_group_tests(tests, open_lanes, close_lanes);
 }

@@ -15,6 +15,10 @@ int ncclSend(const void *from, size_t count, int type, int peer,
              coh_nccl_communicator *communicator, CUstream stream);
 int ncclRecv(void *to, size_t count, int type, int peer, coh_nccl_communicator *communicator,
              CUstream stream);
+int ncclAllGather(const void *from, void *to, size_t count, int type,
+                  coh_nccl_communicator *communicator, CUstream stream);
+int ncclReduceScatter(const void *from, void *to, size_t count, int type, int operation,
+                      coh_nccl_communicator *communicator, CUstream stream);
 const char *ncclGetErrorString(int result);
 const char *ncclGetLastError(coh_nccl_communicator *communicator);
 
@@ -75,6 +79,18 @@ int ncclRecv(void *to, size_t count, int type, int peer, coh_nccl_communicator *
              CUstream stream)
 {
     return fake_nccl.ncclRecv(to, count, type, peer, communicator, stream);
+}
+
+int ncclAllGather(const void *from, void *to, size_t count, int type,
+                  coh_nccl_communicator *communicator, CUstream stream)
+{
+    return fake_nccl.ncclAllGather(from, to, count, type, communicator, stream);
+}
+
+int ncclReduceScatter(const void *from, void *to, size_t count, int type, int operation,
+                      coh_nccl_communicator *communicator, CUstream stream)
+{
+    return fake_nccl.ncclReduceScatter(from, to, count, type, operation, communicator, stream);
 }
 
 const char *ncclGetErrorString(int result)

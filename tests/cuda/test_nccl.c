@@ -1,6 +1,7 @@
 /* The transport over NCCL, on the stub driver's GPUs: what bind refuses, both lanes at once, each
  * call of NCCL and of the driver's events failing at its n-th use, and a world that stops while
- * kernels wait. test_nccl_exchange has the bits of GATHER and REDUCE. */
+ * kernels wait. test_nccl_exchange has the bits of GATHER and REDUCE, test_nccl_collectives those
+ * of collectives. */
 #include "tests/comm/ranks.h"
 
 #include <sched.h>
@@ -8,15 +9,16 @@
 #include <stdlib.h>
 
 #include "base/rng.h"
+#include "comm/exchange.h"
 #include "comm/nccl.h"
 #include "comm/threads.h"
 #include "tests/cuda/fake_nccl.h"
 #include "tests/cuda/stub_driver.h"
 #include "tests/length.h"
 
-enum { LINES = 6, BYTES = 4096, ROUNDS = 3 };
+enum { LINES = 6, BYTES = 4096, ROUNDS = 3, PART = 96 };
 
-/* Lines that alternate between the lanes; in each, all ranks send to all. */
+/* Lines that alternate between the lanes; in each, all ranks send to all. Then two collectives. */
 typedef struct traffic {
     int32_t differing_rank;           /* whose last message is longer; -1: none */
     int32_t silent_rank, silent_line; /* which does not start that line, and stops the world; -1 */
@@ -27,6 +29,8 @@ typedef struct traffic {
 } traffic;
 
 typedef struct buffers {
+    float window[RANKS_MOST * PART]; /* of which the REDUCE leaves the rank's part of the sum */
+    uint32_t collectives[2];
     unsigned char sent[LINES][RANKS_MOST][BYTES + 1], received[LINES][RANKS_MOST][BYTES + 1];
 } buffers;
 
@@ -58,6 +62,44 @@ static coh_status list_lines(const traffic *t, const coh_transport *transport, c
                 coh_link_plan_receive(plan, peer, room->received[line][peer], bytes_of((int)line)));
         }
     }
+    return COH_OK;
+}
+
+/* Lists a REDUCE and a GATHER of one window on lane 1. */
+static coh_status list_collectives(const coh_transport *transport, coh_link_plan *plan,
+                                   buffers *room)
+{
+    const coh_axis all = { "data", transport->rank_count };
+    const coh_levels levels = { { 1, 1, transport->rank_count, transport->rank_count } };
+    const int32_t at = transport->rank * PART;
+    coh_mesh mesh;
+    int is_added[2] = { 0, 0 };
+    COH_TRY(coh_mesh_init(&mesh, &all, 1, &levels));
+    const coh_exchange exchange = { &mesh, 1, transport->rank, PART * sizeof(float),
+                                    PART * sizeof(float) * (size_t)transport->rank_count };
+    plan->lane = 1;
+    COH_TRY(coh_exchange_reduce_collective(plan, &exchange, room->window, room->window + at,
+                                           &room->collectives[0], &is_added[0]));
+    COH_TRY(coh_exchange_gather_collective(plan, &exchange, room->window, &room->collectives[1],
+                                           &is_added[1]));
+    if (is_added[0] != (transport->rank_count > 1) || is_added[1] != is_added[0])
+        return coh_fail(COH_ERR_INTERNAL, "a collective is left out");
+    return COH_OK;
+}
+
+/* Sums small integers, so every order has one result. */
+static coh_status run_collectives(traffic *t, coh_transport *transport, buffers *room, int round)
+{
+    const int32_t count = transport->rank_count;
+    for (int32_t i = 0; i < count * PART; i++)
+        room->window[i] = (float)((transport->rank + 1) * (i + round));
+    for (int i = 0; i < 2; i++) {
+        COH_TRY(coh_transport_start(transport, room->collectives[i]));
+        COH_TRY(coh_transport_wait(transport, room->collectives[i]));
+    }
+    for (int32_t i = 0; i < count * PART; i++)
+        if (room->window[i] != (float)(count * (count + 1) / 2 * (i + round)))
+            t->is_wrong = 1;
     return COH_OK;
 }
 
@@ -100,6 +142,8 @@ static coh_status run_round(traffic *t, coh_transport *transport, buffers *room,
     }
     if (!is_right(transport, room, round))
         t->is_wrong = 1;
+    if (transport->rank_count > 1 && round == 0)
+        COH_TRY(run_collectives(t, transport, room, round));
     return coh_transport_gather(transport, NULL, 0, NULL);
 }
 
@@ -111,6 +155,8 @@ static coh_status exchange_all(coh_transport *transport, void *argument)
     if (transport->rank == 0)
         coh_stub_fail_nth(t->call, t->fails_at, CUDA_ERROR_LAUNCH_TIMEOUT);
     coh_status status = list_lines(t, transport, &plan, room);
+    if (status == COH_OK)
+        status = list_collectives(transport, &plan, room);
     if (status == COH_OK)
         status = coh_transport_bind(transport, &plan);
     for (int round = 0; round < ROUNDS && status == COH_OK; round++)
@@ -177,6 +223,7 @@ static void each_call_of_nccl_that_fails_ends_all_ranks_with_one_sentence(void *
             const int was_hit = fake_nccl_fault_was_hit();
             fake_nccl_fail_nth((fake_nccl_call)call, 0);
             assert_int_equal(fake_nccl_live_count(), 0);
+            assert_true(n > 1 || was_hit);
             const int ends_well = ends[0].status == COH_OK;
             if (ends_well) /* not hit, or hit while communicators were ended */
                 ranks_expect(3, ends, COH_OK, "");

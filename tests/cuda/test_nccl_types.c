@@ -8,7 +8,8 @@
 _Static_assert(sizeof(coh_nccl_id) == sizeof(ncclUniqueId), "the id is passed by value");
 _Static_assert((int)COH_NCCL_SUCCESS == (int)ncclSuccess &&
                    (int)COH_NCCL_IN_PROGRESS == (int)ncclInProgress &&
-                   (int)COH_NCCL_BYTE == (int)ncclInt8,
+                   (int)COH_NCCL_BYTE == (int)ncclInt8 && (int)COH_NCCL_FLOAT == (int)ncclFloat32 &&
+                   (int)COH_NCCL_SUM == (int)ncclSum,
                "numbers");
 #define AT(ours, theirs)                                                                           \
     _Static_assert(offsetof(coh_nccl_config, ours) == offsetof(ncclConfig_t, theirs), #theirs)

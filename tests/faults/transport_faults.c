@@ -112,7 +112,7 @@ static void real_close(coh_transport *transport)
 
 void transport_faults_put(coh_transport *transport)
 {
-    static const coh_transport_ops ops = {
+    static coh_transport_ops ops = {
         .name = "faulty",
         .bind = faulty_bind,
         .start = faulty_start,
@@ -126,5 +126,6 @@ void transport_faults_put(coh_transport *transport)
         .close = real_close,
     };
     real = transport->ops;
+    ops.has_collectives = real->has_collectives;
     transport->ops = &ops;
 }
