@@ -491,6 +491,7 @@ static void set_plan_options(cli_job *job)
     o->replicas = job->rank_replicas;
     o->ranks = job->ranks;
     o->wires = job->wires;
+    o->reduce = job->options->reduce;
     snprintf(o->rank_pattern, sizeof(o->rank_pattern), "%s",
              job->options->pattern != NULL ? job->options->pattern
              : cli_job_rank_count(job) > 1 ? COH_RANK_PATTERN_AUTO

@@ -63,6 +63,7 @@ static const char *terms[COH_TERM_COUNT] = {
     [COH_TERM_REPLICAS] = "--replicas",
     [COH_TERM_WIRE] = "--wire",
     [COH_TERM_CLIP_MODE] = "--clip-mode",
+    [COH_TERM_REDUCE] = "--reduce",
 };
 
 enum { EXIT_USAGE = 2, EXIT_IO = 5 };

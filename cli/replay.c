@@ -148,6 +148,7 @@ static coh_status set_budgets(const cli_replay *replay, const cli_plan_note *sai
     plan_options->pair_ranks = replay->file.pair_ranks;
     plan_options->node_ranks = replay->file.node_ranks;
     plan_options->wires = replay->file.wires;
+    plan_options->reduce = replay->file.reduce;
     memcpy(plan_options->optimizer, replay->file.optimizer, sizeof(plan_options->optimizer));
     plan_options->optimizer_choices = replay->file.optimizer_choices;
     plan_options->optimizer_choice_count = replay->file.optimizer_choice_count;

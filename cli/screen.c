@@ -107,6 +107,14 @@ static void add_wires(const cli_job *job, cli_line *line)
                      coh_wire_name(wires->weights), coh_wire_name(wires->gradients));
 }
 
+/* Adds a line if NCCL adds the gradients of ranks. */
+static void add_reduce(const cli_job *job, cli_line *line)
+{
+    if (job->plan_options.reduce == COH_REDUCE_LIBRARY)
+        cli_line_add(line, "        NCCL adds gradients in its own order (--reduce library): "
+                           "results depend on the number of ranks, the plan and NCCL\n");
+}
+
 /* Adds a line if the ranks divide something: over how many of them. */
 static void add_parts(const cli_job *job, cli_line *line)
 {
@@ -206,6 +214,7 @@ static void add_model(const cli_job *job, cli_line *line)
     }
     add_parts(job, line);
     add_wires(job, line);
+    add_reduce(job, line);
     if (job->model.atomics)
         cli_line_add(line,
                      "        attention backward by atomics where cuDNN takes it: the same seed "

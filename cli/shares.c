@@ -50,8 +50,10 @@ static int add_flags(const cli_job *job, int32_t replicas, int is_of_ranks, cli_
     if (coh_model_size_get(&job->model).dtype == COH_DTYPE_BF16 && !recipe->f32_gradients &&
         ++count)
         cli_line_add(line, " --gradients f32");
-    if (is_of_ranks && job->options->wire != NULL && job->options->pattern == NULL && ++count)
-        cli_line_add(line, " --pattern zero3"); /* a wire needs it */
+    const int needs_pattern =
+        job->options->wire != NULL || job->options->reduce == COH_REDUCE_LIBRARY;
+    if (is_of_ranks && needs_pattern && job->options->pattern == NULL && ++count)
+        cli_line_add(line, " --pattern zero3"); /* results depend on it */
     if (is_of_ranks && recipe->speculates && ++count)
         cli_line_add(line, " --clip-mode exact");
     return count;
@@ -148,8 +150,8 @@ static coh_status check_gpus(const cli_job *job, int32_t ranks)
 
 coh_status cli_job_share(cli_job *job)
 {
-    static const cli_flag of_ranks[] = { CLI_FLAG_PATTERN, CLI_FLAG_WIRE, CLI_FLAG_NODE_RANKS,
-                                         CLI_FLAG_PAIR_RANKS };
+    static const cli_flag of_ranks[] = { CLI_FLAG_PATTERN, CLI_FLAG_WIRE, CLI_FLAG_REDUCE,
+                                         CLI_FLAG_NODE_RANKS, CLI_FLAG_PAIR_RANKS };
     const int is_profile = job->options->command == CLI_PROFILE; /* it measures one rank's share */
     const int32_t ranks = is_profile ? 1 : cli_budget_rank_count(job->options);
     if (ranks > 1 && job->on_gpu && job->options->command != CLI_PLAN)

@@ -10,7 +10,9 @@
  * to its slot among those of all ranks, and the line works there.
  *
  * On a GPU the windows lie there, and so do messages (comm/nccl.h), folding and packing: the lane's
- * thread enqueues them on the lane's queue, and waits. Only losses pass through the host.
+ * thread enqueues them on the lane's queue, and waits. Only losses pass through the host. There
+ * NCCL may also gather and add by its collectives (coh_plan_options.reduce), where a window's parts
+ * have one size. Such a REDUCE needs no WIRE, and nothing is folded after it.
  *
  * The transport ends a line in which another rank fails, with that rank's sentence. Read
  * comm/transport.h and planner/comm_parts.h first. */
@@ -41,6 +43,20 @@ _Static_assert(sizeof(loss_slot) == COH_LOSS_STRIDE_BYTES, "a loss has a slot");
 
 /* ---- bind ---- */
 
+static int uses_collectives(const coh_step *step)
+{
+    return step->plan->options.reduce == COH_REDUCE_LIBRARY;
+}
+
+static coh_status bind_gather(const coh_step *step, const coh_exchange *exchange, void *window,
+                              coh_link_plan *plan, coh_comm_line *line)
+{
+    int is_added = 0;
+    if (uses_collectives(step))
+        COH_TRY(coh_exchange_gather_collective(plan, exchange, window, &line->line, &is_added));
+    return is_added ? COH_OK : coh_exchange_gather(plan, exchange, window, &line->line);
+}
+
 /* Returns the axis of an exchange of gradients. */
 static int axis_of(const coh_comm_call *comm)
 {
@@ -58,14 +74,20 @@ static coh_status bind_reduce(const coh_step *step, const coh_bound *bound,
     char *contribution = (char *)coh_operand_data(step, grad) + window.begin;
     char *received = coh_operand_data(step, wire);
     const coh_operand *part = coh_bound_operand(bound, instruction, COH_SLOT_COMM_PART);
+    int is_added = 0;
     out->members = coh_mesh_group_size(exchange.mesh, exchange.axes);
+    out->sum = part != NULL ? coh_operand_data(step, part)
+                            : (void *)(contribution + (size_t)index * exchange.part_bytes);
+    if (uses_collectives(step) && comm->wire == COH_WIRE_STORED)
+        COH_TRY(coh_exchange_reduce_collective(plan, &exchange, contribution, out->sum, &out->line,
+                                               &is_added));
+    if (is_added)
+        return COH_OK;
     if (!step->host_addressable && out->members > COH_FOLD_CUDA_MOST)
         return coh_fail(COH_ERR_ARGUMENT,
                         "a GPU adds the gradients of at most %d ranks at once, not %" PRId32
                         ": give the replicas more factors",
                         (int)COH_FOLD_CUDA_MOST, out->members);
-    out->sum = part != NULL ? coh_operand_data(step, part)
-                            : (void *)(contribution + (size_t)index * exchange.part_bytes);
     out->count = (int64_t)(coh_exchange_part_bytes(&exchange, index) / sizeof(float));
     COH_TRY(COH_ALLOC(out->members, &out->slices));
     coh_exchange_slices(&exchange, contribution, received, out->slices);
@@ -119,7 +141,7 @@ static coh_status bind_chunk(const coh_step *step, const coh_bound *bound,
         line->own = data + (size_t)index * exchange.part_bytes;
         line->own_bytes = coh_exchange_part_bytes(&exchange, index);
     }
-    return coh_exchange_gather(plan, &exchange, data, &line->line);
+    return bind_gather(step, &exchange, data, plan, line);
 }
 
 /* Binds the gathering of a slot for each rank. */
@@ -132,7 +154,7 @@ static coh_status bind_slots(const coh_step *step, const coh_operand *slots, coh
     line->own = line->slots + (size_t)index * exchange.part_bytes;
     exchange.window_bytes =
         exchange.part_bytes * (size_t)coh_mesh_group_size(exchange.mesh, exchange.axes);
-    return coh_exchange_gather(plan, &exchange, line->slots, &line->line);
+    return bind_gather(step, &exchange, line->slots, plan, line);
 }
 
 static coh_status bind_instruction(const coh_step *step, const coh_bound *bound,

@@ -106,13 +106,20 @@ static uint64_t fold_pattern(uint64_t hash, const coh_plan_options *options, con
     return fold_number(fold_number(hash, parts.work), parts.state);
 }
 
-/* With wires the bits depend on how many ranks there are, and on what they divide. */
-static uint64_t fold_wires(uint64_t hash, const coh_plan_options *options)
+/* With wires, and with sums of NCCL, the bits depend on how many ranks there are, and on what they
+ * divide. */
+static uint64_t fold_exchanges(uint64_t hash, const coh_plan_options *options)
 {
-    if (options->wires.weights == COH_WIRE_STORED && options->wires.gradients == COH_WIRE_STORED)
+    const int has_wires =
+        options->wires.weights != COH_WIRE_STORED || options->wires.gradients != COH_WIRE_STORED;
+    if (!has_wires && options->reduce == COH_REDUCE_EXACT)
         return hash;
-    hash = fold_text(fold_text(hash, "weights"), coh_wire_name(options->wires.weights));
-    hash = fold_text(fold_text(hash, "gradients"), coh_wire_name(options->wires.gradients));
+    if (has_wires) {
+        hash = fold_text(fold_text(hash, "weights"), coh_wire_name(options->wires.weights));
+        hash = fold_text(fold_text(hash, "gradients"), coh_wire_name(options->wires.gradients));
+    }
+    if (options->reduce == COH_REDUCE_LIBRARY)
+        hash = fold_text(hash, "reduce library");
     hash = fold_number(hash, coh_fold_replicas(&options->ranks));
     hash = fold_pattern(hash, options, options->rank_pattern);
     for (int32_t i = 0; i < options->pin_count; i++)
@@ -138,7 +145,7 @@ static uint64_t fingerprint_of(const coh_graph *graph, const coh_plan_options *o
         hash = fold_text(hash, "gradients f32");
     hash = fold_shape_of(hash, &options->replicas);
     hash = fold_shape_of(hash, &options->ranks); /* the same bits as on one rank */
-    hash = fold_wires(hash, options);
+    hash = fold_exchanges(hash, options);
     for (size_t i = 0; i < graph->op_count; i++)
         hash = fold_op(hash, graph, &graph->ops[i]);
     if (options->mode == COH_PLAN_TRAIN)

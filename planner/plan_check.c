@@ -72,6 +72,24 @@ static coh_status check_wires(const coh_plan_options *options, int64_t ranks)
                     coh_term_text(COH_TERM_WIRE));
 }
 
+static coh_status check_reduce(const coh_plan_options *options, int64_t ranks)
+{
+    COH_TRY(coh_check_integer("reduce", options->reduce, 0, COH_REDUCE_COUNT - 1));
+    if (options->reduce == COH_REDUCE_EXACT)
+        return COH_OK;
+    if (ranks == 1)
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "%s library: NCCL adds the gradients of several ranks, and there is one: "
+                        "leave it out",
+                        coh_term_text(COH_TERM_REDUCE));
+    if (options->profile == NULL || options->profile->device_kind == COH_DEVICE_HOST)
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "%s library: NCCL adds between GPUs, and these ranks compute on the host: "
+                        "leave it out, or give a GPU (%s)",
+                        coh_term_text(COH_TERM_REDUCE), coh_term_text(COH_TERM_DEVICE));
+    return COH_OK;
+}
+
 /* Checks the ranks of a plan that has some. */
 static coh_status check_ranks(const coh_plan_options *options)
 {
@@ -91,6 +109,7 @@ static coh_status check_ranks(const coh_plan_options *options)
                         "(exact or previous), or one rank",
                         ranks, coh_term_text(COH_TERM_CLIP_MODE));
     COH_TRY(check_wires(options, ranks));
+    COH_TRY(check_reduce(options, ranks));
     if (ranks * options->microbatch_count > 65536)
         return coh_fail(COH_ERR_ARGUMENT,
                         "%" PRId64

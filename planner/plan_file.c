@@ -273,6 +273,7 @@ static const char *const modes[] = { [COH_PLAN_TRAIN] = "train", [COH_PLAN_INFER
 static const char *const orders[] = {
     [COH_SWEEP_MICROBATCH] = "micro-batch", [COH_SWEEP_LAYER] = "layer", NULL
 };
+static const char *const reduces[] = { "exact", "library", NULL };
 static const char *const wires[] = { "stored", "bf16", "int8", "int4", NULL };
 
 #define IN(member)         COH_JSON_AT(coh_plan_text, member)
@@ -299,6 +300,8 @@ static const coh_json_field option_fields[] = {
     { "weights_wire", COH_JSON_CHOICE, IN(options.wires.weights), .names = wires,
       .rule = COH_JSON_UNLESS_ZERO },
     { "gradients_wire", COH_JSON_CHOICE, IN(options.wires.gradients), .names = wires,
+      .rule = COH_JSON_UNLESS_ZERO },
+    { "reduce", COH_JSON_CHOICE, IN(options.reduce), .names = reduces,
       .rule = COH_JSON_UNLESS_ZERO },
     { "rank_pattern", COH_JSON_TEXT, IN(options.rank_pattern), .rule = COH_JSON_UNLESS_ZERO },
     { "atomics", WHOLE(atomics, .most = 1, .rule = COH_JSON_UNLESS_ZERO) },
@@ -564,6 +567,7 @@ static void take_decisions(const coh_plan_text *file, coh_plan_file *out)
     out->f32_gradients = file->options.f32_gradients;
     out->replicas = file->options.replicas;
     out->wires = file->options.wires;
+    out->reduce = file->options.reduce;
     out->ranks = file->options.ranks;
     out->pair_ranks = file->options.pair_ranks;
     out->node_ranks = file->options.node_ranks;

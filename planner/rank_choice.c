@@ -158,11 +158,13 @@ coh_status coh_rank_choice_plan(const coh_graph *graph, const coh_plan_options *
         set_pattern(&one, c.names[0]);
         return make(graph, &one, only_fits, out_plan);
     }
-    if (options->wires.weights != COH_WIRE_STORED || options->wires.gradients != COH_WIRE_STORED)
+    const int has_wires =
+        options->wires.weights != COH_WIRE_STORED || options->wires.gradients != COH_WIRE_STORED;
+    if (has_wires || options->reduce == COH_REDUCE_LIBRARY)
         return coh_fail(COH_ERR_ARGUMENT,
                         "%s: results depend on what ranks divide, so name the rank pattern, as "
                         "zero3",
-                        coh_term_text(COH_TERM_WIRE));
+                        coh_term_text(has_wires ? COH_TERM_WIRE : COH_TERM_REDUCE));
     const coh_status status = choose(&c);
     if (status == COH_OK)
         *out_plan = c.best;

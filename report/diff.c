@@ -170,7 +170,9 @@ static coh_status add_recipes(const report_facts *a, const report_facts *b, int 
     COH_TRY(add_settings(b->recipe, a->recipe, 1, count, out));
     COH_TRY(add_number("ranks", a->ranks, b->ranks, count, out));
     COH_TRY(add_fact("pattern", a->pattern, b->pattern, count, out));
-    return add_fact("wire", a->wire, b->wire, count, out);
+    COH_TRY(add_fact("wire", a->wire, b->wire, count, out));
+    return add_fact("reduce", a->reduce[0] ? a->reduce : "exact",
+                    b->reduce[0] ? b->reduce : "exact", count, out);
 }
 
 /* A run records a budget without a limit as null. */

@@ -108,6 +108,7 @@ static coh_status read_facts(const json_t *root, report_facts *f)
         .limit = text_of(root, "limit"),
         .pattern = text_of(root, "pattern"),
         .wire = text_of(root, "wire"),
+        .reduce = text_of(root, "reduce"),
         .recipe = json_object_get(root, "recipe"),
         .ranks = number_of(root, "ranks"),
         .seed = number_of(root, "seed"),

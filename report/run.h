@@ -19,10 +19,10 @@ enum { REPORT_NOTES = 8, REPORT_NOTE_BYTES = 320 };
 typedef struct report_facts {
     const char *model, *started, *version, *device, *cpu, *gpu, *dtype, *optimizer, *state;
     const char *profile, *plan_hash, *profile_hash, *limit;
-    const json_t *fallbacks; /* sentences; NULL: not known */
-    const json_t *recipe;    /* the note of its checkpoints; NULL: not known */
-    const char *pattern, *wire;
-    char *command; /* the arguments, joined */
+    const json_t *fallbacks;             /* sentences; NULL: not known */
+    const json_t *recipe;                /* the note of its checkpoints; NULL: not known */
+    const char *pattern, *wire, *reduce; /* "": of an earlier version */
+    char *command;                       /* the arguments, joined */
     double seed, cores, memory_bytes, ranks, batch, micro_batch, sequence, tokens_per_step,
         parameters;
     double flops_per_step, peak_flops_per_s, predicted_step_s, predicted_in_memory_step_s, threads;

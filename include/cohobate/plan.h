@@ -71,6 +71,18 @@ typedef enum coh_plan_mode {
     COH_PLAN_INFER  /* body = forward only; parameters are read, kinds' states kept */
 } coh_plan_mode;
 
+/* How the gradients of several ranks are added. */
+typedef enum coh_reduce {
+    /* In the order of the replicas' shape, so that no bit depends on the number of ranks. */
+    COH_REDUCE_EXACT,
+    /* By NCCL's reduce-scatter between GPUs, and gathered by its all-gather, wherever all parts of
+     * a window have one size and it travels as it is stored. NCCL's order depends on the number of
+     * ranks, on chunks, links and its version, and so do results, except where each factor of the
+     * ranks is 2. Programs, memory and predictions are those of COH_REDUCE_EXACT. */
+    COH_REDUCE_LIBRARY,
+    COH_REDUCE_COUNT
+} coh_reduce;
+
 /* Decision that a pin makes. The first three are about parameters: where weights are stored between
  * steps (gradients and optimizer states remain the planner's choice). The others are about
  * activations in training. */
@@ -212,6 +224,10 @@ typedef struct coh_plan_options {
     char rank_pattern[COH_RANK_PATTERN_BYTES];
     /* How weights and gradients travel between ranks (wire.h). Part of the numeric plan. */
     coh_wires wires;
+    /* How the gradients of ranks are added: a coh_reduce. Part of the numeric plan.
+     * COH_REDUCE_LIBRARY needs several ranks, the profile of a GPU, since NCCL adds between GPUs
+     * only, and a rank pattern with a name. */
+    int64_t reduce;
 } coh_plan_options;
 
 /* As coh_plan_options_init; `bytes` is the size that the caller was compiled with. */
@@ -503,6 +519,7 @@ typedef struct coh_plan_file {
     int32_t speculates; /* as in coh_plan_options */
     coh_wires wires;    /* likewise */
     int32_t pair_ranks, node_ranks;
+    coh_reduce reduce; /* as in coh_plan_options */
 } coh_plan_file;
 /* Reads the facts. Fails: COH_ERR_CORRUPT, COH_ERR_IO, COH_ERR_MEMORY. */
 COH_API coh_status coh_plan_file_read(const char *path, coh_plan_file *out_file);

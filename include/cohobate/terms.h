@@ -54,6 +54,7 @@ typedef enum coh_term {
     COH_TERM_REPLICAS,
     COH_TERM_WIRE,      /* "wire" */
     COH_TERM_CLIP_MODE, /* "clip mode" */
+    COH_TERM_REDUCE,    /* "reduce" */
     COH_TERM_COUNT
 } coh_term;
 

@@ -84,6 +84,26 @@ class DeviceCuda(ProgramTest):
                               **self.gpu(2, CUDA_HOME=NCCL, COH_EMULATED_GPUS="2")).json
         self.assertEqual((found["hash"], found["loss"]), (twin["hash"], twin["loss"]))
 
+    def test_nccl_adds_between_gpus_if_asked_to(self):
+        """Two ranks have one sum in any order, so the hash is the twin's; the numeric plan is another, which a resume reports."""
+        if not NCCL:
+            self.skipTest("this build has no NCCL")
+        given = ("train", self.model("gpt2"), "--sequence", 8, "--batch", 2, "--micro-batch", 1, "--data", self.text,
+                 "--lr", "1e-3", "--validation", "none", "--threads", 1, "--profile", "h200", "--dtype", "f32", "--replicas", 2,
+                 "--device", "cuda")
+        where = self.gpu(2, CUDA_HOME=NCCL, COH_EMULATED_GPUS="2")
+        ranks = ("--device-memory", "128MiB", "--ranks", 2, "--pattern", "zero1")
+        twin = self.succeeds(*given, "--steps", 2, "--save", "none", "--json", **self.gpu(1)).json
+        done = self.succeeds(*given, *ranks, "--steps", 2, "--save", self.path("run"), "--reduce", "library", **where)
+        self.assertIn("NCCL adds gradients in its own order (--reduce library)", done.err + done.out)
+        self.assertIn(twin["hash"], done.err + done.out)
+        with open(self.path("run/run.json"), encoding="utf-8") as file:
+            self.assertEqual(json.load(file)["reduce"], "library")
+        more = ("train", "--resume", self.path("run"), "--steps", 3, "--save", "none", "--profile", "h200", "--device", "cuda", *ranks)
+        self.assertIn("reduce", self.succeeds(*more, **where).err)
+        self.assertNotIn("numeric plan", self.succeeds(*more, "--reduce", "library", **where).err)
+        self.fails(2, *given, "--steps", 2, "--save", "none", "--reduce", "library", says="--reduce is for several ranks", **self.gpu(1))
+
     def test_processes_of_a_launcher_have_the_bits_of_one_gpu(self):
         """Each sees both GPUs, or only its own, as with Slurm's --gpus-per-task; only the same one is refused."""
         if not NCCL or not MPI or run(1, "true", program=MPIRUN, as_given=True).code == 77:

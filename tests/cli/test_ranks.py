@@ -230,6 +230,16 @@ class Ranks(TrainTest):
         self.assertEqual(self.says_hash(self.train(*numbers, "--wire", "int8", model=RUN)), self.says_hash(packed))
         self.fails(2, "train", *RUN, *numbers, "--data", self.corpus(), says="--wire weights=int8,gradients=int8: give the same")
 
+    def test_sums_of_nccl_are_of_the_numeric_plan_alone(self):
+        shape = [*RUN, *F32, *SHAPE, "--ranks", 4, "--pattern", "zero3", "--profile", "h100"]
+        exact, library = (self.succeeds("plan", *shape, "--reduce", reduce, "--json").json for reduce in ("exact", "library"))
+        self.assertEqual((exact["reduce"], library["reduce"]), ("exact", "library"))
+        self.assertEqual({key for key in exact if exact[key] != library[key]}, {"reduce", "numeric_fingerprint"} & set(exact))
+        screen = self.succeeds("plan", *shape, "--reduce", "library", "-o", self.path("library.json")).out
+        self.assertIn("NCCL adds gradients in its own order (--reduce library)", screen)
+        self.assertNotIn("NCCL", self.succeeds("plan", *shape).out)
+        self.succeeds("simulate", self.path("library.json"))
+
     def test_a_plan_file_keeps_the_ranks(self):
         plan = self.path("plan.json")
         self.succeeds("plan", *RUN, *F32, *SHAPE, "--ranks", 4, "-o", plan)
@@ -270,6 +280,12 @@ class Ranks(TrainTest):
         self.fails(2, "plan", *RUN, *F32, *SHAPE, "--pattern", "zero1", says="--pattern is for several ranks")
         self.fails(2, "plan", *RUN, *F32, *SHAPE, "--pin", "*=zero1", says="a rank pattern is for several ranks")
         self.fails(2, "plan", *RUN, *F32, *SHAPE, "--wire", "int8", says="--wire is for several ranks")
+        self.fails(2, "plan", *RUN, *F32, *SHAPE, "--reduce", "library", says="--reduce is for several ranks")
+        for command in (["plan"], ["train", "--data", self.corpus(), "--save", "none"]):
+            self.fails(2, *command, *RUN, *F32, *SHAPE, "--ranks", 2, "--pattern", "zero3", "--reduce", "library",
+                       says="--reduce library: NCCL adds between GPUs, and these ranks compute on the host")
+        self.fails(2, "plan", *RUN, *F32, *SHAPE, "--ranks", 2, "--profile", "h100", "--reduce", "library",
+                   says="--reduce: results depend on what ranks divide, so name the rank pattern")
         self.fails(2, "plan", *RUN, *F32, "--node-ranks", 2, says="--node-ranks is for several ranks")
         self.fails(2, "plan", *RUN, *F32, "--pair-ranks", 2, says="--pair-ranks is for several ranks")
         self.fails(2, "plan", *RUN, *F32, "--pair-ranks", 4, says="add --ranks 4 --replicas 4")
@@ -296,6 +312,7 @@ class Ranks(TrainTest):
             (["--ranks", 2, "--wire", "int8"], "--replicas 2 --gradients f32 --pattern zero3"),
             (["--ranks", 2, "--clip-mode", "speculate"], "--replicas 2 --gradients f32 --clip-mode exact"),
             (["--wire", "int8"], "--ranks 2 --replicas 2 --gradients f32 --pattern zero3"),
+            (["--reduce", "library", "--profile", "h100"], "--ranks 2 --replicas 2 --gradients f32 --pattern zero3"),
             (["--ranks", 16, "--topology", "frontier"], "--replicas 2x4x2 --batch 16 --gradients f32"),
             (["--wire", "int8", "--replicas", 3], "--ranks 3 --batch 9 --gradients f32 --pattern zero3"),
         ]:

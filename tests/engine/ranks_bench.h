@@ -32,7 +32,8 @@
 #include "tests/search_length.h"
 #include "tests/temporary.h"
 
-enum { TOKENS = 37, VOCABULARY = 300, MICROBATCHES_MOST = 16, RANKS_MOST = 8, STEPS = 3 };
+enum { TOKENS = 37, VOCABULARY = 300, MICROBATCHES_MOST = 16, RANKS_MOST = 8 };
+enum { STEPS = 3, STEPS_MOST = 20 };
 enum { CHANNELS = 64, CHANNELS_OF_4_PARTS = 128, CHANNELS_OF_8_PARTS = 192 };
 enum { TIMEOUTS_A_SECOND = 10 };
 
@@ -82,7 +83,10 @@ typedef struct setting {
     int lead;        /* of the plan's decisions, if above 0 */
     coh_wires wires; /* of several ranks */
     uint64_t chunk_bytes;
-    int keeps; /* 1: no step, only the hash of what is loaded */
+    int keeps;         /* 1: no step, only the hash of what is loaded */
+    int steps;         /* at most STEPS_MOST; 0: STEPS */
+    coh_reduce reduce; /* of several ranks */
+    float *values;     /* room for rank 0's embedding at the end; NULL: none */
     /* Ranks, and the twin, that compute on GPUs of this profile, by this device with the index of
      * the rank; NULL: on the host. */
     const coh_profile *gpu;
@@ -129,6 +133,7 @@ static inline coh_plan_options options_of(const setting *s, coh_pin *pin)
         options.chunk_bytes = s->chunk_bytes;
     if (s->ranks > 1)
         options.wires = s->wires;
+    options.reduce = s->ranks > 1 ? s->reduce : COH_REDUCE_EXACT;
     if (s->ranks > 1 && s->pin != NULL) {
         must(coh_pin_parse(s->pin, pin), "pin");
         options.pins = pin;
@@ -178,7 +183,7 @@ static inline coh_plan *plan_of(const coh_graph *graph, const setting *s)
 typedef struct end {
     coh_status status;
     char sentence[COH_ERROR_TEXT_BYTES];
-    coh_step_result results[STEPS];
+    coh_step_result results[STEPS_MOST];
     uint64_t hash;
     uint64_t allocations; /* of all ranks in the last step; of rank 0 */
     /* Moved by each lane until all steps had ended. A step's own result counts from CLIP to CLIP,
@@ -222,8 +227,24 @@ static inline void change_number(coh_step_input *input, int which)
     input->loss_factor *= which == 4 ? 2 : 1;
 }
 
+static inline uint64_t steps_of(const setting *s)
+{
+    return s->steps > 0 ? (uint64_t)s->steps : STEPS;
+}
+
+/* Gives rank 0's embedding, which all ranks fetch. */
+static inline coh_status fetch_values(const rank_run *run, coh_engine *engine, int32_t rank)
+{
+    static _Thread_local float table[VOCABULARY * CHANNELS_OF_8_PARTS];
+    const coh_parameter wte = { 0 };
+    if (run->s->values == NULL)
+        return COH_OK;
+    return coh_engine_fetch(engine, wte, COH_FETCH_VALUE, rank == 0 ? run->s->values : table);
+}
+
 static inline coh_status run_steps(rank_run *run, coh_engine *engine)
 {
+    const uint64_t last = steps_of(run->s) - 1;
     const int32_t rank = run->world != NULL ? coh_world_rank(run->world) : 0;
     const size_t first = (size_t)rank * run->plan->layout.microbatch_count * (size_t)token_count();
     float row[CHANNELS];
@@ -233,7 +254,7 @@ static inline coh_status run_steps(rank_run *run, coh_engine *engine)
         COH_TRY(coh_engine_load(engine, run->s->loads, NULL));
     else
         COH_TRY(coh_engine_init(engine, 3));
-    for (uint64_t step = 0; step < STEPS && !run->s->keeps; step++) {
+    for (uint64_t step = 0; step <= last && !run->s->keeps; step++) {
         coh_step_input input = { .struct_bytes = sizeof(input),
                                  .step = step,
                                  .seed = 1,
@@ -247,7 +268,7 @@ static inline coh_status run_steps(rank_run *run, coh_engine *engine)
         const int breaks = step == 1 && run->s->broken_rank == rank;
         if (breaks)
             COH_TRY(exchange_row(engine, row));
-        if (step == STEPS - 1)
+        if (step == last)
             COH_TRY(meet(run));
         const uint64_t allocations = alloc_count();
         if (step == 1 && run->s->hangs == rank + 1)
@@ -256,7 +277,7 @@ static inline coh_status run_steps(rank_run *run, coh_engine *engine)
         if (step == 1 && run->s->asks_stop == rank + 1)
             coh_engine_ask_stop(engine);
         COH_TRY(coh_engine_wait(engine, &run->end.results[step]));
-        if (step == STEPS - 1)
+        if (step == last)
             COH_TRY(meet(run));
         run->end.allocations = alloc_count() - allocations;
         if (breaks)
@@ -268,7 +289,8 @@ static inline coh_status run_steps(rank_run *run, coh_engine *engine)
     COH_TRY(meet(run)); /* a hash allocates */
 
     COH_TRY(coh_engine_hash(engine, &run->end.hash));
-    const coh_checkpoint_note note = { .struct_bytes = sizeof(note), .step = STEPS };
+    COH_TRY(fetch_values(run, engine, rank));
+    const coh_checkpoint_note note = { .struct_bytes = sizeof(note), .step = last + 1 };
     if (run->s->saves == NULL)
         return COH_OK;
     const coh_status saved = coh_engine_save(engine, run->s->saves, &note);

@@ -241,6 +241,33 @@ static void with_wires_the_fingerprint_follows_what_a_pair_divides(void **state)
     coh_graph_destroy(graph);
 }
 
+/* In NCCL's order results depend on the number of ranks and on what they divide. */
+static void with_sums_of_nccl_the_fingerprint_follows_the_ranks(void **state)
+{
+    (void)state;
+    toy_options toy = { .layers = 1, .width = 96, .vocabulary = 400, .rows = 64 };
+    coh_graph *graph = make_graph(&toy);
+    const coh_fold_shape shapes[2][2] = { { { { 1 } }, { { 2, 2 } } }, { { { 2 } }, { { 2 } } } };
+    uint64_t hashes[2][2][2]; /* by reduce, ranks, pattern */
+    for (int reduce = 0; reduce < 2; reduce++)
+        for (int ranks = 0; ranks < 2; ranks++)
+            for (int pattern = 0; pattern < 2; pattern++) {
+                coh_plan_options options = plan_options(ranks == 0 ? 1 : 2, 1);
+                options.replicas = shapes[ranks][0];
+                options.ranks = shapes[ranks][1];
+                options.reduce = reduce;
+                snprintf(options.rank_pattern, sizeof(options.rank_pattern), "%s",
+                         pattern == 0 ? "zero1" : "zero3");
+                hashes[reduce][ranks][pattern] = coh_numeric_fingerprint(graph, &options);
+            }
+    for (int i = 1; i < 4; i++) {
+        assert_true(hashes[0][i / 2][i % 2] == hashes[0][0][0]);
+        assert_true(hashes[1][i / 2][i % 2] != hashes[1][0][0]);
+    }
+    assert_true(hashes[1][0][0] != hashes[0][0][0]);
+    coh_graph_destroy(graph);
+}
+
 static int count_caches(const coh_program *program)
 {
     int count = 0;
@@ -588,6 +615,7 @@ int main(void)
         cmocka_unit_test(the_same_input_gives_the_same_plan),
         cmocka_unit_test(the_fingerprint_follows_numbers_and_not_placement),
         cmocka_unit_test(with_wires_the_fingerprint_follows_what_a_pair_divides),
+        cmocka_unit_test(with_sums_of_nccl_the_fingerprint_follows_the_ranks),
         cmocka_unit_test(a_plan_file_rebuilds_its_plan_in_its_peak_and_not_in_a_page_less),
         cmocka_unit_test(a_cache_is_kept_where_there_is_room),
         cmocka_unit_test(a_recomputed_block_has_no_cache),
