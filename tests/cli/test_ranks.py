@@ -4,7 +4,7 @@ import os
 import re
 import unittest
 
-from program import QUICK, TINY, TrainTest, in_full, pairs
+from program import FAULTY, QUICK, TINY, TrainTest, environment, in_full, pairs, run
 
 RUN = ["gpt2-nano", "--sequence", "16", "--batch", "8", *QUICK]
 F32 = ["--dtype", "f32"]
@@ -29,6 +29,23 @@ class Ranks(TrainTest):
             last = self.resumed(self.path("run"), "--steps", steps, "--ranks", ranks)
             self.assertNotIn("other rounding", last.err)
         self.assertEqual(self.says_hash(last), self.says_hash(whole))
+
+    def test_a_save_that_fails_ends_all_ranks_and_leaves_a_run_to_resume(self):
+        """One sentence, the code of an I/O error, and nothing half written, whatever the ranks keep."""
+        whole = self.hash_of_run(1, *F32)
+        for pattern, fault, says in pairs(("replicate", "16:5", "Input/output error"), ("zero3", "9:28", "No space left on device")):
+            folder = self.path("run-" + pattern)
+            self.train("--steps", 1, "--schedule-steps", 3, "--save", folder, *F32, *SHAPE, "--ranks", 2, "--pattern", pattern, model=RUN)
+            before = sorted(os.listdir(folder))
+            done = run("train", "--resume", folder, "--steps", 3, "--ranks", 2, "--pattern", pattern, *QUICK, program=FAULTY,
+                       env=environment(COH_TEST_FAIL_AT=fault))
+            sentences = [line for line in done.err.splitlines() if line.startswith("cohobate train: ")]
+            self.assertEqual((done.code, len(sentences)), (5, 1), done.err)
+            self.assertIn(says, sentences[0])
+            self.assertIn("the result of steps 2 to 3 is lost: the same command continues from " + folder + "/step-1", sentences[0])
+            self.assertEqual(sorted(os.listdir(folder)), before)
+            self.succeeds("check", folder)
+            self.assertEqual(self.says_hash(self.resumed(folder, "--steps", 3, "--ranks", 2)), whole)
 
     def test_ranks_with_parts_of_the_states_have_the_bits_of_one(self):
         """Also where rank 0 alone validates, a save continues during the steps, and the run moves to other ranks and patterns."""

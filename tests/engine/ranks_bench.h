@@ -20,6 +20,7 @@
 #include "cohobate/engine.h"
 #include "cohobate/models.h"
 #include "comm/world.h"
+#include "engine/device_find.h"
 #include "engine/engine_state.h"
 #include "engine/step_state.h"
 #include "memory/library_workspace.h"
@@ -83,8 +84,11 @@ typedef struct setting {
     int lead;        /* of the plan's decisions, if above 0 */
     coh_wires wires; /* of several ranks */
     uint64_t chunk_bytes;
-    int keeps;         /* 1: no step, only the hash of what is loaded */
-    int steps;         /* at most STEPS_MOST; 0: STEPS */
+    int keeps;          /* 1: no step, only the hash of what is loaded */
+    int steps;          /* at most STEPS_MOST, those before `begins_at` included; 0: STEPS */
+    uint64_t begins_at; /* the first step, of what is loaded */
+    const coh_store_ops *store; /* of rank `store_rank`; NULL: the usual one */
+    int store_rank;
     coh_reduce reduce; /* of several ranks */
     float *values;     /* room for rank 0's embedding at the end; NULL: none */
     /* Ranks, and the twin, that compute on GPUs of this profile, by this device with the index of
@@ -254,7 +258,7 @@ static inline coh_status run_steps(rank_run *run, coh_engine *engine)
         COH_TRY(coh_engine_load(engine, run->s->loads, NULL));
     else
         COH_TRY(coh_engine_init(engine, 3));
-    for (uint64_t step = 0; step <= last && !run->s->keeps; step++) {
+    for (uint64_t step = run->s->begins_at; step <= last && !run->s->keeps; step++) {
         coh_step_input input = { .struct_bytes = sizeof(input),
                                  .step = step,
                                  .seed = 1,
@@ -303,10 +307,18 @@ static inline coh_status run_steps(rank_run *run, coh_engine *engine)
 static inline coh_status create_engine(const rank_run *run, const coh_engine_options *options,
                                        coh_engine **out_engine)
 {
-    if (run->s->device == NULL)
+    const int rank = run->world != NULL ? coh_world_rank(run->world) : 0;
+    const int has_own_store = run->s->store != NULL && run->s->store_rank == rank;
+    coh_engine_device device;
+    if (run->s->device == NULL && !has_own_store)
         return coh_engine_create(run->plan, options, out_engine);
-    coh_engine_device device = *run->s->device;
-    device.index = run->world != NULL ? coh_world_rank(run->world) : 0;
+    if (run->s->device != NULL)
+        device = *run->s->device;
+    else
+        COH_TRY(coh_device_find("host", &device));
+    device.index = run->s->device != NULL ? rank : 0;
+    if (has_own_store)
+        device.store_ops = run->s->store;
     return coh_engine_create_on(run->plan, options, &device, out_engine);
 }
 
