@@ -278,11 +278,20 @@ static coh_status connect_group(endpoint *self, size_t number)
     return status;
 }
 
-/* Connects the groups of a lane, except one of all ranks: it is the lane's. */
+/* Is the group all ranks in their order, as the communicator of a lane has them? */
+static int is_world(const endpoint *self, const coh_link_group *group)
+{
+    int32_t same = 0;
+    while (same < group->count && self->plan.members[group->first + (size_t)same] == same)
+        same++;
+    return same == self->base.rank_count;
+}
+
+/* Connects the groups of a lane, except the world: it has the lane's communicator. */
 static coh_status connect_groups(endpoint *self, int lane)
 {
     for (size_t i = 0; i < self->plan.group_count; i++)
-        if (self->plan.groups[i].lane == lane && self->plan.groups[i].count < self->base.rank_count)
+        if (self->plan.groups[i].lane == lane && !is_world(self, &self->plan.groups[i]))
             COH_TRY(connect_group(self, i));
     return COH_OK;
 }

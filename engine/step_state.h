@@ -71,7 +71,8 @@ typedef struct coh_wire_piece {
 /* An instruction that ranks execute together (lane_comm.c). */
 typedef struct coh_comm_line {
     uint32_t line; /* of the transport */
-    /* Of a REDUCE: the slices of this rank's part, by member of the group; the part, its length. */
+    /* Of a REDUCE: the slices of this rank's part, by member of the group; the part, and its
+     * length: 0 if the transport has added them (a collective). */
     const void **slices;
     int32_t members;
     void *sum;
