@@ -567,7 +567,7 @@ static void take_decisions(const coh_plan_text *file, coh_plan_file *out)
     out->f32_gradients = file->options.f32_gradients;
     out->replicas = file->options.replicas;
     out->wires = file->options.wires;
-    out->reduce = file->options.reduce;
+    out->reduce = (coh_reduce)file->options.reduce;
     out->ranks = file->options.ranks;
     out->pair_ranks = file->options.pair_ranks;
     out->node_ranks = file->options.node_ranks;
