@@ -80,9 +80,9 @@ typedef struct cli_group {
 } cli_group;
 
 enum { CLI_GROUPS = 7, CLI_GROUPS_LEAST = 3 };
-/* Groups them into at most `most` (CLI_GROUPS_LEAST to CLI_GROUPS). If there were more, groups of blocks are merged regardless
- * of where parameters and states are stored, and finally all remaining ones. Fails:
- * COH_ERR_ARGUMENT. */
+/* Groups them into at most `most` (CLI_GROUPS_LEAST to CLI_GROUPS). If there were more, groups of
+ * blocks are merged regardless of where parameters and states are stored, and finally all remaining
+ * ones. Fails: COH_ERR_ARGUMENT. */
 coh_status cli_groups(const coh_plan *plan, int32_t most, cli_group out_groups[CLI_GROUPS],
                       int32_t *out_count);
 

@@ -441,10 +441,10 @@ static void add_light(const coh_candidates *candidates, neighbours *n, int light
         d->recompute = as_many(candidates, now - fewer, blocks);
 }
 
-/* Lists sets nearer to the linear programme's solution with these light operators: a quarter, a third
- * and half of the way back from it to the present number of recomputed blocks, in the whole device
- * memory. A light operator costs the same time in each kept block, so few more of these may be
- * slower where many are faster; and what they keep needs room. */
+/* Lists sets nearer to the linear programme's solution with these light operators: a quarter, a
+ * third and half of the way back from it to the present number of recomputed blocks, in the whole
+ * device memory. A light operator costs the same time in each kept block, so few more of these may
+ * be slower where many are faster; and what they keep needs room. */
 static void list_toward_least(const coh_candidates *candidates, neighbours *n, int light)
 {
     enum { QUARTER = 4, HALF = 2 };

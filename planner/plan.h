@@ -79,7 +79,7 @@ typedef struct coh_least_step {
     /* the same if light operators may run again by themselves (light.h): the search turns to them
      * last, and no plan is below it */
     uint64_t light_ns;
-    /* The recomputed blocks of the solution with each kind of light operators; -1: none is known. */
+    /* The recomputed blocks of the solution with each kind of light operators; -1: none known. */
     int32_t light_recompute[COH_LIGHT_COUNT];
     /* The decisions of the solution, rounded to whole blocks. */
     int32_t recompute, host_updates;

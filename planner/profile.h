@@ -116,9 +116,8 @@ struct coh_profile {
     coh_figure instruction_ns;              /* an empty compute instruction */
     /* With a GPU: streaming passes in host memory; AdamW, in bytes of memory traffic. 0: none */
     coh_figure host_memory_bytes_per_s, host_update_bytes_per_s;
-    int32_t
-        host_gpus; /* GPUs that share the host, of which the figures are one share; 0: one GPU */
-    /* Not in the file. The shares that an entry of more host memory gave: their rates, too. 0: one */
+    int32_t host_gpus; /* that share the host; the figures are of one share. 0: one GPU */
+    /* Not in the file: the shares that an entry of more host memory gave, with their rates. 0: one */
     double host_shares;
     coh_link_profile link[COH_LINK_COUNT]; /* not of COMPUTE and HOST */
     int32_t pair_ranks, node_ranks;        /* ranks of a pair, of a node; 0: unknown */
@@ -126,7 +125,8 @@ struct coh_profile {
      * not interfere. With several busy lanes the factors multiply. */
     double contention[COH_LANE_COUNT][COH_LANE_COUNT];
     /* Not in the file: of coh_profile_share_memory. The part of the host memory's rate that a lane
-     * takes while it runs alone. Busy lanes whose parts exceed 1 together share it in proportion. */
+     * takes while it runs alone. Busy lanes whose parts exceed 1 together share it in
+     * proportion. */
     double memory_part[COH_LANE_COUNT];
     uint64_t memory_bytes[COH_TIER_COUNT]; /* device, host, disk; 0: unknown */
     uint64_t memlock_bytes, cgroup_bytes;  /* limits; UINT64_MAX: none */
@@ -219,8 +219,8 @@ void coh_profile_builtin(int thread_count, int bf16_is_fast, double link_bytes_p
  * contention with other lanes to their share of the cores. With a GPU: does nothing. */
 void coh_profile_share_cores(coh_profile *profile);
 
-/* Returns 1 if lanes share the rate of host memory: of a GPU's datasheet, which has no contention of
- * these lanes. What is measured has. */
+/* Returns 1 if lanes share the rate of host memory: of a GPU's datasheet, which has no contention
+ * of these lanes. What is measured has. */
 int coh_profile_shares_memory(const coh_profile *profile);
 
 /* Lets the lanes of a GPU's datasheet that move bytes through host memory share its rate: the links

@@ -1,5 +1,6 @@
-/* The memory beside a GPU as a resource: what a datasheet says of it, what entries change, and that no
- * plan moves more bytes through it than its rate allows. The clock itself is in test_contention.c. */
+/* The memory beside a GPU as a resource: what a datasheet says of it, what entries change, and that
+ * no plan moves more bytes through it than its rate allows. The clock itself is in
+ * test_contention.c. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -81,7 +82,8 @@ static void the_lanes_of_a_datasheet_share_its_host_memory(void **state)
     coh_profile_destroy(p);
 }
 
-/* The bytes that a body moves over the links and those of its host updates, at the memory's rate. */
+/* The time of the bytes that a body moves over the links and of its host updates, at the memory's
+ * rate. */
 static double memory_ns(const coh_plan *plan)
 {
     const coh_program *body = &plan->programs[COH_PROGRAM_BODY];
