@@ -117,7 +117,7 @@ struct coh_profile {
     /* With a GPU: streaming passes in host memory; AdamW, in bytes of memory traffic. 0: none */
     coh_figure host_memory_bytes_per_s, host_update_bytes_per_s;
     int32_t host_gpus; /* that share the host; the figures are of one share. 0: one GPU */
-    /* Not in the file: the shares that an entry of more host memory gave, with their rates. 0: one */
+    /* Not in the file: the shares that an entry of more host memory gave, with their rates; 0: 1 */
     double host_shares;
     coh_link_profile link[COH_LINK_COUNT]; /* not of COMPUTE and HOST */
     int32_t pair_ranks, node_ranks;        /* ranks of a pair, of a node; 0: unknown */
