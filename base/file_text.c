@@ -138,8 +138,9 @@ coh_status coh_file_check_own(const char *path, const char *start, const char *w
     int is_own = 0;
     if (stat(path, &facts) != 0 || S_ISDIR(facts.st_mode))
         return COH_OK;
-    if (S_ISREG(facts.st_mode))
-        COH_TRY(read_is_own(path, start, within, &is_own));
+    if (!S_ISREG(facts.st_mode))
+        return coh_fail(COH_ERR_ARGUMENT, "%s is no regular file: give another path", path);
+    COH_TRY(read_is_own(path, start, within, &is_own));
     return is_own ? COH_OK
                   : coh_fail(COH_ERR_ARGUMENT,
                              "%s is there already and is no %s: remove it, or give another path",

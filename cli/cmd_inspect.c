@@ -645,9 +645,8 @@ static coh_status print_profile_text(const coh_profile *profile, const coh_profi
             printf("  %-6s %s\n", coh_tier_name(tier), cli_size(rooms[tier]).at);
     if (s->shared_host_bytes_per_s > 0)
         printf("  links, drive and updates share the rate of host memory\n");
-    if (s->host_gpus > 1)
-        printf("  %" PRId32 " GPUs share the host: memory and rates are %.2g of %" PRId32
-               " shares\n",
+    if (s->host_gpus > 1 && s->host_shares > 0)
+        printf("  %" PRId32 " GPUs share the host: its rates are %.2g of %" PRId32 " shares\n",
                s->host_gpus, s->host_shares, s->host_gpus);
     if (s->node_ranks)
         printf("  %" PRId32 " ranks of a node, %" PRId32 " of a pair\n", s->node_ranks,

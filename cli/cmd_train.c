@@ -399,7 +399,7 @@ static void describe_start(const cli_run *run)
     /* mpirun kills about a second after these signals, which may be before the save. */
     const char *killer =
         run->options->launch
-            ? ", as by mpirun on SIGINT or SIGTERM; not on SIGUSR1, nor with mpirun "
+            ? ", as by mpirun on SIGINT or SIGTERM; not on SIGUSR1, and later with Open MPI 4's "
               "--mca odls_base_sigkill_timeout 60"
             : "";
     if (run->folder.path[0] && run->job.recipe.save_every == 0)

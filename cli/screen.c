@@ -163,7 +163,7 @@ int32_t cli_crowded_ranks(const cli_job *job)
     const int32_t ranks = sharing_ranks(job);
     const int is_crowded =
         (int64_t)ranks * job->plan_options.thread_count > coh_machine_core_count();
-    return is_crowded && !job->on_gpu && !job->options->profile ? ranks : 0;
+    return ranks > 1 && is_crowded && !job->on_gpu && !job->options->profile ? ranks : 0;
 }
 
 /* Says that the ranks of a machine have fewer cores than threads: each is priced alone. */
@@ -263,7 +263,7 @@ static void add_host_rate(const coh_profile_summary *facts, cli_line *line)
 {
     cli_line_add(line, "; links and updates share %.3g GB/s of host memory",
                  facts->shared_host_bytes_per_s * 1e-9);
-    if (facts->host_gpus > 1)
+    if (facts->host_gpus > 1 && facts->host_shares > 0)
         cli_line_add(line, ", %.2g of its machine's %" PRId32 " shares", facts->host_shares,
                      facts->host_gpus);
 }

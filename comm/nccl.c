@@ -392,7 +392,8 @@ static coh_status nccl_start(coh_transport *transport, uint32_t number)
     return status;
 }
 
-/* Looks once whether a line is done; else fails if it never will be. */
+/* Looks once whether a line is done; else fails if it never will be. What ends after the world has
+ * stopped may have been cut short by another rank's abort. */
 static coh_status look_inside(const endpoint *self, const nccl_line *line, int *out_is_done)
 {
     const coh_cuda_queue *queue = queue_of(self, line->lane);
@@ -401,9 +402,9 @@ static coh_status look_inside(const endpoint *self, const nccl_line *line, int *
     *out_is_done = found == CUDA_SUCCESS;
     if (found != CUDA_SUCCESS && found != CUDA_ERROR_NOT_READY)
         return coh_cuda_check(queue->driver, found, "cuEventQuery");
+    COH_TRY(coh_transport_look(self->options.host));
     if (*out_is_done)
         return COH_OK;
-    COH_TRY(coh_transport_look(self->options.host));
     coh_nccl_communicator *communicator = communicator_of(self, line);
     const int asked = self->calls.ncclCommGetAsyncError(communicator, &now);
     if (asked != COH_NCCL_SUCCESS || (now != COH_NCCL_SUCCESS && now != COH_NCCL_IN_PROGRESS))

@@ -20,8 +20,8 @@
  * gradients and the next use of their parameters (coh_traffic_init_spans).
  *
  * The bounds hold if lanes run alone, and therefore also if they slow one another. The four
- * bounds of two lanes at once (link, drive, cores, DRAM), and that of the host's window, hold for
- * lanes that slow one another as the profile's contention says. */
+ * bounds of lanes at once (link, drive, cores, DRAM), and that of the host's window, hold for lanes
+ * that slow one another as the profile's contention says, or share the host's memory. */
 #ifndef COH_PLANNER_BOUNDS_H
 #define COH_PLANNER_BOUNDS_H
 

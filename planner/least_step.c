@@ -598,10 +598,10 @@ static coh_status find_light(const coh_graph *graph, const coh_plan_options *opt
         if (status != COH_OK || same_units(&all[light], &all[light - 1]))
             continue;
         status = build_and_solve(&all[light], options, pricer, &least);
-        if (status != COH_OK || least.ns == 0)
-            continue;
-        out->light_recompute[light] = least.recompute;
-        out->light_ns = least.ns < out->light_ns ? least.ns : out->light_ns;
+        if (status != COH_OK)
+            break;
+        out->light_recompute[light] = least.ns > 0 ? least.recompute : -1;
+        out->light_ns = least.ns < out->light_ns ? least.ns : out->light_ns; /* 0: none known */
     }
     for (int light = COH_LIGHT_NONE + 1; light < COH_LIGHT_COUNT; light++)
         coh_step_facts_fini(&all[light]);
@@ -617,6 +617,8 @@ coh_status coh_least_step_find(const coh_graph *graph, const coh_plan_options *o
     facts f = { 0 };
     coh_effort effort;
     *out_least = (coh_least_step){ 0 };
+    for (int light = 0; light < COH_LIGHT_COUNT; light++)
+        out_least->light_recompute[light] = -1;
     if (options->mode != COH_PLAN_TRAIN ||
         (options->host_memory_bytes == 0 && options->disk_bytes == 0))
         return COH_OK;
@@ -627,8 +629,6 @@ coh_status coh_least_step_find(const coh_graph *graph, const coh_plan_options *o
     if (status == COH_OK)
         status = build_and_solve(&f, options, pricer, out_least);
     out_least->light_ns = out_least->ns;
-    for (int light = 0; light < COH_LIGHT_COUNT; light++)
-        out_least->light_recompute[light] = -1;
     if (status == COH_OK && options->recompute == COH_RECOMPUTE_AUTO)
         status = find_light(graph, options, pricer, &f, out_least);
     coh_step_facts_fini(&f);

@@ -23,6 +23,7 @@
 #include "planner/optimizers.h"
 #include "planner/pins.h"
 #include "planner/plan_make.h"
+#include "planner/profile_file.h"
 #include "planner/rank_choice.h"
 #include "planner/schedule.h"
 #include "planner/search.h"
@@ -210,6 +211,13 @@ static coh_status check_folded_dtype(const coh_graph *graph, const coh_plan_opti
                     coh_fold_replicas(&all), coh_term_text(COH_TERM_GRADIENTS));
 }
 
+/* Returns how many ranks compute on the GPUs of one machine. */
+static int32_t ranks_of_node(const coh_plan_options *options)
+{
+    const int32_t all = coh_fold_replicas(&options->ranks), node = options->node_ranks;
+    return node > 0 && node < all ? node : all;
+}
+
 coh_status coh_plan_open(const coh_graph *graph, const coh_plan_options *options,
                          coh_plan **out_plan)
 {
@@ -239,6 +247,7 @@ coh_status coh_plan_open(const coh_graph *graph, const coh_plan_options *options
     }
     if (options->drive_count > 1 && coh_profile_drive_is_assumed(&plan->profile))
         coh_profile_stripe(&plan->profile, options->drive_count);
+    coh_profile_limit_shares(&plan->profile, ranks_of_node(options));
     coh_profile_share_memory(&plan->profile, coh_price_update_part(graph, &plan->options));
     coh_status status = check_links(plan);
     if (status == COH_OK)

@@ -119,6 +119,7 @@ struct coh_profile {
     int32_t host_gpus; /* that share the host; the figures are of one share. 0: one GPU */
     /* Not in the file: the shares that an entry of more host memory gave, with their rates; 0: 1 */
     double host_shares;
+    uint64_t host_share_bytes;             /* likewise: the memory of one share; 0: memory_bytes */
     coh_link_profile link[COH_LINK_COUNT]; /* not of COMPUTE and HOST */
     int32_t pair_ranks, node_ranks;        /* ranks of a pair, of a node; 0: unknown */
     /* Speed of lane i while lane j is busy, relative to its speed alone: 0.01 to 1; 1 if they do

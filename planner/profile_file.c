@@ -451,6 +451,8 @@ coh_status coh_profile_parse(const char *text, size_t bytes, coh_profile *out_pr
 static coh_status with_order(const coh_profile *profile, coh_text *text, uint64_t *out_hash)
 {
     coh_profile sorted = *profile;
+    if (profile->host_shares > 1) /* the rates are of these shares: no more are taken later */
+        sorted.host_gpus = 0;
     COH_TRY(COH_ALLOC(profile->operator_count, &sorted.operators));
     if (profile->operator_count > 0)
         memcpy(sorted.operators, profile->operators,

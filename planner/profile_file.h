@@ -39,6 +39,11 @@ coh_status coh_profile_read_named(const char *name, coh_profile *out_profile);
 /* Replaces entries: "pcie=2x,device-memory=80GB". Fails: COH_ERR_ARGUMENT naming the entry. */
 coh_status coh_profile_override(coh_profile *profile, const char *entries);
 
+/* Returns 1 if an entry gave the rate of host memory as a value. */
+int coh_profile_host_rate_is_given(const coh_profile *profile);
+/* Leaves no more shares of the host to each of `ranks` GPUs of a machine than it has. */
+void coh_profile_limit_shares(coh_profile *profile, int32_t ranks);
+
 /* XXH3 of the text before its seal, which is the value of the seal. Fails: COH_ERR_MEMORY. */
 coh_status coh_profile_hash(const coh_profile *profile, uint64_t *out_hash);
 

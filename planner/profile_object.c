@@ -203,7 +203,9 @@ coh_status coh_profile_summarize(const coh_profile *p, coh_profile_summary *out_
         .pair_ranks = p->pair_ranks,
         .node_ranks = p->node_ranks,
         .host_gpus = p->host_gpus,
-        .host_shares = p->host_shares > 0 ? p->host_shares : 1,
+        .host_shares = coh_profile_host_rate_is_given(p) ? 0
+                       : p->host_shares > 0              ? p->host_shares
+                                                         : 1,
         .shared_host_bytes_per_s =
             coh_profile_shares_memory(p) ? p->host_memory_bytes_per_s.p50 : 0,
     };

@@ -270,30 +270,29 @@ static void lift_limit(coh_profile *profile, uint64_t *bytes)
     profile->cgroup_bytes = UINT64_MAX;
 }
 
-/* Returns 1 if the rate was given as this entry. */
+/* Returns 1 if the rate was given as a value of this entry; a factor is of what is scaled. */
 static int is_given(const coh_profile *profile, const entry *rate)
 {
     char given[64];
-    const int length = snprintf(given, sizeof(given), COH_PROFILE_GIVEN "%s=", rate->name);
-    for (uint32_t i = 0; i < profile->origin_count; i++)
+    const size_t length =
+        (size_t)snprintf(given, sizeof(given), COH_PROFILE_GIVEN "%s=", rate->name);
+    for (uint32_t i = 0; i < profile->origin_count; i++) {
+        const char *text = profile->origins[i].text;
         if (strcmp(profile->origins[i].of, rate->origin[0]) == 0)
-            return strncmp(profile->origins[i].text, given, (size_t)length) == 0;
+            return strncmp(text, given, length) == 0 && text[strlen(text) - 1] != 'x';
+    }
     return 0;
 }
 
-/* Modules and channels of a host that several GPUs share go together: who takes more of its memory
- * than one share has as many shares of its rates, unless these are given. `before`: the memory
- * until then. */
-static void scale_shares(coh_profile *profile, uint64_t before)
+int coh_profile_host_rate_is_given(const coh_profile *profile)
+{
+    return is_given(profile, find_entry("host-memory-rate"));
+}
+
+static void set_shares(coh_profile *profile, double shares)
 {
     static const char *const rates[] = { "host-memory-rate", "update-rate" };
     const double now = profile->host_shares > 0 ? profile->host_shares : 1;
-    const double share_bytes = (double)before / now;
-    double shares = (double)profile->memory_bytes[COH_TIER_HOST] / share_bytes;
-    if (profile->host_gpus < 2 || before == 0)
-        return;
-    shares = shares < 1 ? 1 : shares;
-    shares = shares > profile->host_gpus ? profile->host_gpus : shares;
     for (size_t i = 0; i < sizeof(rates) / sizeof(rates[0]); i++) {
         const entry *rate = find_entry(rates[i]);
         if (!is_given(profile, rate))
@@ -301,6 +300,27 @@ static void scale_shares(coh_profile *profile, uint64_t before)
                                 shares / now);
     }
     profile->host_shares = shares;
+}
+
+/* Modules and channels of a host that several GPUs share go together: who takes more of its memory
+ * than one share has as many shares of its rates, unless these are given. `before`: the memory
+ * until then, which is one share at first. */
+static void scale_shares(coh_profile *profile, uint64_t before)
+{
+    if (profile->host_gpus < 2 || before == 0)
+        return;
+    if (profile->host_share_bytes == 0)
+        profile->host_share_bytes = before;
+    const double shares =
+        (double)profile->memory_bytes[COH_TIER_HOST] / (double)profile->host_share_bytes;
+    set_shares(profile, shares < 1 ? 1 : shares > profile->host_gpus ? profile->host_gpus : shares);
+}
+
+void coh_profile_limit_shares(coh_profile *profile, int32_t ranks)
+{
+    const double most = profile->host_gpus > ranks ? (double)profile->host_gpus / ranks : 1;
+    if (profile->host_shares > most)
+        set_shares(profile, most);
 }
 
 /* Checks a rate; for a link also the sustained rate, if known. */

@@ -75,7 +75,8 @@ typedef struct coh_profile_summary {
     double pair_bytes_per_s, pair_latency_s; /* within a pair; 0: as within a node */
     int32_t pair_ranks, node_ranks;          /* ranks of a pair, of a node; 0: unknown */
     int32_t host_gpus;                       /* GPUs that share the host; 0: one */
-    double host_shares; /* of the host, that host_memory_bytes_per_s and host_bytes are */
+    /* of the host, that host_memory_bytes_per_s is of; 0: an entry gave that rate */
+    double host_shares;
     /* The rate that the GPU's links, the drive and updates on the host share; 0: they have what was
      * measured of each pair, or there is no GPU. */
     double shared_host_bytes_per_s;

@@ -84,8 +84,8 @@ class Processes(TrainTest):
     def test_a_run_moves_between_processes_and_one(self):
         whole = self.alone("--steps", 4)
         validates = ["--validation", self.write("held.txt", "a line\n" * 12)]  # of zero3 all together
-        killed = "(--save-every N: also on the way, in case of a kill, as by mpirun on SIGINT or SIGTERM; not on SIGUSR1, nor " \
-                 "with mpirun --mca odls_base_sigkill_timeout 60)"
+        killed = "(--save-every N: also on the way, in case of a kill, as by mpirun on SIGINT or SIGTERM; not on SIGUSR1, and " \
+                 "later with Open MPI 4's --mca odls_base_sigkill_timeout 60)"
         begun = self.together(4, "--steps", 1, "--schedule-steps", 4, "--pattern", "zero3", *validates, "--save", self.path("run"))
         self.assertEqual(begun.err.count(killed), 1, begun.err)
         self.resumed(self.path("run"), "--steps", 2)

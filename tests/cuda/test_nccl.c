@@ -25,7 +25,7 @@ typedef struct traffic {
     /* The driver's call that fails at its n-th use after all ranks have opened; n 0: none. */
     coh_stub_call call;
     uint64_t fails_at;
-    int is_wrong; /* some byte was */
+    atomic_int is_wrong; /* some byte was, on any rank */
 } traffic;
 
 typedef struct buffers {
@@ -223,6 +223,7 @@ static void each_call_of_nccl_that_fails_ends_all_ranks_with_one_sentence(void *
             const int was_hit = fake_nccl_fault_was_hit();
             fake_nccl_fail_nth((fake_nccl_call)call, 0);
             assert_int_equal(fake_nccl_live_count(), 0);
+            assert_int_equal(t.is_wrong, 0); /* no line is done without its bytes */
             assert_true(n > 1 || was_hit);
             const int ends_well = ends[0].status == COH_OK;
             if (ends_well) /* not hit, or hit while communicators were ended */

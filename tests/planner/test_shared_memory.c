@@ -41,7 +41,10 @@ static void more_of_a_shared_host_has_its_rates(void **state)
                   { "a100-40g,host-memory=512GiB", 4, 4 },
                   { "a100-40g,host-memory=256GiB,host-memory=2x", 4, 4 },
                   { "a100-40g,host-memory=512GiB,host-memory=64GiB", 1, 1 },
+                  { "a100-40g,host-memory=64GiB,host-memory=256GiB", 2, 2 },
                   { "a100-40g,host-memory=4TiB", 8, 8 },
+                  { "a100-40g,host-memory=4TiB,host-memory=0.125x", 4, 4 },
+                  { "a100-40g,host-memory-rate=0.5x,host-memory=512GiB", 2, 4 },
                   { "a100-40g,host-memory-rate=102.4GB/s,host-memory=512GiB", 2, 4 },
                   { "a100-40g,host-memory=512GiB,update-rate=102.4GB/s", 4, 2 } };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
