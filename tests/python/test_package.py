@@ -331,7 +331,7 @@ class Package(PackageTest):
                     write(notes)
                 os.remove(notes)
                 os.mkfifo(notes)
-                with self.assertRaisesRegex(cohobate.Error, "is there already and is no"):
+                with self.assertRaisesRegex(cohobate.Error, "is no regular file: give another path"):
                     write(notes)
                 os.remove(notes)
 
