@@ -29,7 +29,8 @@ static coh_profile *read_ok(const char *what)
 }
 
 /* An eighth of a DGX has 128 GiB: who takes 512 GiB has four eighths of its rates, and nobody more
- * than the machine has. Rates that are given stay, and a desktop's modules have two channels. */
+ * than the machine has, nor its ranks together. Rates that are given stay, and a desktop's modules
+ * have two channels. */
 static void more_of_a_shared_host_has_its_rates(void **state)
 {
     (void)state;
@@ -53,6 +54,13 @@ static void more_of_a_shared_host_has_its_rates(void **state)
         check(p->host_update_bytes_per_s.p50, cases[i].update * 51.2e9);
         coh_profile_destroy(p);
     }
+    coh_profile *ranks = read_ok("a100-40g,host-memory=512GiB"); /* four shares of eight */
+    coh_profile_limit_shares(ranks, 2);
+    check(ranks->host_memory_bytes_per_s.p50, 4 * 51.2e9);
+    coh_profile_limit_shares(ranks, 8);
+    check(ranks->host_memory_bytes_per_s.p50, 51.2e9);
+    check(ranks->host_update_bytes_per_s.p50, 51.2e9);
+    coh_profile_destroy(ranks);
     coh_profile *desktop = read_ok("rtx-4090"), *larger = read_ok("rtx-4090,host-memory=256GB");
     assert_true(desktop->host_memory_bytes_per_s.p50 == larger->host_memory_bytes_per_s.p50);
     coh_profile_destroy(desktop);
