@@ -130,7 +130,8 @@ static void each_transfer_of_one_ranks_store_that_fails_ends_all_with_its_senten
     setting s = resumed();
     int fault_count = 0;
     s.store = &store_faulty_mem;
-    for (s.store_rank = 0; s.store_rank < s.ranks; s.store_rank += s.ranks - 1) {
+    for (s.store_rank = test_seeks_races() ? s.ranks - 1 : 0; s.store_rank < s.ranks;
+         s.store_rank += s.ranks - 1) {
         char part[32];
         (void)snprintf(part, sizeof(part), "rank %d: ", s.store_rank);
         for (int64_t at = 0;; at += stride, fault_count++) {
@@ -143,7 +144,7 @@ static void each_transfer_of_one_ranks_store_that_fails_ends_all_with_its_senten
         }
     }
     assert_true(hash_from(begun, 1) == unbroken);
-    assert_true(fault_count > 2);
+    assert_true(fault_count > 1);
 }
 
 int main(void)
