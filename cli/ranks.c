@@ -177,6 +177,7 @@ static coh_status open_world(cli_ranks *ranks, const coh_plan_options *plan_opti
     if (ranks->launched != NULL) {
         ranks->of[0].world = ranks->launched;
         ranks->of[0].number = coh_world_rank(ranks->launched);
+        CLI_TRY(coh_world_set_pair_ranks(ranks->launched, plan_options->pair_ranks));
     }
     if (ranks->count == 1)
         return COH_OK;

@@ -40,18 +40,18 @@ static coh_profile_summary sizes_of(const coh_profile *profile, int32_t ranks)
     return facts;
 }
 
-/* A launcher's world is open before a profile is read: its nodes are machines, without pairs. */
-static void take_launched(const cli_options *options, const coh_profile_summary *facts,
-                          int32_t ranks, coh_plan_options *plan_options)
+/* The nodes of a launcher's world are its machines, whatever the profile has. Its pairs are the
+ * profile's where they fill a machine. */
+static void take_launched(const cli_options *options, int32_t ranks, coh_plan_options *plan_options)
 {
-    const int32_t of_node = options->launch->local_count;
+    const int32_t of_node = options->launch->local_count, pair = plan_options->pair_ranks;
     plan_options->node_ranks = of_node < ranks ? of_node : 0;
+    if (pair <= 1 || of_node % pair == 0)
+        return;
     plan_options->pair_ranks = 0;
-    if (facts->pair_ranks > 1)
-        cli_note_once("note: the pairs of %" PRId32 " ranks that the profile has are left out: "
-                      "processes of a launcher lie in nodes alone, %" PRId32 " here, so exchanges "
-                      "within a pair are priced as in a node",
-                      facts->pair_ranks, of_node);
+    cli_note_once("note: the %" PRId32 " processes of a machine do not fill the pairs of %" PRId32
+                  " ranks that the profile has: exchanges within a pair are priced as in a node",
+                  of_node, pair);
 }
 
 void cli_topology_sizes(const cli_options *options, const coh_profile *profile,
@@ -68,7 +68,7 @@ void cli_topology_sizes(const cli_options *options, const coh_profile *profile,
     if (cli_given(options, CLI_FLAG_PAIR_RANKS))
         plan_options->pair_ranks = (int32_t)options->pair_ranks;
     if (options->launch)
-        take_launched(options, &facts, ranks, plan_options);
+        take_launched(options, ranks, plan_options);
 }
 
 /* How many ranks fill pairs and nodes: any multiple of a node, or of a pair below one. */
@@ -168,9 +168,10 @@ static int was_sized_by_flags(const coh_plan_file *file, const coh_profile *prof
 }
 
 coh_status cli_topology_check_planned(const cli_options *options, const char *path,
-                                      const coh_plan_file *file,
-                                      const coh_plan_options *plan_options)
+                                      const coh_plan_file *file, coh_plan_options *plan_options)
 {
+    if (options->launch && options->launch->rank > 0)
+        plan_options->pair_ranks = file->pair_ranks;
     const int32_t ranks = coh_fold_shape_replicas(&file->ranks);
     const int32_t pair = file->pair_ranks > 0 ? file->pair_ranks : 1;
     const int32_t node = file->node_ranks > 0 ? file->node_ranks : ranks;
@@ -183,8 +184,9 @@ coh_status cli_topology_check_planned(const cli_options *options, const char *pa
         return cli_fail(COH_ERR_ARGUMENT,
                         "the plan %s is for pairs of %" PRId32 " and nodes of %" PRId32
                         " ranks, and the launcher's processes lie in nodes of %" PRId32
-                        " without pairs: plan again with --node-ranks %" PRId32 " --pair-ranks 1",
-                        path, pair, node, our_node, our_node);
+                        ", in pairs of %" PRId32 " by this run's profile: plan again with "
+                        "--node-ranks %" PRId32 " --pair-ranks %" PRId32,
+                        path, pair, node, our_node, our_pair, our_node, our_pair);
     return cli_fail(COH_ERR_ARGUMENT,
                     "the plan %s is for pairs of %" PRId32 " and nodes of %" PRId32
                     " ranks, and this run has pairs of %" PRId32 " and nodes of %" PRId32 ": %s",

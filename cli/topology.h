@@ -25,10 +25,9 @@ coh_status cli_topology_check_ranks(const cli_options *options, const coh_profil
 coh_status cli_topology_check(const coh_profile *profile, const coh_plan_options *plan_options);
 
 /* Checks that a run by the plan file at `path` has its pairs and nodes; another number of ranks is
- * left to the reader. Fails: COH_ERR_ARGUMENT: the launcher's processes or the profile have others.
- */
+ * left to the reader. A launched rank above 0 takes the pairs of rank 0's plan, whatever profile it
+ * has. Fails: COH_ERR_ARGUMENT: the launcher's processes or the profile have others. */
 coh_status cli_topology_check_planned(const cli_options *options, const char *path,
-                                      const coh_plan_file *file,
-                                      const coh_plan_options *plan_options);
+                                      const coh_plan_file *file, coh_plan_options *plan_options);
 
 #endif

@@ -193,6 +193,21 @@ int32_t coh_world_level_ranks(const coh_world *world, coh_link_level level)
                                                                : world->levels.rank_count[level];
 }
 
+coh_status coh_world_set_pair_ranks(coh_world *world, int32_t pair_ranks)
+{
+    COH_NEED(world);
+    const int32_t node = world->levels.rank_count[COH_LEVEL_NODE];
+    COH_TRY(coh_check_integer("pair_ranks", pair_ranks, 0, node));
+    const int32_t pair = pair_ranks > 0 ? pair_ranks : 1;
+    if (node % pair != 0)
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "pair_ranks is %" PRId32 " and a node has %" PRId32
+                        " ranks: give a divisor of them",
+                        pair, node);
+    world->levels.rank_count[COH_LEVEL_PAIR] = pair;
+    return COH_OK;
+}
+
 /* ---- meetings ---- */
 
 /* Allocates the room for a shared text. The others wait for it, so that a failure stops them. */

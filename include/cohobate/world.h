@@ -81,6 +81,11 @@ COH_API int32_t coh_world_size(const coh_world *world);
  * node, of the world. 0 for NULL or another level. */
 COH_API int32_t coh_world_level_ranks(const coh_world *world, coh_link_level level);
 
+/* Sets how many ranks a pair has, of a world that was opened before its plan was made: a divisor of
+ * the ranks of a node; 0: 1. Every rank sets the number of the plan before it creates its engine,
+ * which compares them. Fails: COH_ERR_ARGUMENT: it is no such divisor. */
+COH_API coh_status coh_world_set_pair_ranks(coh_world *world, int32_t pair_ranks);
+
 /* Gives rank 0's text to all. Other ranks pass any text, such as "". *out_text is valid until this
  * rank's next share or close. Fails: COH_ERR_MEMORY; a stopped world. */
 COH_API coh_status coh_world_share_text(coh_world *world, const char *text, const char **out_text);

@@ -78,8 +78,26 @@ class Processes(TrainTest):
         trained = self.together(2, "--steps", 2, "--save", "none", "--threads", 1, "--profile", profile)
         self.assertEqual(self.says_hash(trained), self.alone("--steps", 2))
         paired = self.together(2, "--steps", 2, "--save", "none", "--threads", 1, "--profile", profile + ",topology=frontier")
-        self.assertEqual(paired.err.count("note: the pairs of 2 ranks that the profile has are left out"), 1, paired.err)
         self.assertEqual(self.says_hash(paired), self.says_hash(trained))
+
+    def test_processes_lie_in_the_pairs_of_a_profile(self):
+        """Weights are divided over pairs, as of ranks that are threads; pairs that do not fill the machine are left out."""
+        profile, plan = "built-in-2,topology=frontier", self.path("plan.json")
+        flags = ["--pattern", "levels", "--profile", profile, "--device-memory", "256MiB"]
+        run_ = ["--steps", 2, "--save", "none", "--threads", 1]
+        whole = self.alone("--steps", 2)
+        made = self.succeeds("plan", *RUN, *flags, "--ranks", 4, "--calibration", "none", "--json", "-o", plan)
+        with open(plan, encoding="utf-8") as file:
+            self.assertRegex(file.read(), r'"pair_ranks": 2\b')
+        self.assertGreater(made.json["link_bytes"]["comm0"], 0)
+        found = self.together(4, *run_, *flags)
+        self.assertEqual(self.says_hash(found), whole)
+        self.assertNotIn("do not fill", found.err)
+        planned = self.together(4, *run_, "--plan", plan, "--profile", profile)
+        self.assertEqual(self.says_hash(planned), whole)
+        odd = self.together(3, *run_, *flags, model=[*RUN, "--batch", 3, "--replicas", 3])
+        self.assertEqual(odd.err.count("note: the 3 processes of a machine do not fill the pairs of 2 ranks that the profile has"), 1,
+                         odd.err)
 
     def test_a_run_moves_between_processes_and_one(self):
         whole = self.alone("--steps", 4)
@@ -189,8 +207,8 @@ class Processes(TrainTest):
         made = ["plan", *RUN, "--ranks", 2, "--node-ranks", 2, "--calibration", "none", "-o", plan, "--pair-ranks"]
         self.succeeds(*made, 2)
         self.refused(2, *as_processes(2, *RUN, "--data", self.data, *numbers, plan),
-                     says="is for pairs of 2 and nodes of 2 ranks, and the launcher's processes lie in nodes of 2 without "
-                          "pairs: plan again with --node-ranks 2 --pair-ranks 1")
+                     says="is for pairs of 2 and nodes of 2 ranks, and the launcher's processes lie in nodes of 2, in "
+                          "pairs of 1 by this run's profile: plan again with --node-ranks 2 --pair-ranks 1")
         self.succeeds(*made, 1)
         self.assertEqual(self.says_hash(self.together(2, *numbers, plan)), self.alone("--steps", 1))
 

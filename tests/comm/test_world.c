@@ -114,6 +114,34 @@ static void a_world_that_cannot_be_is_refused(void **state)
     }
 }
 
+/* The pairs of a world that was opened before its plan was made. */
+static void pairs_can_be_set_later(void **state)
+{
+    (void)state;
+    const coh_world_options options = {
+        .struct_bytes = sizeof(options), .rank_count = 8, .pair_ranks = 2, .node_ranks = 4
+    };
+    static const struct {
+        int32_t pair, expected;
+        const char *sentence;
+    } cases[] = { { 4, 4, NULL },         { 0, 1, NULL },
+                  { 2, 2, NULL },         { 3, 2, "pair_ranks is 3 and a node has 4 ranks" },
+                  { 8, 2, "pair_ranks" }, { -1, 2, "pair_ranks" } };
+    coh_world *worlds[RANKS];
+    assert_int_equal(coh_world_open_threads(&options, worlds), COH_OK);
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        const coh_status status = coh_world_set_pair_ranks(worlds[1], cases[i].pair);
+        assert_int_equal(status, cases[i].sentence == NULL ? COH_OK : COH_ERR_ARGUMENT);
+        if (status != COH_OK)
+            assert_non_null(strstr(coh_last_error(), cases[i].sentence));
+        assert_int_equal(coh_world_level_ranks(worlds[1], COH_LEVEL_PAIR), cases[i].expected);
+        assert_int_equal(coh_world_level_ranks(worlds[1], COH_LEVEL_NODE), 4);
+    }
+    assert_int_equal(coh_world_set_pair_ranks(NULL, 1), COH_ERR_ARGUMENT);
+    for (int32_t rank = 0; rank < 8; rank++)
+        coh_world_close(worlds[rank]);
+}
+
 /* ---- hosts ---- */
 
 static void ranks_of_a_host_are_a_node(void **state)
@@ -279,6 +307,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(levels_are_those_that_were_given),
         cmocka_unit_test(a_world_that_cannot_be_is_refused),
+        cmocka_unit_test(pairs_can_be_set_later),
         cmocka_unit_test(ranks_of_a_host_are_a_node),
         cmocka_unit_test(texts_and_records_reach_all_ranks),
         cmocka_unit_test(a_stop_gives_all_ranks_its_status_and_sentence),

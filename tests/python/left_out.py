@@ -13,7 +13,7 @@ LEFT_OUT = {
         coh_link_level_name coh_rank_copy_find coh_rank_parts_find coh_rank_pattern_at coh_rank_pattern_count coh_rank_pattern_find
         coh_wire_bytes coh_wire_name coh_wires_parse coh_wires_write coh_world_barrier coh_world_close coh_world_gather
         coh_world_level_ranks coh_world_open coh_world_open_threads coh_world_rank coh_world_share_plan
-        coh_world_share_text coh_world_size coh_world_stop""",
+        coh_world_set_pair_ranks coh_world_share_text coh_world_size coh_world_stop""",
     "decoders and conversations: `cohobate generate` and `cohobate eval` run a checkpoint; Engine.logits runs a window":
         """coh_chat_answer_prefix coh_chat_close coh_chat_description coh_chat_end_of_turn coh_chat_open coh_chat_prompt
         coh_gpt2_decode_graph coh_model_decode_graph coh_model_token_losses_graph coh_tokenizer_piece""",
