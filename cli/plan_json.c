@@ -200,9 +200,9 @@ static void add_what(const cli_job *job, uint64_t in_memory_bytes, cli_line *lin
         summary->parameter_count, job->recipe.batch, job->recipe.micro_batch,
         cli_shape_text(&job->plan_options.replicas).at, cli_shape_text(&job->plan_options.ranks).at,
         cli_rank_pattern(summary), coh_wire_name(job->plan_options.wires.weights),
-        coh_wire_name(job->plan_options.wires.gradients),
-        job->plan_options.reduce == COH_REDUCE_LIBRARY ? "library" : "exact", job->recipe.sequence,
-        cli_job_emulated_bytes(job) > 0, job->plan_options.device_memory_bytes);
+        coh_wire_name(job->plan_options.wires.gradients), coh_reduce_name(job->plan_options.reduce),
+        job->recipe.sequence, cli_job_emulated_bytes(job) > 0,
+        job->plan_options.device_memory_bytes);
     cli_line_add_json_tiers(line, "peak_bytes", summary->peak_bytes);
     cli_line_add_json_tiers(line, "step_peak_bytes", summary->step_peak_bytes);
     cli_line_add_json(line,

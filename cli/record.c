@@ -112,7 +112,7 @@ static coh_status add_settings(const cli_job *job, int descriptor, cli_line *lin
     CLI_TRY(coh_wires_write(&job->wires, wires));
     cli_line_add_json(line, "'ranks': %d, 'pattern': %s, 'wire': %s, 'reduce': %s, 'recipe': ",
                       cli_job_rank_count(job), job->summary.rank_pattern, wires,
-                      job->plan_options.reduce == COH_REDUCE_LIBRARY ? "library" : "exact");
+                      coh_reduce_name(job->plan_options.reduce));
     CLI_TRY(cli_line_write(line, descriptor));
     CLI_TRY(coh_training_note_write(&job->recipe, &job->model, note, sizeof(note)));
     line->flushed = '}'; /* so that a comma follows */

@@ -153,6 +153,12 @@ const char *coh_sweep_order_name(coh_sweep_order order)
     return (unsigned)order < sizeof(names) / sizeof(names[0]) ? names[order] : "unknown";
 }
 
+const char *coh_reduce_name(coh_reduce reduce)
+{
+    static const char *const names[] = { "exact", "library" };
+    return (unsigned)reduce < COH_REDUCE_COUNT ? names[reduce] : "unknown";
+}
+
 /* An unmeasured tier cannot be priced; treating it as free would be wrong. */
 static coh_status check_links(const coh_plan *plan)
 {

@@ -97,8 +97,7 @@ static coh_status check_ranks_agree(const char *path, const coh_plan_options *ma
     COH_TRY(check_wires_agree(path, &made->wires, &given->wires));
     if (made->reduce != given->reduce)
         return coh_fail(COH_ERR_ARGUMENT, "%s is for %s %s: give the same", path,
-                        coh_term_text(COH_TERM_REDUCE),
-                        made->reduce == COH_REDUCE_LIBRARY ? "library" : "exact");
+                        coh_term_text(COH_TERM_REDUCE), coh_reduce_name(made->reduce));
     const int32_t pair = pair_of(made), node = node_of(made);
     if (pair == pair_of(given) && node == node_of(given))
         return COH_OK;

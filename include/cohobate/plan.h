@@ -83,6 +83,9 @@ typedef enum coh_reduce {
     COH_REDUCE_COUNT
 } coh_reduce;
 
+/* Returns "exact" or "library"; "unknown" for any other number. Never NULL. */
+COH_API const char *coh_reduce_name(coh_reduce reduce);
+
 /* Decision that a pin makes. The first three are about parameters: where weights are stored between
  * steps (gradients and optimizer states remain the planner's choice). The others are about
  * activations in training. */

@@ -260,6 +260,14 @@ static void chunks_have_as_many_grains_for_each_rank(void **state)
     coh_graph_destroy(graph);
 }
 
+static void ways_to_add_have_names(void **state)
+{
+    (void)state;
+    assert_string_equal(coh_reduce_name(COH_REDUCE_EXACT), "exact");
+    assert_string_equal(coh_reduce_name(COH_REDUCE_LIBRARY), "library");
+    assert_string_equal(coh_reduce_name(COH_REDUCE_COUNT), "unknown");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -269,6 +277,7 @@ int main(void)
         cmocka_unit_test(numbers_before_a_plan_are_those_of_the_least_pattern),
         cmocka_unit_test(patterns_that_divide_the_same_are_tried_once),
         cmocka_unit_test(chunks_have_as_many_grains_for_each_rank),
+        cmocka_unit_test(ways_to_add_have_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
