@@ -268,7 +268,8 @@ static coh_profile *read_ok(const char *what)
     return p;
 }
 
-/* A topology is the datasheet of its device, with links between ranks, and nothing else. */
+/* A topology is the datasheet of its device, with links between ranks, and nothing else. A card
+ * that has a desktop alone shares another host with the cards of its node. */
 static void a_topology_is_its_device_with_links(void **state)
 {
     (void)state;
@@ -293,8 +294,11 @@ static void a_topology_is_its_device_with_links(void **state)
         for (int roof = 0; roof < COH_ROOF_COUNT; roof++)
             assert_figure(&topology->flops_per_s[roof], &device->flops_per_s[roof]);
         assert_figure(&topology->memory_bytes_per_s, &device->memory_bytes_per_s);
-        assert_figure(&topology->host_memory_bytes_per_s, &device->host_memory_bytes_per_s);
-        assert_figure(&topology->host_update_bytes_per_s, &device->host_update_bytes_per_s);
+        assert_int_equal(topology->host_gpus, topology->node_ranks);
+        if (device->host_gpus > 0) {
+            assert_figure(&topology->host_memory_bytes_per_s, &device->host_memory_bytes_per_s);
+            assert_figure(&topology->host_update_bytes_per_s, &device->host_update_bytes_per_s);
+        }
         assert_figure(&topology->instruction_ns, &device->instruction_ns);
         assert_memory_equal(topology->memory_bytes, device->memory_bytes,
                             sizeof(device->memory_bytes));
@@ -303,6 +307,20 @@ static void a_topology_is_its_device_with_links(void **state)
         coh_profile_destroy(device);
         coh_profile_destroy(joined);
     }
+}
+
+/* Four cards share eight channels of DDR4-3200 and eight modules of 32 GB. */
+static void four_cards_share_the_host_of_one_machine(void **state)
+{
+    (void)state;
+    const double channels = 8 * 8 * 3.2e9, modules = 8 * 32e9;
+    coh_profile *card = read_ok("rtx-3090x4"), *all = read_ok("rtx-3090x4,host-memory=256GB");
+    assert_true(4 * card->host_memory_bytes_per_s.p50 == channels);
+    assert_true(4 * card->host_update_bytes_per_s.p50 == channels);
+    assert_true(4 * (double)card->memory_bytes[COH_TIER_HOST] == modules);
+    assert_true(all->host_memory_bytes_per_s.p50 == channels && all->host_shares == 4);
+    coh_profile_destroy(card);
+    coh_profile_destroy(all);
 }
 
 /* Links that the topology does not have are gone, and what the profile said of them. */
@@ -761,6 +779,7 @@ int main(void)
         cmocka_unit_test(every_shipped_datasheet_is_in_the_one_form_and_a_what_if),
         cmocka_unit_test(a_shipped_card_has_the_gib_that_a_run_may_take),
         cmocka_unit_test(a_topology_is_its_device_with_links),
+        cmocka_unit_test(four_cards_share_the_host_of_one_machine),
         cmocka_unit_test(a_topology_without_pairs_leaves_no_source_of_their_link),
         cmocka_unit_test(everything_else_is_refused_with_its_place),
         cmocka_unit_test(no_damage_gets_past_the_seal),
