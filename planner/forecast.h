@@ -8,7 +8,7 @@
 
 typedef struct coh_forecast {
     uint64_t alone_ns;     /* no lane slows another */
-    uint64_t contended_ns; /* every lane always slows every other */
+    uint64_t contended_ns; /* each lane is always as slow as others make it */
     /* p50: the fluid prediction with every duration at its median. p10 and p90 relate to p50 as the
      * 10th and 90th percentiles of walks with random durations relate to the median of these walks,
      * so p10 <= p50 <= p90. Without a spread in the profile all three are equal. */

@@ -123,25 +123,22 @@ void coh_profile_share_memory(coh_profile *profile, double update_part)
         return;
     for (int lane = COH_LANE_H2D; lane <= COH_LANE_WRITE; lane++)
         profile->memory_part[lane] = profile->link[lane].bytes_per_s.p50 / memory;
-    /* a drive mostly reads and writes at once, each then at the speed that the other leaves it */
-    profile->memory_part[COH_LANE_READ] *= profile->contention[COH_LANE_READ][COH_LANE_WRITE];
-    profile->memory_part[COH_LANE_WRITE] *= profile->contention[COH_LANE_WRITE][COH_LANE_READ];
     profile->memory_part[COH_LANE_HOST] = update_part * (update > 0 ? update / memory : 1);
 }
 
 void coh_profile_speeds(const coh_profile *profile, unsigned busy, double out_speed[COH_LANE_COUNT])
 {
-    double taken = 0;
+    double wanted = 0; /* of the memory's rate: a slowed lane wants less of it */
     for (int lane = 0; lane < COH_LANE_COUNT; lane++) {
         out_speed[lane] = 1;
         for (int other = 0; other < COH_LANE_COUNT; other++)
             if (other != lane && (busy >> other & 1))
                 out_speed[lane] *= profile->contention[lane][other];
-        taken += (busy >> lane & 1) ? profile->memory_part[lane] : 0;
+        wanted += (busy >> lane & 1) ? profile->memory_part[lane] * out_speed[lane] : 0;
     }
-    for (int lane = 0; lane < COH_LANE_COUNT && taken > 1; lane++)
+    for (int lane = 0; lane < COH_LANE_COUNT && wanted > 1; lane++)
         if (profile->memory_part[lane] > 0)
-            out_speed[lane] /= taken;
+            out_speed[lane] /= wanted;
 }
 
 int coh_profile_drive_is_assumed(const coh_profile *profile)

@@ -126,8 +126,8 @@ struct coh_profile {
      * not interfere. With several busy lanes the factors multiply. */
     double contention[COH_LANE_COUNT][COH_LANE_COUNT];
     /* Not in the file: of coh_profile_share_memory. The part of the host memory's rate that a lane
-     * takes while it runs alone. Busy lanes whose parts exceed 1 together share it in
-     * proportion. */
+     * takes while it runs alone. Busy lanes whose parts, at the speeds that contention leaves them,
+     * exceed 1 together share it in proportion. */
     double memory_part[COH_LANE_COUNT];
     uint64_t memory_bytes[COH_TIER_COUNT]; /* device, host, disk; 0: unknown */
     uint64_t memlock_bytes, cgroup_bytes;  /* limits; UINT64_MAX: none */

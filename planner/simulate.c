@@ -290,8 +290,25 @@ static coh_status walk_program(const coh_program *program, const coh_profile *pr
 
 /* ---- public ---- */
 
-/* Computes the times of all instructions as if every other lane were always busy: the speeds of
- * lanes multiply, and the interference of all transfers of a run spreads over the compute lane. */
+/* Computes the least speed of each lane for any set of busy lanes out of `used`. Without a shared
+ * memory it is that while all of them are busy. Two lanes that slow one another may take less of a
+ * memory together than the faster one alone. */
+static void find_least_speeds(const coh_profile *profile, unsigned used,
+                              double out_speed[COH_LANE_COUNT])
+{
+    for (int lane = 0; lane < COH_LANE_COUNT; lane++)
+        out_speed[lane] = 1;
+    for (unsigned busy = used; busy != 0; busy = (busy - 1) & used) {
+        double speed[COH_LANE_COUNT];
+        coh_profile_speeds(profile, busy, speed);
+        for (int lane = 0; lane < COH_LANE_COUNT; lane++)
+            if ((busy >> lane & 1) && speed[lane] < out_speed[lane])
+                out_speed[lane] = speed[lane];
+    }
+}
+
+/* Computes the times of all instructions at the least speeds of their lanes. The interference of
+ * all transfers of a run spreads over the compute lane. */
 static void slow_down(const coh_program *program, const coh_profile *profile,
                       const uint64_t *service_ns, uint64_t *slowed_ns)
 {
@@ -299,7 +316,7 @@ static void slow_down(const coh_program *program, const coh_profile *profile,
     unsigned used = 0;
     for (int lane = 0; lane < COH_LANE_COUNT; lane++)
         used |= (unsigned)(program->lane_length[lane] > 0) << lane;
-    coh_profile_speeds(profile, used, speed);
+    find_least_speeds(profile, used, speed);
     for (uint32_t i = 0; i < program->instruction_count; i++) {
         const coh_instruction *instruction = &program->instructions[i];
         const coh_link_profile *link = coh_price_link(profile, program, instruction);

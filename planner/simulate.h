@@ -17,7 +17,7 @@ typedef enum coh_contention {
     /* a lane runs at the product of its relative speeds next to the lanes that are busy at that
      * moment */
     COH_CONTENTION_FLUID,
-    COH_CONTENTION_ALL /* as if every other lane of the program were always busy */
+    COH_CONTENTION_ALL /* each lane is always as slow as any other lanes of the program make it */
 } coh_contention;
 
 typedef struct coh_simulation {

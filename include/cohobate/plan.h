@@ -331,7 +331,7 @@ typedef struct coh_plan_summary {
     int32_t verified_instructions;
     double disk_bytes_written; /* per body */
     uint64_t disk_limit_bytes; /* disk_bytes of the options, or spare_disk_bytes if it is used */
-    /* step_ns if no lane slowed another, and if every lane always slowed every other */
+    /* step_ns if no lane slowed another, and if each were always as slow as others make it */
     uint64_t step_alone_ns, step_contended_ns;
     /* The step's time under the spread of the profile's figures: 10 % of such machines are faster
      * than p10, 10 % slower than p90. All three equal step_ns if the profile has no spread. */

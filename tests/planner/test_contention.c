@@ -107,6 +107,15 @@ static void find_served(const made *m, naive_instruction *instructions, naive_in
             out[m->instructions[i].lane] = &instructions[i];
 }
 
+static double contended(const coh_profile *profile, naive_instruction *const *served, int lane)
+{
+    double speed = 1;
+    for (int other = 0; other < COH_LANE_COUNT; other++)
+        if (other != lane && served[other])
+            speed *= profile->contention[lane][other];
+    return speed;
+}
+
 static double naive_time(const made *m, const coh_profile *profile)
 {
     static naive_instruction instructions[INSTRUCTIONS_MOST];
@@ -123,14 +132,12 @@ static double naive_time(const made *m, const coh_profile *profile)
         if (retired == m->program.instruction_count)
             return now;
         find_served(m, instructions, served);
-        double wanted = 0; /* of the shared memory's rate */
+        double wanted = 0; /* of the shared memory's rate, by lanes that slow one another */
         for (int lane = 0; lane < COH_LANE_COUNT; lane++)
-            wanted += served[lane] ? profile->memory_part[lane] : 0;
+            if (served[lane])
+                wanted += profile->memory_part[lane] * contended(profile, served, lane);
         for (int lane = 0; lane < COH_LANE_COUNT; lane++) {
-            double speed = 1;
-            for (int other = 0; other < COH_LANE_COUNT; other++)
-                if (other != lane && served[other])
-                    speed *= profile->contention[lane][other];
+            double speed = contended(profile, served, lane);
             if (profile->memory_part[lane] > 0 && wanted > 1)
                 speed /= wanted;
             if (served[lane])
@@ -312,6 +319,41 @@ static void lanes_share_a_memory_in_proportion(void **state)
     assert_in_range(run(&m, &profile, times).period_ns, 600, 660);
 }
 
+/* By hand: a drive that only reads takes its 0.8 of a memory, and the host lane 0.6, so both run at
+ * 1 / 1.4. With writes of the same drive each of its ways takes 0.4: with the host lane 1.4 as
+ * before. Then 210 bytes take 294 ns; after it the host lane is alone. A drive whose ways leave
+ * each other 0.3 takes less when it does both: a read is slowest during a write, 0.3 / 1.08, the
+ * host lane during a read alone, 1 / 1.4. */
+static void a_drive_that_only_reads_takes_all_of_its_part_of_the_memory(void **state)
+{
+    (void)state;
+    made m;
+    uint64_t times[6];
+    coh_profile profile = unit_profile();
+    profile.contention[COH_LANE_READ][COH_LANE_WRITE] = 0.5;
+    profile.contention[COH_LANE_WRITE][COH_LANE_READ] = 0.5;
+    profile.memory_part[COH_LANE_READ] = profile.memory_part[COH_LANE_WRITE] = 0.8;
+    profile.memory_part[COH_LANE_HOST] = 0.6;
+    make(&m, COH_PROGRAM_EVALUATE);
+    add(&m, COH_LANE_READ, 210);
+    add(&m, COH_LANE_HOST, 300);
+    run(&m, &profile, times);
+    const uint64_t reading[] = { 0, 294, 0, 384 };
+    assert_memory_equal(times, reading, sizeof(reading));
+    make(&m, COH_PROGRAM_EVALUATE);
+    add(&m, COH_LANE_READ, 105);
+    add(&m, COH_LANE_WRITE, 105);
+    add(&m, COH_LANE_HOST, 300);
+    run(&m, &profile, times);
+    const uint64_t both[] = { 0, 294, 0, 294, 0, 384 };
+    assert_memory_equal(times, both, sizeof(both));
+    profile.contention[COH_LANE_READ][COH_LANE_WRITE] = 0.3;
+    profile.contention[COH_LANE_WRITE][COH_LANE_READ] = 0.3;
+    run_as(&m, &profile, COH_CONTENTION_ALL, times);
+    const uint64_t slowest[] = { 0, 378, 0, 378, 0, 420 };
+    assert_memory_equal(times, slowest, sizeof(slowest));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -322,6 +364,7 @@ int main(void)
         cmocka_unit_test(lanes_better_one_after_the_other_are_bound_by_their_sum),
         cmocka_unit_test(three_at_once_multiply),
         cmocka_unit_test(lanes_share_a_memory_in_proportion),
+        cmocka_unit_test(a_drive_that_only_reads_takes_all_of_its_part_of_the_memory),
         cmocka_unit_test(a_transfer_lengthens_the_computation_beside_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

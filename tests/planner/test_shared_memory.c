@@ -93,8 +93,8 @@ static void the_lanes_of_a_datasheet_share_its_host_memory(void **state)
     coh_profile_destroy(p);
 }
 
-/* The time of the bytes that a body moves over the links and of its host updates, at the memory's
- * rate. */
+/* The time of the bytes that a body moves over the links, to and from the drive, and of its host
+ * updates, at the memory's rate. */
 static double memory_ns(const coh_plan *plan)
 {
     const coh_program *body = &plan->programs[COH_PROGRAM_BODY];
@@ -102,7 +102,8 @@ static double memory_ns(const coh_plan *plan)
     for (uint32_t i = 0; i < body->instruction_count; i++) {
         const coh_instruction *instruction = &body->instructions[i];
         if (instruction->lane == COH_LANE_HOST || instruction->lane == COH_LANE_H2D ||
-            instruction->lane == COH_LANE_D2H)
+            instruction->lane == COH_LANE_D2H || instruction->lane == COH_LANE_READ ||
+            instruction->lane == COH_LANE_WRITE)
             bytes += (double)instruction->bytes;
     }
     return bytes / plan->profile.host_memory_bytes_per_s.p50 * 1e9;
@@ -112,30 +113,38 @@ static double memory_ns(const coh_plan *plan)
 static void no_step_outruns_the_host_memory(void **state)
 {
     (void)state;
-    static const char *const rates[] = { "1TB/s", "20GB/s", "2GB/s" };
+    static const struct {
+        const char *rate, *more;
+        uint64_t host_bytes, disk_bytes;
+    } cases[] = { { "1TB/s", "", 1 << 30, 0 },
+                  { "20GB/s", "", 1 << 30, 0 },
+                  { "2GB/s", "", 1 << 30, 0 },
+                  { "20GB/s", ",drives=8", 8 << 20, 1 << 30 } };
     const toy_options toy = {
         .layers = 24, .width = 256, .vocabulary = 300, .rows = 64, .dtype = COH_DTYPE_F32
     };
     double nearest = INFINITY;
     coh_graph *graph = NULL;
     assert_int_equal(toy_graph_make(&toy, &graph), COH_OK);
-    for (size_t i = 0; i < sizeof(rates) / sizeof(rates[0]); i++) {
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         char what[128];
         coh_plan_options options;
         coh_plan *plan = NULL;
-        snprintf(what, sizeof(what), "rtx-4090,host-memory-rate=%s,update-rate=%s", rates[i],
-                 rates[i]);
+        snprintf(what, sizeof(what), "rtx-4090,host-memory-rate=%s,update-rate=%s%s", cases[i].rate,
+                 cases[i].rate, cases[i].more);
         coh_profile *profile = read_ok(what);
         coh_plan_options_init(&options);
         options.profile = profile;
         options.device_memory_bytes = 40 << 20;
-        options.host_memory_bytes = (uint64_t)1 << 30;
+        options.host_memory_bytes = cases[i].host_bytes;
+        options.disk_bytes = cases[i].disk_bytes;
         if (coh_plan_create(graph, &options, &plan) != COH_OK)
             fail_msg("%s", coh_last_error());
         const double step_ns = (double)plan->simulations[COH_PROGRAM_BODY].period_ns;
         const double least_ns = memory_ns(plan);
         if (step_ns * (1 + 1e-6) < least_ns)
-            fail_msg("%s: a step of %.0f ns, its bytes take %.0f", rates[i], step_ns, least_ns);
+            fail_msg("%s: a step of %.0f ns, its bytes take %.0f", cases[i].rate, step_ns,
+                     least_ns);
         nearest = step_ns / least_ns < nearest ? step_ns / least_ns : nearest;
         coh_plan_destroy(plan);
         coh_profile_destroy(profile);
