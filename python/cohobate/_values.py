@@ -22,6 +22,7 @@ except ImportError:
 
 NO_LIMIT = 2**64 - 1
 INT32_MOST, INT64_MOST = 2**31 - 1, 2**63 - 1
+THREADS_MOST = 1024  # of a plan
 
 
 # ---- into C ----
@@ -85,6 +86,15 @@ def chosen(name, choices, what):
     if name not in choices:
         raise ValueError(f"{what} {name!r} is not one of {', '.join(choices)}")
     return choices[name]
+
+
+def int32_array(values, what):
+    """Whole numbers as an array of 32-bit integers."""
+    try:
+        return array("i", values)
+    except OverflowError:
+        wrong = next(value for value in values if not -INT32_MOST - 1 <= value <= INT32_MOST)
+        raise ValueError(f"{what} has the id {wrong}: {-INT32_MOST - 1} to {INT32_MOST}") from None
 
 
 def pointer(values, kind):
@@ -182,7 +192,7 @@ def ids_of(values, rows, columns, what):
         listed = values.tolist() if hasattr(values, "tolist") else values
         flat = _flat(listed, rows, columns, what)
         try:
-            ids = array("i", flat)
+            ids = int32_array(flat, what)
         except TypeError:
             wrong = next((value for value in flat if not isinstance(value, numbers.Integral)), None)
             kind = getattr(values, "dtype", None) or type(wrong).__name__

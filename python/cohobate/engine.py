@@ -239,7 +239,8 @@ class Engine(Owner):
     def _input(self, tokens, targets, **numbers):
         """A step on ids, which have to live until the call of the library ends."""
         step = sized(coh_step_input)
-        step.step, step.seed, step.loss_factor = self.step_count, self.seed, 1.0
+        step.step = as_count(self.step_count, "step_count")
+        step.seed, step.loss_factor = as_count(self.seed, "seed"), 1.0
         for name, value in numbers.items():
             setattr(step, name, value)
         used = counted(targets)
@@ -494,7 +495,8 @@ class Engine(Owner):
         model = self.plan.model
         whole = {"model": model.note()} if training is None else training._json(model._model)
         checkpoint = sized(coh_checkpoint_note)
-        checkpoint.step, checkpoint.json = self.step_count, json.dumps({**note, **whole}).encode()
+        checkpoint.step = as_count(self.step_count, "step_count")
+        checkpoint.json = json.dumps({**note, **whole}).encode()
         save = library().coh_engine_save if wait else library().coh_engine_save_begin
         with self._telling():
             save(self._object, as_path(path), byref(checkpoint))

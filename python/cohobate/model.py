@@ -3,7 +3,6 @@ from __future__ import annotations
 
 import ctypes
 import json
-import operator
 import types
 from ctypes import byref
 
@@ -27,13 +26,14 @@ class Model:
 
     def __init__(self, what, vocabulary: int = 0, dtype: str | None = None, dropout: float = 0.0,
                  lora: int = 0, lora_alpha: float = 0.0, lora_targets: str = "", freeze: str = ""):
-        as_count(lora, "lora", 0, INT32_MOST, "; 0: no adapters")
+        vocabulary = as_count(vocabulary, "vocabulary", 0, INT32_MOST)
+        lora = as_count(lora, "lora", 0, INT32_MOST, "; 0: no adapters")
         if not lora and (lora_alpha or lora_targets):
             raise ValueError("lora_alpha and lora_targets need adapters: give lora, their rank")
         if not 0 <= dropout < 1:
             raise ValueError(f"dropout is {dropout}: a probability from 0 to below 1")
         self._model = coh_model()
-        library().coh_model_resolve(as_path(what), operator.index(vocabulary), byref(self._model))
+        library().coh_model_resolve(as_path(what), vocabulary, byref(self._model))
         if dtype is not None:
             library().coh_model_dtype_set(byref(self._model), chosen(dtype, DTYPES, "dtype"))
         self._model.dropout = dropout

@@ -12,8 +12,8 @@ from ._structs import (PLAN_INFER, RECOMPUTE, SEARCH, SWEEP_SAME_BITS, GraphSour
                        coh_batch_plan, coh_disk, coh_graph_parameter_facts, coh_optimizer_choice,
                        coh_pin, coh_plan_operator, coh_plan_options, coh_plan_parameter,
                        coh_plan_summary, coh_tensor)
-from ._values import (INT32_MOST, INT64_MOST, NO_LIMIT, as_count, as_name, as_path, as_text, chosen,
-                      facts_of, parse_size, sized)
+from ._values import (INT32_MOST, INT64_MOST, NO_LIMIT, THREADS_MOST, as_count, as_name, as_path,
+                      as_text, chosen, facts_of, parse_size, sized)
 from .engine import Engine
 from .errors import Error
 from .machine import device as describe_device, free_bytes
@@ -93,14 +93,15 @@ class Plan(Owner):
                  optimizer_for: dict | None = None, profile=None, recompute: str = "auto",
                  search: str = "usual", chunk: int | str = 0, pins=(), f32_gradients: bool = False,
                  forward_only: bool = False, threads: int | None = None):
-        as_count(sequence, "sequence", 1, INT64_MOST)
+        batch = as_count(batch, "batch", 1, INT32_MOST)
+        sequence = as_count(sequence, "sequence", 1, INT64_MOST)
         if micro_batch is not None:
-            as_count(micro_batch, "micro_batch", 1, max(batch, 1), "; None: the usual one")
+            micro_batch = as_count(micro_batch, "micro_batch", 1, batch, "; None: the usual one")
             if forward_only and micro_batch != batch:
                 raise ValueError(f"micro_batch is {micro_batch} with forward_only, whose batch of "
                                  f"{batch} is one micro-batch: leave it out")
         if threads is not None:
-            as_count(threads, "threads", 1, INT32_MOST, "; None: one for each core")
+            threads = as_count(threads, "threads", 1, THREADS_MOST, "; None: one for each core")
         self._plan = sized(coh_batch_plan)
         self._profile = c_void_p()
         super().__init__(_freeing(self._plan, self._profile))

@@ -13,8 +13,8 @@ from ._library import library
 from ._owner import Owner
 from ._structs import (CHAT_FORMS, DATA_FORMS, coh_token_build_facts, coh_token_build_options,
                        coh_token_file_facts)
-from ._values import (INT32_MOST, INT64_MOST, as_count, as_name, as_path, chosen, facts_of, pointer,
-                      shaped, sized)
+from ._values import (INT32_MOST, INT64_MOST, NO_LIMIT, as_count, as_name, as_path, chosen,
+                      facts_of, int32_array, pointer, shaped, sized)
 
 
 def _array(ids):
@@ -79,7 +79,7 @@ class Tokenizer(Owner):
 
     def decode(self, ids) -> bytes:
         """Bytes of the text of ids."""
-        ids = array("i", list(ids))
+        ids = int32_array(list(ids), "ids")
         text, count = c_void_p(), c_size_t()
         library().coh_tokenizer_decode(self._object, pointer(ids, c_int32) if ids else None,
                                        len(ids), byref(text), byref(count))
@@ -142,11 +142,12 @@ class TokenFile(Owner):
     def __init__(self, path, *, id_bytes: int | None = None, vocabulary: int = 0):
         super().__init__(library().coh_token_file_close)
         self.path = os.path.abspath(os.fsdecode(path))
-        as_count(vocabulary, "vocabulary", 0, INT32_MOST)
+        vocabulary = as_count(vocabulary, "vocabulary", 0, INT32_MOST)
         if id_bytes is None:
             self._create(library().coh_token_file_open, as_path(path))
         else:
-            self._create(library().coh_token_file_open_raw, as_path(path), vocabulary, id_bytes)
+            self._create(library().coh_token_file_open_raw, as_path(path), vocabulary,
+                         as_count(id_bytes, "id_bytes", 0, 4))
 
     @property
     def facts(self):
@@ -174,13 +175,17 @@ class TokenFile(Owner):
 
     def window_count(self, sequence: int) -> int:
         """Windows of `sequence` tokens in one pass over the data."""
-        as_count(sequence, "sequence", 1, INT64_MOST)
-        return library().coh_token_file_window_count(self._object, sequence)
+        return library().coh_token_file_window_count(
+            self._object, as_count(sequence, "sequence", 1, INT64_MOST))
 
     def batch(self, step: int, batch: int, sequence: int, seed: int = 1):
         """Tokens and targets of step `step`, counted from 0: two int32 arrays [batch, sequence]. A
         target of -1 does not count. The same windows as those of `cohobate train --seed`."""
-        first, seed = as_count(step, "step") * batch, as_count(seed, "seed")
+        batch, sequence = self._sizes(batch, sequence)
+        most = (NO_LIMIT + 1) // batch - 1  # windows are counted up to 2**64 - 1
+        first, seed = as_count(step, "step", 0, most) * batch, as_count(seed, "seed")
+        if self.window_count(sequence) == 0:  # the library's sentence, before memory is taken
+            library().coh_token_file_window(self._object, seed, 0, sequence, c_int32(), c_int32())
         return self._rows(batch, sequence, lambda i: (seed, first + i),
                           library().coh_token_file_window)
 
@@ -197,17 +202,22 @@ class TokenFile(Owner):
         """Tokens and targets of `batch` stretches that follow one another in the file from id
         `begin` on: for a loss over a whole text. Targets beyond the end of the file do not
         count."""
+        batch, sequence = self._sizes(batch, sequence)
         count, begin = len(self), as_count(begin, "begin")
-        as_count(sequence, "sequence", 1, INT32_MOST)
         rows = min(batch, -(-max(count - begin, 1) // sequence))
         return self._rows(batch, sequence, lambda i: (begin + i * sequence,),
                           library().coh_token_file_stretch, rows)
 
+    @staticmethod
+    def _sizes(batch, sequence):
+        batch = as_count(batch, "batch", 1, INT32_MOST)
+        sequence = as_count(sequence, "sequence", 1, INT32_MOST)
+        as_count(batch * sequence, "batch * sequence", 1, INT32_MOST)
+        return batch, sequence
+
     def _rows(self, batch, sequence, at, read, rows=None):
         """Two arrays, of which `read` fills row i with what is at(i). Other rows do not count."""
-        as_count(batch, "batch", 1, INT32_MOST)
-        as_count(sequence, "sequence", 1, INT32_MOST)
-        tokens = array("i", bytes(4 * batch * sequence))
+        tokens = array("i", [0]) * (batch * sequence)
         targets = array("i", [-1]) * len(tokens)
         to, to_targets = pointer(tokens, c_int32), pointer(targets, c_int32)
         for i in range(batch if rows is None else rows):

@@ -18,7 +18,7 @@ from ._library import library
 from ._structs import (TRAINING_NOTE_BYTES, coh_fold_shape, coh_optimizer_choice,
                        coh_pattern_number, coh_pattern_numbers, coh_pattern_optimizers,
                        coh_schedule, coh_training_note)
-from ._values import as_count, as_text, facts_of
+from ._values import INT32_MOST, as_count, as_text, facts_of
 
 
 class Schedule:
@@ -146,7 +146,10 @@ def _set(struct, name, kind, value):
             for (field, field_kind), each in zip(row._fields_, (pattern, of)):
                 _set(value.at[i], field, field_kind, each)
     elif kind is coh_fold_shape:
-        value = kind((kind._fields_[0][1])(*value))
+        factors = kind._fields_[0][1]
+        if len(value) > factors._length_:
+            raise ValueError(f"{name} has {len(value)} factors: at most {factors._length_}")
+        value = kind(factors(*(as_count(each, name, 0, INT32_MOST) for each in value)))
     elif issubclass(kind, Structure):
         members = vars(value) if isinstance(value, types.SimpleNamespace) else value
         value = kind()

@@ -257,7 +257,7 @@ class Package(PackageTest):
             with self.assertRaisesRegex(ValueError, f"{re.escape(str(size))} bytes"):
                 self.model().plan(BATCH, SEQUENCE, device_memory=size, **SIZES)
         for batch in (0, -4):
-            with self.assertRaisesRegex(cohobate.Error, f"batch is {batch}: 1 to"):
+            with self.assertRaisesRegex(ValueError, f"batch is {batch}: 1 to"):
                 self.model().plan(batch, SEQUENCE)
         with self.model().plan(BATCH, SEQUENCE, **SIZES) as plan:
             engine = plan.engine()
@@ -275,7 +275,7 @@ class Package(PackageTest):
                              engine.evaluate(rows[:plan.micro_batch], rows[:plan.micro_batch]))
             with self.assertRaisesRegex(cohobate.Error, "999"):
                 engine.step([999] * 64, [1] * 64, RATE)
-            with self.assertRaises(OverflowError):
+            with self.assertRaisesRegex(ValueError, f"tokens has the id {2**40}: -2147483648 to 2147483647"):
                 engine.step([2**40] * 64, [1] * 64, RATE)
             for wrong, kind in ((array("d", [1] * 64), "float"), ([1] * 63 + [1.5], "float"), ([1, None] * 32, "NoneType")):
                 with self.assertRaisesRegex(TypeError, f"^tokens takes integers, not {kind}$"):
@@ -291,8 +291,8 @@ class Package(PackageTest):
             for says, wrong in (
                     *((f"micro_batch is {n}: 1 to {BATCH}; None: the usual one",
                        lambda n=n: self.model().plan(BATCH, SEQUENCE, micro_batch=n)) for n in (0, -1, BATCH + 1, 2**32 + 1)),
-                    *((f"threads is {n}: 1 to 2147483647; None: one for each core",
-                       lambda n=n: self.model().plan(BATCH, SEQUENCE, threads=n)) for n in (0, -1, 2**32 + 1)),
+                    *((f"threads is {n}: 1 to 1024; None: one for each core",
+                       lambda n=n: self.model().plan(BATCH, SEQUENCE, threads=n)) for n in (0, -1, 1025, 2**32 + 1)),
                     *((f"sequence is {n}: 1 to", lambda n=n: self.model().plan(BATCH, n)) for n in (0, -1, 2**63)),
                     ("one micro-batch: leave it out", lambda: self.model().plan(BATCH, SEQUENCE, **inferring)),
                     ("an optimizer's name is empty", lambda: self.model().plan(BATCH, SEQUENCE, optimizer="")),
@@ -301,7 +301,15 @@ class Package(PackageTest):
                     ("need adapters: give lora", lambda: self.model(lora_targets="c_attn")),
                     ("need adapters: give lora", lambda: self.model(lora_alpha=4.0)),
                     *((f"dropout is {x}: a probability", lambda x=x: self.model(dropout=x)) for x in (-0.5, 1.0, float("nan"))),
+                    *((f"batch is {n}: 1 to", lambda n=n: self.model().plan(n, SEQUENCE, **SIZES)) for n in (2**31, 2**64 + 4, 4 - 2**64)),
+                    *((f"vocabulary is {n}: 0 to", lambda n=n: cohobate.Model("gpt2-nano", n)) for n in (-1, 2**64 + 257)),
                     *((f"batch is {n}: 1 to", lambda n=n: ids.batch(0, n, SEQUENCE)) for n in (0, -1)),
+                    (f"batch . sequence is {2**60}: 1 to", lambda: ids.batch(0, 2**30, 2**30)),
+                    (f"batch . sequence is {2**60}: 1 to", lambda: ids.stretch(0, 2**30, 2**30)),
+                    (f"step is {2**62}: 0 to {2**62 - 1}", lambda: ids.batch(2**62, 4, SEQUENCE)),  # window 0 modulo 2**64
+                    *((f"id_bytes is {n}: 0 to 4", lambda n=n: cohobate.TokenFile(data, id_bytes=n)) for n in (-1, 2**32 + 2)),
+                    (f"ids has the id {2**32}: ", lambda: cohobate.Tokenizer("bytes").decode([2**32])),
+                    (f"step_count is {2**64}: 0 to", lambda: self.stepping(plan, 2**64)),
                     *((f"batch is {n}: 1 to", lambda n=n: ids.stretch(0, n, SEQUENCE)) for n in (0, -1)),
                     *((f"sequence is {n}: 1 to", lambda n=n: ids.batch(0, BATCH, n)) for n in (0, -1, 2**63)),
                     *((f"sequence is {n}: 1 to", lambda n=n: ids.window_count(n)) for n in (0, -1, 2**64 + 4)),
@@ -314,6 +322,32 @@ class Package(PackageTest):
                     wrong()
             with self.assertRaisesRegex(cohobate.Error, "no device is called ''"):
                 plan.engine(device="")
+
+    def stepping(self, plan, step_count):
+        with plan.engine() as engine:
+            engine.step_count = step_count
+            engine.step(*self.batch(0), RATE)
+
+    def test_numbers_of_other_packages_are_sizes_too(self):
+        class Number:
+            def __init__(self, value):
+                self.value = value
+
+            def __index__(self):
+                return self.value
+
+        batch, sequence = Number(BATCH), Number(SEQUENCE)
+        with self.model().plan(batch, sequence, **{**SIZES, "threads": Number(2), "micro_batch": Number(2)}) as plan:
+            self.assertEqual((plan.batch, plan.sequence, plan.micro_batch, plan.threads), (BATCH, SEQUENCE, 2, 2))
+        for found, same in ((self.data.batch(Number(3), batch, sequence, Number(5)), self.data.batch(3, BATCH, SEQUENCE, 5)),
+                            (self.data.stretch(Number(3), batch, sequence), self.data.stretch(3, BATCH, SEQUENCE))):
+            self.assertEqual([memoryview(each).tolist() for each in found], [memoryview(each).tolist() for each in same])
+        self.assertEqual(self.data.window_count(sequence), self.data.window_count(SEQUENCE))
+        self.assertEqual(cohobate.Model("gpt2-nano", Number(257)).size.vocabulary, 257)
+
+    def test_a_batch_of_a_file_without_windows_takes_no_memory(self):
+        with self.assertRaisesRegex(cohobate.Error, "no window of 2147483647 tokens"):
+            self.data.batch(0, 1, 2**31 - 1)
 
     def test_a_file_that_is_not_ours_is_never_replaced(self):
         notes = self.path("notes.txt")

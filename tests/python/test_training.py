@@ -135,6 +135,8 @@ class Training(PackageTest):
         for name, value, error, says in (
                 ("stepz", 1, AttributeError, "no member 'stepz'; its members are steps, schedule"),
                 ("steps", -1, ValueError, "steps is -1"), ("batch", 2**63, ValueError, "batch is"),
+                ("replicas", (2**32 + 2, 1, 1), ValueError, "replicas is 4294967298"),
+                ("replicas", (2,) * 4, ValueError, "replicas has 4 factors: at most 3"),
                 ("steps", 1.5, TypeError, "integer"), ("tokenizer", "x" * 4096, ValueError, "4096 bytes"),
                 ("lr_for", {str(i): 1.0 for i in range(17)}, ValueError, "17 patterns")):
             with self.assertRaisesRegex(error, says):
