@@ -140,8 +140,8 @@ static coh_status add_plan(const cli_job *job, const coh_trace *trace, cli_line 
                       ", 'calibrated': %i, 'endurance_bytes': %.17g",
                       summary->program_hash, profile.hash, profile.name,
                       (double)summary->step_ns * 1e-9, in_memory_s(summary),
-                      coh_plan_bound_name(summary->binding),
-                      (int)job->budget.engine_options.thread_count, job->calibration.runs > 0,
+                      cli_limit_name(summary), (int)job->budget.engine_options.thread_count,
+                      job->calibration.runs > 0,
                       profile.endurance_bytes > 0 ? (double)profile.endurance_bytes : NAN);
     cli_line_add_json_tiers(line, "predicted_peak_bytes", summary->peak_bytes);
     cli_line_add_json(line, "'budget_bytes': {");

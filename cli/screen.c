@@ -319,6 +319,13 @@ coh_lane cli_limiting_exchanges(const coh_plan_summary *summary)
     return most;
 }
 
+const char *cli_limit_name(const coh_plan_summary *summary)
+{
+    const coh_lane exchanges = cli_limiting_exchanges(summary);
+    return exchanges != COH_LANE_COMPUTE ? coh_lane_name(exchanges)
+                                         : coh_plan_bound_name(summary->binding);
+}
+
 /* Returns what a limit's name leaves open, in parentheses; "": nothing. */
 static const char *limit_words(coh_plan_bound bound)
 {

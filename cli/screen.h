@@ -31,6 +31,8 @@ const char *cli_rank_pattern(const coh_plan_summary *summary);
 /* Returns the lane of links between ranks whose exchanges take longer than every bound of the plan,
  * since the bounds leave exchanges out; COH_LANE_COMPUTE if there is none. */
 coh_lane cli_limiting_exchanges(const coh_plan_summary *summary);
+/* Returns the name of that lane, or, without one, of the bound that binds. */
+const char *cli_limit_name(const coh_plan_summary *summary);
 
 /* Returns the ranks that compute on the cores of this process if they have more threads than there
  * are cores, and each was priced as if alone; else 0. */

@@ -125,12 +125,9 @@ static void take_budget(const cli_job *job, cli_variant *out)
 
 static void take_plan(const cli_job *job, cli_variant *out)
 {
-    const coh_lane exchanges = cli_limiting_exchanges(&job->summary);
     take_budget(job, out);
     take_prices(job, out);
-    snprintf(out->limit, sizeof(out->limit), "%s",
-             exchanges != COH_LANE_COMPUTE ? coh_lane_name(exchanges)
-                                           : coh_plan_bound_name(job->summary.binding));
+    snprintf(out->limit, sizeof(out->limit), "%s", cli_limit_name(&job->summary));
     out->fits = 1;
     out->micro_batch = job->recipe.micro_batch;
     out->replica_batch = job->recipe.batch / coh_fold_shape_replicas(&job->recipe.replicas);

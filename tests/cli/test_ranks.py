@@ -1,5 +1,6 @@
 """Ranks through the command line: any number of them gives the bits of one, and resumes what another number saved."""
 
+import json
 import os
 import re
 import unittest
@@ -277,6 +278,10 @@ class Ranks(TrainTest):
                               "--replicas", 2, "--pattern", pattern, "--device-memory", "8MiB", "--disk", self.folder, "--rehearse", 4)
         self.train("--steps", 4, "--save", self.path("recorded"), "--record", 2, *F32, *SHAPE, "--ranks", 2, model=RUN)
         self.succeeds("report", self.path("recorded"))
+        slow = ["--profile", "built-in,node-link=1MB/s"]
+        self.train("--steps", 2, "--save", self.path("slow"), "--record", 2, *slow, *F32, *SHAPE, "--ranks", 2, model=RUN)
+        with open(self.path("slow", "run.json"), encoding="utf-8") as file:
+            self.assertEqual(json.load(file)["limit"], "comm0")
 
     @in_full
     def test_no_placement_changes_a_bit(self):
