@@ -146,12 +146,12 @@ static void open_standard(void)
 int main(int argument_count, char **arguments)
 {
     open_standard();
+    cli_stop_survive_limits();
     cli_command command = argument_count > 1 ? cli_command_find(arguments[1]) : CLI_COMMAND_COUNT;
     if (command == CLI_COMMAND_COUNT)
         return finish("", no_command(argument_count, arguments));
 
     (void)coh_terms_set(terms, COH_TERM_COUNT); /* this count is never refused */
-    cli_stop_survive_limits();
     const int takes_ranks = command == CLI_TRAIN || command == CLI_PROFILE;
     if (takes_ranks)
         cli_launch_quiet();

@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import resource
 import shutil
 import unittest
 
@@ -267,6 +268,24 @@ class Text(ProgramTest):
         ]:
             with self.subTest(arguments=arguments), open("/dev/full", "wb") as full:
                 self.fails(5, *arguments, stdout=full, says="the output could not be written: No space left on device: send")
+
+    def test_output_without_its_last_byte_is_an_io_fault(self):
+        run, plan, out = self.trained(), self.path("plan.json"), self.path("out")
+        self.succeeds("plan", *TINY, "-o", plan)
+        text = ["generate", run, "--prompt", "line", "--tokens", 1]
+        for arguments in [
+            ["--help"], ["--version"], ["plan", "--help"], ["inspect", run, "--json"], ["inspect", run, "--hash"], ["check", run],
+            ["report", run, "--text"], ["report", run, "--json"], ["diff", run, run], ["watch", run], ["simulate", plan],
+            ["simulate", plan, "--json"], ["explain", plan, "lm_head", "--json"], text, [*text, "--json"],
+        ]:
+            with self.subTest(arguments=arguments):
+                with open(out, "wb") as file:
+                    self.succeeds(*arguments, stdout=file)
+                most = os.path.getsize(out) - 1
+                with open(out, "wb") as file:
+                    self.fails(5, *arguments, stdout=file, says="the output could not be written: File too large: send",
+                               preexec_fn=lambda most=most: resource.setrlimit(resource.RLIMIT_FSIZE, (most, most)))
+                self.assertEqual(os.path.getsize(out), most)
 
     def test_a_table_that_cannot_be_written_leaves_no_half_of_a_json_object(self):
         # an existing folder in which nobody can create files, not even root
