@@ -12,7 +12,7 @@ from program import COHOBATE, QUICK, TrainTest, in_full, last_of_each, pairs, ru
 
 MPIRUN = os.environ.get("COH_MPIRUN", "under_mpirun.sh")
 SKIP = 77
-RUN = ["gpt2-nano", "--sequence", "16", "--batch", "4", "--dtype", "f32", "--replicas", "2x2", *QUICK]
+RUN = ["gpt2-pico", "--sequence", "16", "--batch", "4", "--dtype", "f32", "--replicas", "2x2", *QUICK]
 
 
 def as_processes(count, *arguments):
@@ -47,7 +47,7 @@ class Processes(TrainTest):
     def test_any_number_of_processes_has_the_bits_of_one(self):
         numbers = ["--steps", 3, "--dropout", "0.1"]
         whole = self.alone(*numbers)
-        small = ["--device-memory", "24MiB", "--disk", self.folder]
+        small = ["--device-memory", "3MiB", "--disk", self.folder]
         log = self.path("log.jsonl")
         for count, flags in pairs((2, ["--log", log]), (2, small), (4, [*small, "--test-poison", "--test-delay-seed", 3])):
             done = self.together(count, *numbers, "--save", "none", *flags)
