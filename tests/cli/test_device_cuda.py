@@ -261,7 +261,7 @@ class DeviceCuda(ProgramTest):
 
     def test_what_runs_find_of_a_measured_gpu_prices_the_next_plan(self):
         model, profile, found = self.model("gpt2"), self.as_measured(), self.path("found.json")
-        flags = ["--steps", 6, "--host-memory", "none", "--calibration", found, "--profile"]
+        flags = ["--steps", 4, "--host-memory", "none", "--calibration", found, "--profile"]
         self.assertEqual(self.train(model, *flags, "h200", seed=7)["instructions"], [])  # a datasheet is a what-if
         self.assertFalse(os.path.exists(found))
         by_graphs = self.factors(self.train(model, *flags, profile, seed=7))

@@ -158,7 +158,7 @@ class Plan(ProgramTest):
 
     def test_the_screen_says_what_a_user_would_try_next(self):
         of = ["--profile", "rtx-4090", "--calibration", "none"]
-        model, device, host = ("gpt2-medium", "2GB", "5GB") if SHORT else ("gpt2-xl", "6GB", "16GB")
+        model, device, host = ("gpt2", "700MB", "1800MB") if SHORT else ("gpt2-xl", "6GB", "16GB")
         lean = ["plan", model, *of, "--device-memory", device, "--host-memory", host, "--sequence", "512", "--state", "lean",
                 "--search", "quick"]
         said = self.succeeds(*lean).out
@@ -167,16 +167,16 @@ class Plan(ProgramTest):
                            for more in ([], ["--clip-mode", "previous"]))
         self.assertAlmostEqual(previous / exact, share, delta=0.006)
         self.assertNotIn("clip-mode", self.succeeds(*lean, "--clip-mode", "previous").out)
-        tied = ["plan", "gpt2", *of, "--device-memory", "600MB", "--host-memory", "16GB", "--sequence", "512", "--batch", "16",
+        tied = ["plan", "gpt2", *of, "--device-memory", "600MB", "--host-memory", "16GB", "--sequence", "256", "--batch", "8",
                 "--clip-mode", "previous", "--search", "quick", "--micro-batch"]
-        said = self.succeeds(*tied, "4").out
+        said = self.succeeds(*tied, "2").out
         share = float(re.search(r"\(--sweep-order layer, other rounding\) a step takes .*, (0\.\d\d) of this one", said)[1])
-        usual, layer = (self.succeeds(*tied, "4", "--json", *more).json["step_seconds"]
+        usual, layer = (self.succeeds(*tied, "2", "--json", *more).json["step_seconds"]
                         for more in ([], ["--sweep-order", "layer"]))
         self.assertAlmostEqual(layer / usual, share, delta=0.006)
-        for other in (["4", "--sweep-order", "micro-batch"], ["16"]):
+        for other in (["2", "--sweep-order", "micro-batch"], ["8"]):
             self.assertNotIn("order:", self.succeeds(*tied, *other).out)
-        few = ["plan", "gpt2", *of, "--sequence", "512", "--batch"]
+        few = ["plan", "gpt2", *of, *QUICK, "--sequence", "512", "--batch"]
         self.assertIn("1 x 512 tokens at once are few (1 is the largest divisor of 31 up to 8)", self.succeeds(*few, "31").out)
         self.assertNotIn("at once are few", self.succeeds(*few, "32").out + self.succeeds(*few, "31", "--micro-batch", "1").out)
 

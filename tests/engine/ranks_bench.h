@@ -356,11 +356,43 @@ static inline void *run_thread(void *argument)
     return NULL;
 }
 
+/* The setting without what its plan does not depend on. */
+static inline setting of_plan(setting s)
+{
+    s.delay_seed = s.failing_allocation = s.begins_at = 0;
+    s.broken_rank = s.world_is_faulty = s.asks_stop = s.differs = s.differs_in = s.hangs = 0;
+    s.cannot_save = s.keeps = s.steps = s.store_rank = 0;
+    s.loads = s.saves = NULL;
+    s.store = NULL;
+    s.values = NULL;
+    s.device = NULL;
+    return s;
+}
+
+/* Returns the setting's plan, which the next call may destroy: a test of many failures runs one
+ * plan again and again. */
+static inline const coh_plan *last_plan_of(const setting *s)
+{
+    static setting last;
+    static coh_graph *graph;
+    static coh_plan *plan;
+    const setting wanted = of_plan(*s);
+    if (plan != NULL && memcmp(&wanted, &last, sizeof(wanted)) == 0)
+        return plan;
+    coh_plan_destroy(plan);
+    coh_graph_destroy(graph);
+    plan = NULL; /* if the test fails in between */
+    graph = NULL;
+    graph = make_graph(s);
+    plan = plan_of(graph, s);
+    memcpy(&last, &wanted, sizeof(last));
+    return plan;
+}
+
 /* Runs the setting, each rank on its own thread. */
 static inline void run_setting(const setting *s, end ends[RANKS_MOST])
 {
-    coh_graph *graph = make_graph(s);
-    coh_plan *plan = plan_of(graph, s);
+    const coh_plan *plan = last_plan_of(s);
     coh_world *worlds[RANKS_MOST] = { NULL };
     rank_run runs[RANKS_MOST];
     const coh_world_options options = { .struct_bytes = sizeof(options),
@@ -383,8 +415,6 @@ static inline void run_setting(const setting *s, end ends[RANKS_MOST])
         ends[i] = runs[i].end;
         coh_world_close(worlds[i]);
     }
-    coh_plan_destroy(plan);
-    coh_graph_destroy(graph);
 }
 
 static inline setting with_ranks(setting s, int ranks)
