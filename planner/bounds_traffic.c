@@ -1,12 +1,14 @@
 /* Computes the fewest bytes that any residency moves. The idea: farthest next use on bytes instead
  * of chunks is optimal without placing anything. The file makes a ring of accesses per chunk,
- * spreads them over the steps, and runs the steps with a heap of kept bytes. The argument is in
- * bounds_traffic.h. */
+ * spreads them over the steps, and runs the steps with lists of kept chunks by their next use. The
+ * argument is in bounds_traffic.h. */
 #include "planner/bounds_traffic.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/check.h"
 #include "planner/effort.h"
 
 /* If kept bytes have not settled after this many repetitions, the mean of these is used. */
@@ -351,63 +353,101 @@ void coh_traffic_fini(coh_traffic *traffic)
 
 /* ---- farthest next use, byte by byte ---- */
 
-typedef struct wish {
-    uint64_t end; /* the step at which the kept bytes are needed */
-    uint32_t chunk;
-} wish;
-
 typedef struct keeper {
     const coh_traffic *traffic;
     enum coh_traffic_way way;
     uint64_t room_bytes, kept_bytes, moved_bytes;
-    uint64_t *kept, *end; /* by chunk */
-    /* farthest end first; entries of chunks used or kept again since are stale */
-    wish *heap;
-    size_t heap_count, heap_capacity;
+    uint64_t *kept, *end; /* by chunk: the bytes that are kept, the step at which they are needed */
+    /* The chunks with kept bytes, listed by their end. A chunk here is its number + 1; 0: none. */
+    uint32_t *first;           /* by end */
+    uint32_t *next, *previous; /* by chunk */
+    /* Which ends have a list: a bit each, and a bit for each word of them that is not 0. */
+    uint64_t *listed, *words, end_count;
+    uint64_t farthest; /* no list has a later end */
 } keeper;
+
+enum { WORD = 64 };
 
 static void keeper_fini(keeper *k)
 {
     coh_free(k->kept);
     coh_free(k->end);
-    coh_free(k->heap);
+    coh_free(k->first);
+    coh_free(k->next);
+    coh_free(k->previous);
+    coh_free(k->listed);
+    coh_free(k->words);
 }
 
+/* `step_count`: the steps from 0 to the last one that is run. A chunk is needed again within two
+ * repetitions. */
 static coh_status keeper_init(keeper *k, const coh_traffic *traffic, enum coh_traffic_way way,
-                              uint64_t room_bytes)
+                              uint64_t room_bytes, uint64_t step_count)
 {
-    *k = (keeper){ .traffic = traffic, .way = way, .room_bytes = room_bytes };
-    COH_TRY(COH_EXTEND(&k->heap, &k->heap_capacity, traffic->begin[traffic->step_count]));
-    COH_TRY(COH_ALLOC((size_t)traffic->chunk_count + 1, &k->kept));
-    return COH_ALLOC((size_t)traffic->chunk_count + 1, &k->end);
+    const size_t chunks = (size_t)traffic->chunk_count + 1;
+    const uint64_t ends = step_count + 2 * (uint64_t)traffic->step_count + 1;
+    *k = (keeper){ .traffic = traffic, .way = way, .room_bytes = room_bytes, .end_count = ends };
+    COH_TRY(COH_ALLOC(chunks, &k->kept));
+    COH_TRY(COH_ALLOC(chunks, &k->end));
+    COH_TRY(COH_ALLOC(ends, &k->first));
+    COH_TRY(COH_ALLOC(chunks, &k->next));
+    COH_TRY(COH_ALLOC(chunks, &k->previous));
+    COH_TRY(COH_ALLOC(ends / WORD + 1, &k->listed));
+    return COH_ALLOC(ends / WORD / WORD + 1, &k->words);
 }
 
-static void sift_down(keeper *k, size_t i)
+static void enlist(keeper *k, uint32_t chunk)
 {
-    wish moving = k->heap[i];
-    for (;;) {
-        size_t child = 2 * i + 1;
-        if (child + 1 < k->heap_count && k->heap[child + 1].end > k->heap[child].end)
-            child++;
-        if (child >= k->heap_count || k->heap[child].end <= moving.end)
-            break;
-        k->heap[i] = k->heap[child];
-        i = child;
-    }
-    k->heap[i] = moving;
+    const uint64_t end = k->end[chunk], word = end / WORD;
+    const uint32_t next = k->first[end];
+    k->first[end] = chunk + 1;
+    k->next[chunk] = next;
+    k->previous[chunk] = 0;
+    if (next > 0)
+        k->previous[next - 1] = chunk + 1;
+    k->listed[word] |= 1ull << end % WORD;
+    k->words[word / WORD] |= 1ull << word % WORD;
+    k->farthest = end > k->farthest ? end : k->farthest;
 }
 
-static void pop(keeper *k)
+static void remove_from_list(keeper *k, uint32_t chunk)
 {
-    k->heap[0] = k->heap[--k->heap_count];
-    if (k->heap_count > 0)
-        sift_down(k, 0);
+    const uint64_t end = k->end[chunk], word = end / WORD;
+    const uint32_t next = k->next[chunk], previous = k->previous[chunk];
+    if (next > 0)
+        k->previous[next - 1] = previous;
+    if (previous > 0)
+        k->next[previous - 1] = next;
+    else
+        k->first[end] = next;
+    if (k->first[end] == 0)
+        k->listed[word] &= ~(1ull << end % WORD);
+    if (k->listed[word] == 0)
+        k->words[word / WORD] &= ~(1ull << word % WORD);
+}
+
+static uint64_t highest_bit(uint64_t word)
+{
+    return WORD - 1 - (uint64_t)__builtin_clzll(word);
+}
+
+/* Returns a chunk that is needed last; some bytes are kept. */
+static uint32_t find_farthest(keeper *k)
+{
+    uint64_t at = k->farthest / WORD / WORD;
+    while (k->words[at] == 0)
+        at--;
+    const uint64_t word = at * WORD + highest_bit(k->words[at]);
+    k->farthest = word * WORD + highest_bit(k->listed[word]);
+    return k->first[k->farthest] - 1;
 }
 
 static uint64_t lose(keeper *k, uint32_t chunk, uint64_t bytes)
 {
     k->kept[chunk] -= bytes;
     k->kept_bytes -= bytes;
+    if (bytes > 0 && k->kept[chunk] == 0)
+        remove_from_list(k, chunk);
     return bytes;
 }
 
@@ -415,15 +455,14 @@ static uint64_t lose(keeper *k, uint32_t chunk, uint64_t bytes)
 static coh_status keep(keeper *k, uint32_t chunk, uint64_t end)
 {
     lose(k, chunk, k->kept[chunk]); /* never twice */
-    if (k->heap_count == k->heap_capacity)
-        COH_TRY(COH_EXTEND(&k->heap, &k->heap_capacity, k->heap_count + 1));
-    size_t i = k->heap_count++;
-    for (; i > 0 && k->heap[(i - 1) / 2].end < end; i = (i - 1) / 2)
-        k->heap[i] = k->heap[(i - 1) / 2];
-    k->heap[i] = (wish){ .end = end, .chunk = chunk };
+    if (end >= k->end_count)
+        return coh_fail(COH_ERR_INTERNAL, "chunk %" PRIu32 " is needed %" PRIu64 " steps late",
+                        chunk, end - k->end_count + 1);
     k->kept[chunk] = k->traffic->chunk_bytes[chunk];
     k->end[chunk] = end;
     k->kept_bytes += k->kept[chunk];
+    if (k->kept[chunk] > 0)
+        enlist(k, chunk);
     return COH_OK;
 }
 
@@ -432,14 +471,10 @@ static coh_status keep(keeper *k, uint32_t chunk, uint64_t end)
 static uint64_t shrink(keeper *k, uint64_t fixed_bytes)
 {
     uint64_t room = k->room_bytes > fixed_bytes ? k->room_bytes - fixed_bytes : 0, lost = 0;
-    while (k->kept_bytes > room && k->heap_count > 0) {
-        const wish *last = &k->heap[0];
-        if (k->end[last->chunk] == last->end) {
-            uint64_t excess = k->kept_bytes - room, kept = k->kept[last->chunk];
-            lost += lose(k, last->chunk, kept < excess ? kept : excess);
-        }
-        if (k->kept_bytes > room)
-            pop(k);
+    while (k->kept_bytes > room) {
+        const uint32_t last = find_farthest(k);
+        const uint64_t excess = k->kept_bytes - room, kept = k->kept[last];
+        lost += lose(k, last, kept < excess ? kept : excess);
     }
     return lost;
 }
@@ -542,7 +577,8 @@ coh_status coh_traffic_least(const coh_traffic *traffic, enum coh_traffic_way wa
     keeper k;
     uint64_t *before = NULL;
     *out_bytes = 0;
-    coh_status status = keeper_init(&k, traffic, way, room_bytes);
+    coh_status status =
+        keeper_init(&k, traffic, way, room_bytes, ROUNDS_MOST * (uint64_t)traffic->step_count);
     if (status == COH_OK)
         status = COH_ALLOC((size_t)traffic->chunk_count + 1, &before);
     if (status == COH_OK)
@@ -576,7 +612,8 @@ coh_status coh_traffic_window(const coh_traffic *traffic, enum coh_traffic_way w
                               void *context)
 {
     keeper k;
-    coh_status status = keeper_init(&k, traffic, way, room_bytes);
+    coh_status status =
+        keeper_init(&k, traffic, way, room_bytes, (uint64_t)first_step + traffic->step_count);
     if (status == COH_OK && way == COH_TRAFFIC_FETCH)
         status = keep_first_reads(&k, first_step);
     for (uint64_t i = 0; status == COH_OK && i < traffic->step_count; i++) {
