@@ -557,7 +557,7 @@ static coh_status replay(cli_job *job)
     CLI_TRY(make_graph(job, job->recipe.micro_batch, &job->graph));
     set_plan_options(job);
     CLI_TRY(
-        cli_topology_check_planned(job->options, job->budget.plan_file, &file, &job->plan_options));
+        cli_topology_take_planned(job->options, job->budget.plan_file, &file, &job->plan_options));
     return cli_budget_replay(&job->budget, job->graph, &job->plan_options, &job->plan);
 }
 

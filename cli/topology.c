@@ -167,8 +167,8 @@ static int was_sized_by_flags(const coh_plan_file *file, const coh_profile *prof
            strcmp(file->profile_name, facts.name) == 0;
 }
 
-coh_status cli_topology_check_planned(const cli_options *options, const char *path,
-                                      const coh_plan_file *file, coh_plan_options *plan_options)
+coh_status cli_topology_take_planned(const cli_options *options, const char *path,
+                                     const coh_plan_file *file, coh_plan_options *plan_options)
 {
     if (options->launch && options->launch->rank > 0)
         plan_options->pair_ranks = file->pair_ranks;

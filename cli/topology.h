@@ -24,10 +24,11 @@ coh_status cli_topology_check_ranks(const cli_options *options, const coh_profil
  * Fails: COH_ERR_ARGUMENT: the profile has others. */
 coh_status cli_topology_check(const coh_profile *profile, const coh_plan_options *plan_options);
 
-/* Checks that a run by the plan file at `path` has its pairs and nodes; another number of ranks is
- * left to the reader. A launched rank above 0 takes the pairs of rank 0's plan, whatever profile it
- * has. Fails: COH_ERR_ARGUMENT: the launcher's processes or the profile have others. */
-coh_status cli_topology_check_planned(const cli_options *options, const char *path,
-                                      const coh_plan_file *file, coh_plan_options *plan_options);
+/* Takes the plan file at `path` for a run. A launched rank above 0 has rank 0's plan and gets its
+ * pairs, whatever profile it has; any other run must have the plan's pairs and nodes. Another
+ * number of ranks is left to the reader. Fails: COH_ERR_ARGUMENT: the launcher's processes or the
+ * profile have others. */
+coh_status cli_topology_take_planned(const cli_options *options, const char *path,
+                                     const coh_plan_file *file, coh_plan_options *plan_options);
 
 #endif

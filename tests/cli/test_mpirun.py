@@ -99,6 +99,13 @@ class Processes(TrainTest):
         self.assertEqual(odd.err.count("note: the 3 processes of a machine do not fill the pairs of 2 ranks that the profile has"), 1,
                          odd.err)
 
+    def test_a_rank_without_the_profile_takes_the_pairs_of_rank_0(self):
+        script = self.write("rank.sh", '[ "$OMPI_COMM_WORLD_RANK" = 0 ] && exec "$@" --profile built-in-2,topology=frontier\nexec "$@"\n')
+        numbers = ["--pattern", "levels", "--device-memory", "256MiB", "--data", self.data, "--steps", 2, "--save", "none", "--threads", 1]
+        done = run(4, "sh", script, *as_processes(4, *RUN, *numbers)[1:], program=MPIRUN, as_given=True)
+        self.assertEqual(done.code, 0, done.out + done.err)
+        self.assertEqual(self.says_hash(done), self.alone("--steps", 2))
+
     def test_a_run_moves_between_processes_and_one(self):
         whole = self.alone("--steps", 4)
         validates = ["--validation", self.write("held.txt", "a line\n" * 12)]  # of zero3 all together

@@ -76,8 +76,7 @@ static void the_example_has_the_bits_of_the_host_on_a_gpu(void **state)
     const outcome expected = train_on(graph, NULL, &host);
     assert_true(expected.last_loss < expected.first_loss);
     check(graph, profile, &streamed, NULL, &expected);
-    if (!test_seeks_races())
-        check(graph, profile, &memory, "none", &expected);
+    check(graph, profile, &memory, "none", &expected);
     if (!test_is_brief()) {
         check(graph, profile, &memory, NULL, &expected);
         check(graph, profile, &streamed, "none", &expected);

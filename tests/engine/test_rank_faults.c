@@ -144,7 +144,7 @@ static void each_transfer_of_one_ranks_store_that_fails_ends_all_with_its_senten
         }
     }
     assert_true(hash_from(begun, 1) == unbroken);
-    assert_true(fault_count > 1);
+    assert_true(fault_count > (test_seeks_races() ? 1 : 2)); /* of one rank, or of two */
 }
 
 int main(void)
