@@ -294,7 +294,13 @@ static void embedding_backward_common(gpu_rows *t)
 
 static void column_sum(gpu_rows *t)
 {
-    coh_kernel_column_sum(t->turns->queue, t->dtype, t->dbias, t->dtype, t->of[0], t->N, t->C, 0);
+    coh_kernel_column_sum(t->turns->queue, &(coh_column_sum){ .dtype = t->dtype,
+                                                              .sums_dtype = t->dtype,
+                                                              .sums = t->dbias,
+                                                              .x = t->of[0],
+                                                              .rows = t->N,
+                                                              .columns = t->C,
+                                                              .partials = t->partials });
 }
 
 /* One tensor, as a chunk of grains. */
@@ -639,7 +645,7 @@ const gpu_pass gpu_passes[] = {
       .columns = COH_CUDA_LOGIT_ROWS },
     { "attention decode", attention_decode, "attention_decode attention_decode_join",
       .of_type = 2 },
-    { "column sum", column_sum, "column_sum", .of_type = 1 },
+    { "column sum", column_sum, "column_pieces partial_sum", .of_type = 1 },
     { "square sums", square_sums, "square_sums", .of_type = 1 },
     { "update", adamw, "adamw", .of_type = 3, .floats = 4, .halves = 2 },
     { "update of adamw8", adamw8, "adamw8", .of_type = 3, .halves = 2, .bytes = 4 },
@@ -664,6 +670,7 @@ static const char *const left_out[] = {
     "classifier_loss",         /* one block; reads four numbers for each token */
     "cells_feed cells_settle", /* one thread; writes some numbers */
     "cells_clip",              /* one block; reads a double for each 16,384 parameters */
+    "column_sum",              /* of at most COH_COLUMN_SUM_PIECE rows */
 };
 
 static const char *const symbols[] = {

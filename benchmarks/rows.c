@@ -200,7 +200,12 @@ static void embedding_backward(void *argument)
 static void column_sum(void *argument)
 {
     tensors *t = argument;
-    coh_kernel_column_sum(t->pool, t->dtype, t->dbias, t->dtype, t->dy, t->N, C, 0);
+    coh_kernel_column_sum(t->pool, &(coh_column_sum){ .dtype = t->dtype,
+                                                      .sums_dtype = t->dtype,
+                                                      .sums = t->dbias,
+                                                      .x = t->dy,
+                                                      .rows = t->N,
+                                                      .columns = C });
 }
 
 /* The classifier's work on a tile between its products, SOFTMAX_ROWS at a time: a pass for the

@@ -383,8 +383,13 @@ void coh_add_views(void *queue, const coh_view *to, const coh_view *from, int ad
     if (to->shape.dtype == from->shape.dtype)
         coh_kernel_pass(queue, to->shape.dtype, to->data, from->data, count, adds);
     else /* columns of one row: widened */
-        coh_kernel_column_sum(queue, from->shape.dtype, to->data, to->shape.dtype, from->data, 1,
-                              count, adds);
+        coh_kernel_column_sum(queue, &(coh_column_sum){ .dtype = from->shape.dtype,
+                                                        .sums_dtype = to->shape.dtype,
+                                                        .sums = to->data,
+                                                        .x = from->data,
+                                                        .rows = 1,
+                                                        .columns = count,
+                                                        .adds = adds });
 }
 
 /* `input_grad_adds` of the call says whether to add or to overwrite. The access of TO cannot:

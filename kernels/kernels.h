@@ -101,8 +101,24 @@ typedef struct coh_matmul {
 void coh_kernel_matmul(void *queue, const coh_matmul *matmul);
 
 /* sums [columns] of `sums_dtype` (x's, or f32) (= or +=) the column sums of x [rows, columns]. */
-void coh_kernel_column_sum(void *queue, coh_dtype dtype, void *sums, coh_dtype sums_dtype,
-                           const void *x, int64_t rows, int64_t columns, int adds);
+typedef struct coh_column_sum {
+    coh_dtype dtype, sums_dtype;
+    void *sums;
+    const void *x;
+    int64_t rows, columns;
+    int adds;
+    /* Scratch of a GPU, aligned to 16 bytes, for the sums of pieces of the rows; NULL: there is one
+     * piece. The host needs none. */
+    float *partials;
+} coh_column_sum;
+#define COH_COLUMN_SUM_PIECE 256 /* rows */
+/* Returns the floats of the partials; monotonic. 0: there is one piece. */
+static inline int64_t coh_kernel_column_sum_partials(int64_t rows, int64_t columns)
+{
+    const int64_t pieces = (rows + COH_COLUMN_SUM_PIECE - 1) / COH_COLUMN_SUM_PIECE;
+    return pieces > 1 ? pieces * columns : 0;
+}
+void coh_kernel_column_sum(void *queue, const coh_column_sum *sum);
 
 /* ---- embedding and position ---- */
 

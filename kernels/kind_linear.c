@@ -212,10 +212,16 @@ static coh_status backward(const coh_call *call)
 {
     const coh_shape *dy = &call->output_grad[0].shape;
     const int64_t N = coh_shape_rows(dy), O = dy->dim[dy->rank - 1];
-    if (call->parameter_grad[1].data != NULL)
-        coh_kernel_column_sum(call->queue, dy->dtype, call->parameter_grad[1].data,
-                              call->parameter_grad[1].shape.dtype, call->output_grad[0].data, N, O,
-                              (call->parameter_grad_adds & 2u) != 0);
+    const coh_column_sum sum = { .dtype = dy->dtype,
+                                 .sums_dtype = call->parameter_grad[1].shape.dtype,
+                                 .sums = call->parameter_grad[1].data,
+                                 .x = call->output_grad[0].data,
+                                 .rows = N,
+                                 .columns = O,
+                                 .adds = (call->parameter_grad_adds & 2u) != 0,
+                                 .partials = call->workspace }; /* before the sums of dx */
+    if (sum.sums != NULL)
+        coh_kernel_column_sum(call->queue, &sum);
     spread(call, call->output_grad[0].data, call->workspace);
     if (call->input_grad[1].data != NULL && call->row_begin == 0)
         coh_kernel_pass(call->queue, dy->dtype, call->input_grad[1].data, call->output_grad[0].data,
@@ -223,15 +229,25 @@ static coh_status backward(const coh_call *call)
     return COH_OK;
 }
 
-/* Returns the scratch bytes of a call on a GPU. */
+/* Returns the bytes of dx's sums on a GPU. */
+static size_t gpu_sums_bytes(const coh_linear_attributes *a, const coh_shape *x)
+{
+    return sums_bytes(x->dtype, coh_shape_rows(x), x->dim[x->rank - 1], a->outputs,
+                      COH_GPU_ROW_BLOCKS);
+}
+
+/* Returns the scratch bytes of a call on a GPU: the partial sums of the bias are folded before
+ * those of dx begin. */
 static size_t gpu_workspace(const void *attributes, const coh_shape *inputs, coh_phase phase)
 {
     const coh_linear_attributes *a = attributes;
-    const coh_shape *x = &inputs[0];
-    return phase == COH_PHASE_BACKWARD
-               ? sums_bytes(x->dtype, coh_shape_rows(x), x->dim[x->rank - 1], a->outputs,
-                            COH_GPU_ROW_BLOCKS)
-               : 0;
+    const size_t sums = gpu_sums_bytes(a, &inputs[0]);
+    const size_t partials =
+        a->has_bias
+            ? (size_t)coh_kernel_column_sum_partials(coh_shape_rows(&inputs[0]), a->outputs) *
+                  sizeof(float)
+            : 0;
+    return phase != COH_PHASE_BACKWARD ? 0 : sums > partials ? sums : partials;
 }
 
 /* Fields that all of them share. `outputs_read`: the mask of outputs that backward reads. */
@@ -278,10 +294,10 @@ static size_t gpu_workspace_activated(const void *attributes, const coh_shape *i
                                       coh_phase phase)
 {
     const coh_linear_attributes *a = attributes;
-    return gpu_workspace(attributes, inputs, phase) +
-           (phase == COH_PHASE_BACKWARD
-                ? activated_bytes(inputs[0].dtype, coh_shape_rows(&inputs[0]), a->outputs)
-                : 0);
+    return phase == COH_PHASE_BACKWARD
+               ? gpu_sums_bytes(a, &inputs[0]) +
+                     activated_bytes(inputs[0].dtype, coh_shape_rows(&inputs[0]), a->outputs)
+               : 0;
 }
 
 /* `saves`: forward saves the sums before the activation. */

@@ -32,10 +32,7 @@
     X(round, (void *queue, coh_dtype dtype, void *to, const float *from, int64_t count, int adds), \
       (queue, dtype, to, from, count, adds))                                                       \
     X(matmul, (void *queue, const coh_matmul *matmul), (queue, matmul))                            \
-    X(column_sum,                                                                                  \
-      (void *queue, coh_dtype dtype, void *sums, coh_dtype sums_dtype, const void *x,              \
-       int64_t rows, int64_t columns, int adds),                                                   \
-      (queue, dtype, sums, sums_dtype, x, rows, columns, adds))                                    \
+    X(column_sum, (void *queue, const coh_column_sum *sum), (queue, sum))                          \
     X(embedding, (void *queue, const coh_embedding *embedding, void *y, const void *weight),       \
       (queue, embedding, y, weight))                                                               \
     X(embedding_backward,                                                                          \

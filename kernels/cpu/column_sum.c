@@ -11,17 +11,9 @@
 #define SUM_COLUMNS 128
 #define SUM_ROWS    64
 
-typedef struct column_sum {
-    coh_dtype dtype, sums_dtype;
-    void *sums;
-    const void *x;
-    int64_t rows, columns;
-    int adds;
-} column_sum;
-
 static void sum_columns(void *argument, int64_t index)
 {
-    const column_sum *job = argument;
+    const coh_column_sum *job = argument;
     const coh_rows *row = coh_rows_for(job->dtype);
     const int64_t j = index * SUM_COLUMNS, width = smaller(SUM_COLUMNS, job->columns - j);
     float total[SUM_COLUMNS] = { 0 };
@@ -36,9 +28,8 @@ static void sum_columns(void *argument, int64_t index)
         ->put(coh_element(job->sums_dtype, job->sums, j), total, width, job->adds);
 }
 
-void coh_cpu_column_sum(void *queue, coh_dtype dtype, void *sums, coh_dtype sums_dtype,
-                        const void *x, int64_t rows, int64_t columns, int adds)
+void coh_cpu_column_sum(void *queue, const coh_column_sum *sum)
 {
-    column_sum job = { dtype, sums_dtype, sums, x, rows, columns, adds };
-    coh_parallel(queue, (columns + SUM_COLUMNS - 1) / SUM_COLUMNS, sum_columns, &job);
+    coh_column_sum job = *sum;
+    coh_parallel(queue, (sum->columns + SUM_COLUMNS - 1) / SUM_COLUMNS, sum_columns, &job);
 }

@@ -134,6 +134,8 @@ typedef struct coh_cuda_wire_arguments {
 
 #define COH_CUDA_SUM_THREADS      512
 #define COH_CUDA_GRADIENT_THREADS 128
+#define COH_CUDA_PIECE_THREADS    256
+#define COH_CUDA_PIECE_ROWS       256 /* of a column sum: COH_COLUMN_SUM_PIECE */
 
 /* sums [columns] (= or +=) the column sums of x [rows, columns], rows `stride` elements apart.
  * Blocks with y = 1 do the same for `second` and the next columns of x. */

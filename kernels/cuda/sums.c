@@ -4,6 +4,10 @@
 #include "kernels/cuda/grid.h"
 #include "kernels/cuda/table.h"
 
+#define WARP 32
+
+_Static_assert(COH_CUDA_PIECE_ROWS == COH_COLUMN_SUM_PIECE, "pieces of column sums");
+
 /* One block sums a strip of 32 bytes of the rows. `count`: 2 for two sums at once. */
 static void launch_sum(void *queue, coh_cuda_kernel kernel, coh_dtype from,
                        const coh_cuda_column_sum_arguments *sum, uint32_t count)
@@ -22,20 +26,49 @@ static int32_t rows_packed(const void *x, int64_t columns, int64_t stride, coh_d
     return COH_CUDA_PACKED(x) && columns % pack == 0 && stride % pack == 0;
 }
 
-void coh_cuda_column_sum(void *queue, coh_dtype dtype, void *sums, coh_dtype sums_dtype,
-                         const void *x, int64_t rows, int64_t columns, int adds)
+/* Sums each piece of the rows, then the pieces' sums. */
+static void sum_pieces(void *queue, const coh_column_sum *sum, int32_t packed)
 {
-    const coh_cuda_column_sum_arguments sum = {
-        .rows = rows,
-        .columns = columns,
-        .stride = columns,
-        .x = x,
-        .sums = sums,
-        .adds = adds,
-        .f32_sums = sums_dtype == COH_DTYPE_F32,
-        .packed = rows_packed(x, columns, columns, dtype),
+    const int64_t strip = (int64_t)WARP * coh_cuda_pack(sum->dtype);
+    const coh_cuda_column_sum_arguments pieces = {
+        .rows = sum->rows,
+        .columns = sum->columns,
+        .stride = sum->columns,
+        .x = sum->x,
+        .sums = sum->partials,
+        .packed = packed,
     };
-    launch_sum(queue, coh_cuda_of(COH_CUDA_COLUMN_SUM_F32, dtype), dtype, &sum, 1);
+    const coh_cuda_partials fold = {
+        .partials = sum->partials,
+        .rows = coh_cuda_parts(sum->rows, COH_CUDA_PIECE_ROWS),
+        .columns = sum->columns,
+        .stride = sum->columns,
+        .first = sum->sums,
+        .first_adds = sum->adds,
+    };
+    coh_cuda_grid grid = coh_cuda_blocks(fold.rows, COH_CUDA_PIECE_THREADS);
+    grid.y = (uint32_t)coh_cuda_parts(sum->columns, strip);
+    if (sum->columns > 0)
+        coh_cuda_launch(queue, coh_cuda_of(COH_CUDA_COLUMN_PIECES_F32, sum->dtype), &grid, &pieces);
+    coh_cuda_fold_rows(queue, sum->sums_dtype, &fold);
+}
+
+void coh_cuda_column_sum(void *queue, const coh_column_sum *sum)
+{
+    const coh_cuda_column_sum_arguments whole = {
+        .rows = sum->rows,
+        .columns = sum->columns,
+        .stride = sum->columns,
+        .x = sum->x,
+        .sums = sum->sums,
+        .adds = sum->adds,
+        .f32_sums = sum->sums_dtype == COH_DTYPE_F32,
+        .packed = rows_packed(sum->x, sum->columns, sum->columns, sum->dtype),
+    };
+    if (sum->partials != NULL && coh_kernel_column_sum_partials(sum->rows, sum->columns) > 0)
+        sum_pieces(queue, sum, whole.packed);
+    else
+        launch_sum(queue, coh_cuda_of(COH_CUDA_COLUMN_SUM_F32, sum->dtype), sum->dtype, &whole, 1);
 }
 
 void coh_cuda_fold_rows(void *queue, coh_dtype dtype, const coh_cuda_partials *of)

@@ -82,6 +82,41 @@ template <typename T> COH_DEVICE void column_sum(const coh_cuda_column_sum_argum
 }
 COH_KERNELS(column_sum, coh_cuda_column_sum_arguments, COH_CUDA_SUM_THREADS, 2)
 
+/* Sums of many rows, by pieces of COH_CUDA_PIECE_ROWS, which fill a GPU even for few columns: a warp
+ * takes a strip of 32 packs of every eighth row of a piece, and the warps' sums are added in order.
+ * partial_sum folds the pieces. */
+#define PIECE_WARPS (COH_CUDA_PIECE_THREADS / COH_WARP)
+template <typename T> COH_DEVICE void column_pieces(const coh_cuda_column_sum_arguments &a)
+{
+    constexpr int W = coh_pack<T>, strip = W * COH_WARP;
+    __shared__ float warps[PIECE_WARPS][strip];
+    const int lane = threadIdx.x % COH_WARP, warp = threadIdx.x / COH_WARP;
+    const int64_t first = (int64_t)blockIdx.y * strip, left = a.columns - first - lane * W;
+    const int64_t begin = (int64_t)blockIdx.x * COH_CUDA_PIECE_ROWS;
+    const int64_t end = min(begin + COH_CUDA_PIECE_ROWS, a.rows);
+    const T *x = (const T *)a.x + first + lane * W;
+    float sum[W] = {};
+#pragma unroll 4
+    for (int64_t n = begin + warp; n < end; n += PIECE_WARPS) {
+        const coh_floats<W> row =
+            coh_open<T, W>(coh_fetch_part<T, W>(x + n * a.stride, left, a.packed));
+#pragma unroll
+        for (int i = 0; i < W; i++)
+            sum[i] += row.x[i];
+    }
+#pragma unroll
+    for (int i = 0; i < W; i++)
+        warps[warp][lane * W + i] = sum[i];
+    __syncthreads();
+    for (int at = threadIdx.x; at < strip && first + at < a.columns; at += COH_CUDA_PIECE_THREADS) {
+        float total = 0.0f;
+        for (int from = 0; from < PIECE_WARPS; from++)
+            total += warps[from][at];
+        ((float *)a.sums)[blockIdx.x * a.columns + first + at] = total;
+    }
+}
+COH_KERNELS(column_pieces, coh_cuda_column_sum_arguments, COH_CUDA_PIECE_THREADS, 4)
+
 /* Column sums of f32 partial sums, stored as T. */
 template <typename T> COH_DEVICE void partial_sum(const coh_cuda_column_sum_arguments &a)
 {

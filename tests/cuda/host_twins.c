@@ -49,6 +49,7 @@ static float *scratch(int which, int64_t count)
     }
 
 JOB(matmul, coh_matmul)
+JOB(column_sum, coh_column_sum)
 JOB(position, coh_position)
 JOB(position_backward, coh_position_gradient)
 JOB(norm, coh_norm)
@@ -154,12 +155,6 @@ PLAIN(pass, (void *queue, coh_dtype dtype, void *to, const void *from, int64_t c
 PLAIN(round, (void *queue, coh_dtype dtype, void *to, const float *from, int64_t count, int adds),
       MADE(.dtype = dtype, .to = to, .from = from, .rows = count, .adds = adds),
       coh_cpu_round(NULL, c->dtype, c->to, c->from, c->rows, c->adds))
-PLAIN(column_sum,
-      (void *queue, coh_dtype dtype, void *sums, coh_dtype sums_dtype, const void *x, int64_t rows,
-       int64_t columns, int adds),
-      MADE(.dtype = dtype, .to_dtype = sums_dtype, .to = sums, .from = x, .rows = rows,
-           .columns = columns, .adds = adds),
-      coh_cpu_column_sum(NULL, c->dtype, c->to, c->to_dtype, c->from, c->rows, c->columns, c->adds))
 PLAIN(activate,
       (void *queue, coh_activation activation, coh_dtype dtype, void *y, const void *x,
        int64_t count),

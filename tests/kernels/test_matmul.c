@@ -175,7 +175,9 @@ static void column_sums_are_right_and_can_be_added(void **state)
         float *x = normal(rows * columns, 7), *sums = normal(columns, 8),
               *before = normal(columns, 8);
         for (int adds = 1; adds >= 0; adds--) {
-            coh_kernel_column_sum(NULL, COH_DTYPE_F32, sums, COH_DTYPE_F32, x, rows, columns, adds);
+            coh_kernel_column_sum(
+                NULL, &(coh_column_sum){
+                          .sums = sums, .x = x, .rows = rows, .columns = columns, .adds = adds });
             for (int64_t j = 0; j < columns; j++) {
                 double sum = adds ? before[j] : 0.0, size = fabs(sum);
                 for (int64_t i = 0; i < rows; i++) {
