@@ -84,7 +84,8 @@ static coh_status describe_kernels(const coh_cuda_gpu *gpu, coh_device_summary *
 {
     coh_algorithm_device device = { .multiprocessors = gpu->multiprocessors };
     int32_t cublaslt, cudnn;
-    snprintf(out->kernel_path, sizeof(out->kernel_path), "cuda: %.48s", gpu->name);
+    snprintf(out->kernel_path, sizeof(out->kernel_path), "cuda: %.48s, sums %d", gpu->name,
+             COH_CUDA_SUMS_REVISION);
     COH_TRY(add_library(&coh_cuda_library_cublaslt, out, &cublaslt));
     COH_TRY(add_library(&coh_cuda_library_cudnn, out, &cudnn));
     snprintf(device.name, sizeof(device.name), "%s", gpu->name);

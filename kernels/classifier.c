@@ -93,9 +93,9 @@ static void each_tile(void *queue, const coh_classifier *c, const coh_classifier
                                   const coh_classifier_device *device))
 {
     coh_logit_tile tile = { .c = c };
-    for (tile.v0 = c->row_begin; tile.v0 < c->row_end; tile.v0 += COH_ROW_BLOCK) {
+    for (tile.v0 = c->row_begin; tile.v0 < c->row_end; tile.v0 += device->rows) {
         const int64_t left = c->row_end - tile.v0;
-        tile.rows = left < COH_ROW_BLOCK ? left : COH_ROW_BLOCK;
+        tile.rows = left < device->rows ? left : device->rows;
         tile.weight = coh_element_const(c->dtype, c->weight, (tile.v0 - c->row_begin) * c->C);
         tile.stride = coh_logit_stride(tile.rows);
         for (tile.n0 = 0; tile.n0 < c->N; tile.n0 += device->chunk) {

@@ -1,7 +1,7 @@
 /* classifier.h - the classifier's walk over tiles of logits, which is the same on every device:
  * products, their order, and the sums that are rounded once. A device adds the softmax of a tile.
  *
- *           v0      v0+1024
+ *           v0      v0+rows
  *     n0  +-------+-------+--          cache: a block's tiles follow one another, tile (v0, n0) at
  *         | tile 0| tile 2|            element v0 N + n0 stride(v0): forward writes them in
  *   n0+.. +-------+-------+--          sequence, backward reads them in sequence
@@ -24,6 +24,7 @@ typedef struct coh_logit_tile {
 } coh_logit_tile;
 
 typedef struct coh_classifier_device {
+    int64_t rows;       /* most table rows of a tile: a whole number of COH_ROW_BLOCKs */
     int64_t chunk;      /* most tokens of a tile */
     float *dweight_sum; /* scratch for a block's dweight; NULL: one chunk, or f32 */
     /* Folds a tile into max, sum and target_logit of its tokens. */

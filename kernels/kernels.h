@@ -336,8 +336,8 @@ void coh_kernel_attention_decode(void *queue, const coh_attention_decode *decode
 
 /* ---- classifier ---- */
 
-/* Rows of the table are processed COH_ROW_BLOCK at a time, tokens in chunks: without a cache,
- * logits exist for only one such tile. */
+/* Rows of the table are processed COH_ROW_BLOCK at a time (COH_GPU_TABLE_BLOCKS times as many on a
+ * GPU), tokens in chunks: without a cache, logits exist for only one such tile. */
 #define COH_ROW_BLOCK 1024
 
 /* Returns the elements between the logits of two tokens, with a cache and without: cuBLASLt adds in

@@ -19,8 +19,10 @@ static inline uint64_t coh_greatest_common_divisor(uint64_t a, uint64_t b)
 static inline int64_t coh_row_block(const coh_op_kind *kind, const coh_parameter_facts *facts,
                                     coh_device_kind device)
 {
-    if (device != COH_DEVICE_CUDA || !kind->column_slices || facts->row_block <= 0)
+    if (device != COH_DEVICE_CUDA || facts->row_block <= 0)
         return facts->row_block;
+    if (!kind->column_slices)
+        return facts->row_block * COH_GPU_TABLE_BLOCKS;
     return facts->row_block <= (facts->shape.dim[0] - 1) / COH_GPU_ROW_BLOCKS
                ? facts->row_block * COH_GPU_ROW_BLOCKS
                : 0;

@@ -65,6 +65,8 @@ typedef enum coh_init { COH_INIT_ZERO, COH_INIT_ONE, COH_INIT_NORMAL, COH_INIT_U
 /* A GPU has memory for larger parts of a weight than a small budget on the host, and narrow
  * products, whose sums over the blocks go through memory, keep it below its rate. */
 #define COH_GPU_ROW_BLOCKS 32
+/* Likewise for a table: an embedding's, a classifier's. */
+#define COH_GPU_TABLE_BLOCKS 8
 
 /* Facts about one parameter of an operator. `init` and `init_std` give its initial values. */
 typedef struct coh_parameter_facts {
@@ -77,7 +79,8 @@ typedef struct coh_parameter_facts {
     /* Only for a parameter in row_split_parameters: ranges are multiples of this many rows (except
      * the last). Depends on the shape alone, never on a budget: the kernel works in blocks of this
      * size whatever range a call covers, so ranges do not change bits. 0: not split. On a GPU the
-     * blocks of a kind with column_slices are COH_GPU_ROW_BLOCKS times as large. */
+     * blocks of a kind with column_slices are COH_GPU_ROW_BLOCKS times as large, those of other
+     * kinds COH_GPU_TABLE_BLOCKS times. */
     int64_t row_block;
 } coh_parameter_facts;
 

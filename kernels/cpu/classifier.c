@@ -140,7 +140,8 @@ static void gradient_tile(void *queue, const coh_logit_tile *tile)
 
 static coh_classifier_device device_of(const coh_classifier *c)
 {
-    return (coh_classifier_device){ .chunk = coh_kernel_classifier_chunk(c->dtype),
+    return (coh_classifier_device){ .rows = COH_ROW_BLOCK,
+                                    .chunk = coh_kernel_classifier_chunk(c->dtype),
                                     .dweight_sum = c->dweight_sum,
                                     .take = take_tile,
                                     .gradient = gradient_tile };

@@ -260,7 +260,7 @@ typedef struct coh_cuda_rope_arguments {
 
 /* ---- classifier.cu ---- */
 
-#define COH_CUDA_LOGIT_ROWS 1024 /* most rows of the table in one tile: COH_ROW_BLOCK */
+#define COH_CUDA_LOGIT_ROWS 1024 /* logits of a token that a warp holds at a time */
 
 /* Logits of `tokens` tokens against table rows [v0, v0 + rows), rows `stride` elements apart.
  * Arrays by token begin with this tile's first token. */

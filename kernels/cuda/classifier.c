@@ -9,7 +9,7 @@
 
 #define WARP 32
 
-_Static_assert(COH_CUDA_LOGIT_ROWS == COH_ROW_BLOCK, "a warp holds a row of a tile");
+_Static_assert(COH_CUDA_CLASSIFIER_ROWS % COH_CUDA_LOGIT_ROWS == 0, "tiles are whole parts");
 
 /* Launches one warp per token. */
 static void launch_rows(void *queue, coh_cuda_kernel f32, const coh_logit_tile *tile)
@@ -49,7 +49,8 @@ static void gradient_tile(void *queue, const coh_logit_tile *tile)
 /* Tiles have more tokens than on the host. The sums of dweight follow the logits in the scratch. */
 static coh_classifier_device device_of(const coh_classifier *c)
 {
-    coh_classifier_device device = { .chunk = coh_cuda_classifier_chunk(c->dtype),
+    coh_classifier_device device = { .rows = COH_CUDA_CLASSIFIER_ROWS,
+                                     .chunk = coh_cuda_classifier_chunk(c->dtype),
                                      .take = take_tile,
                                      .gradient = gradient_tile };
     if (coh_cuda_classifier_sum_bytes(c->dtype, c->N, c->C, c->V) > 0)

@@ -2,9 +2,9 @@
  * kernels/cpu/classifier.c has the drawing). Next: classifier.c, pack.cuh.
  *
  * Memory-bound: a tile is read once for maxima and sums, and read and written once when it becomes
- * its gradient. A token's row of a tile, at most COH_CUDA_LOGIT_ROWS logits, belongs to one warp,
- * which holds all of it in registers: one load serves the maximum and the sum (Milakov and
- * Gimelshein 2018, alg. 3). */
+ * its gradient. A token's row of a tile belongs to one warp, which holds a part of it at a time, at
+ * most COH_CUDA_LOGIT_ROWS logits, in registers: one load serves the maximum and the sum (Milakov
+ * and Gimelshein 2018, alg. 3). */
 #include "kernels/cuda/activation.cuh"
 #include "kernels/cuda/row.cuh"
 
@@ -16,65 +16,72 @@ template <int W> COH_DEVICE int part_begin(int k)
     return coh_part_begin<W>(k, COH_WARP);
 }
 
-/* Folds a token's logits into its running maximum and sum, which start with the first tile. PLAIN:
- * all of COH_CUDA_LOGIT_ROWS, packed and without a cap. What a token has besides is loaded while
- * its logits are. */
-template <typename T, int PLAIN> COH_DEVICE void take_tile(const coh_cuda_logits_arguments &a)
+/* A token's running maximum and sum. */
+typedef struct token_sums {
+    float max, sum;
+    int begins; /* nothing was folded yet */
+} token_sums;
+
+/* Folds a part of a token's logits. PLAIN: all of COH_CUDA_LOGIT_ROWS, packed and without a cap. */
+template <typename T, int PLAIN>
+COH_DEVICE void take_part(token_sums &of, const T *row, int rows, int packed, float cap)
 {
     constexpr int W = coh_pack<T>;
+    const float old_max = of.max;
+    coh_raw<T, W> held[HELD<T>];
+    float max = -INFINITY, sum = 0.0f;
+#pragma unroll
+    for (int k = 0; k < HELD<T>; k++) {
+        const int at = part_begin<W>(k);
+        held[k] = coh_fetch_part<T, W>(row + at, rows - at, PLAIN || (packed && at + W <= rows));
+    }
+#pragma unroll
+    for (int k = 0; k < HELD<T>; k++) {
+        const coh_floats<W> x = coh_open<T, W>(held[k]);
+#pragma unroll
+        for (int i = 0; i < W; i++)
+            max = PLAIN || part_begin<W>(k) + i < rows ? fmaxf(max, x.x[i]) : max;
+    }
+    max = fmaxf(old_max, coh_soft_cap(coh_warp_largest(max), cap)); /* it rises with x */
+#pragma unroll
+    for (int k = 0; k < HELD<T>; k++) {
+        const coh_floats<W> x = coh_open<T, W>(held[k]);
+#pragma unroll
+        for (int i = 0; i < W; i++)
+            sum += PLAIN || part_begin<W>(k) + i < rows ? coh_exp(coh_soft_cap(x.x[i], cap) - max)
+                                                        : 0.0f;
+    }
+    sum = coh_warp_sum(sum);
+    if (!of.begins)
+        sum += of.sum * coh_exp(old_max - max); /* if all were NaN, so is the sum */
+    of = { max, sum, 0 };
+}
+
+/* Folds a token's logits of a tile into its maximum and sum, which start with the first tile. */
+template <typename T> COH_DEVICE void classifier_take(const coh_cuda_logits_arguments &a)
+{
+    const int rows = (int)a.rows, part = COH_CUDA_LOGIT_ROWS;
     COH_EACH(thread, 0, a.tokens * COH_WARP, 1)
     {
         const int64_t n = thread / COH_WARP, target = a.targets[n] - a.v0;
-        const int rows = PLAIN ? COH_CUDA_LOGIT_ROWS : (int)a.rows;
+        const int has_target = target >= 0 && target < rows;
         const T *row = (const T *)a.logits + n * a.stride;
-        const float old_max = a.v0 > 0 ? a.max[n] : -INFINITY;
-        const float old_sum = a.v0 > 0 ? a.sum[n] : 0.0f, cap = PLAIN ? 0.0f : a.cap;
-        coh_raw<T, W> held[HELD<T>];
-        float max = -INFINITY, sum = 0.0f, logit = 0.0f;
-#pragma unroll
-        for (int k = 0; k < HELD<T>; k++) {
-            const int at = part_begin<W>(k);
-            held[k] =
-                coh_fetch_part<T, W>(row + at, rows - at, PLAIN || (a.packed && at + W <= rows));
-        }
-        if (target >= 0 && target < rows)
-            logit = coh_take<T, 1>(row + target).x[0];
-#pragma unroll
-        for (int k = 0; k < HELD<T>; k++) {
-            const coh_floats<W> x = coh_open<T, W>(held[k]);
-#pragma unroll
-            for (int i = 0; i < W; i++)
-                max = part_begin<W>(k) + i < rows ? fmaxf(max, x.x[i]) : max;
-        }
-        max = fmaxf(old_max, coh_soft_cap(coh_warp_largest(max), cap)); /* it rises with x */
-#pragma unroll
-        for (int k = 0; k < HELD<T>; k++) {
-            const coh_floats<W> x = coh_open<T, W>(held[k]);
-#pragma unroll
-            for (int i = 0; i < W; i++)
-                sum +=
-                    part_begin<W>(k) + i < rows ? coh_exp(coh_soft_cap(x.x[i], cap) - max) : 0.0f;
-        }
-        sum = coh_warp_sum(sum);
+        const float logit = has_target ? coh_take<T, 1>(row + target).x[0] : 0.0f;
+        token_sums of = { a.v0 > 0 ? a.max[n] : -INFINITY, a.v0 > 0 ? a.sum[n] : 0.0f, a.v0 == 0 };
+        for (int first = 0; first < rows; first += part)
+            if (rows - first >= part && a.packed && a.cap == 0.0f)
+                take_part<T, 1>(of, row + first, part, 1, 0.0f);
+            else
+                take_part<T, 0>(of, row + first, min(rows - first, part), a.packed, a.cap);
         if (threadIdx.x % COH_WARP == 0) {
-            if (a.v0 > 0)
-                sum += old_sum * coh_exp(old_max - max); /* if all were NaN, so is the sum */
-            a.max[n] = max;
-            a.sum[n] = sum;
-            if (target >= 0 && target < rows)
-                a.target_logit[n] = coh_soft_cap(logit, cap);
+            a.max[n] = of.max;
+            a.sum[n] = of.sum;
+            if (has_target)
+                a.target_logit[n] = coh_soft_cap(logit, a.cap);
             else if (a.v0 == 0)
                 a.target_logit[n] = 0.0f;
         }
     }
-}
-
-template <typename T> COH_DEVICE void classifier_take(const coh_cuda_logits_arguments &a)
-{
-    if (a.rows == COH_CUDA_LOGIT_ROWS && a.packed && a.cap == 0.0f)
-        take_tile<T, 1>(a);
-    else
-        take_tile<T, 0>(a);
 }
 /* Four blocks leave too few registers; on sm_100 and newer three do, too. */
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1000
@@ -94,9 +101,9 @@ typedef struct token_gradient {
 } token_gradient;
 
 template <typename T, int W>
-COH_DEVICE void gradient_part(T *to, const T *row, int at, const token_gradient &g)
+COH_DEVICE void give_gradient(T *to, int at, const coh_raw<T, W> &logits, const token_gradient &g)
 {
-    coh_floats<W> x = coh_take<T, W>(row + at);
+    coh_floats<W> x = coh_open<T, W>(logits);
 #pragma unroll
     for (int i = 0; i < W; i++) {
         const float logit = coh_soft_cap(x.x[i], g.cap);
@@ -109,24 +116,36 @@ COH_DEVICE void gradient_part(T *to, const T *row, int at, const token_gradient 
     coh_give<T, W>(to + at, x, g.adds);
 }
 
+/* Each lane loads GRADIENT_PACKS packs before it stores any, so it waits for memory once. */
+#define GRADIENT_PACKS 4
 template <typename T> COH_DEVICE void classifier_gradient(const coh_cuda_logits_arguments &a)
 {
     constexpr int W = coh_pack<T>;
     const float factor = a.loss_factor != nullptr ? *a.loss_factor : 1.0f;
     const float scale = a.share * factor / (float)a.N;
+    const int rows = (int)a.rows, part = GRADIENT_PACKS * COH_WARP * W;
+    const int parts = a.packed ? rows / part * part : 0, whole = a.packed ? rows / W * W : 0;
     COH_EACH(thread, 0, a.tokens * COH_WARP, 1)
     {
         const int64_t n = thread / COH_WARP;
-        const int lane = threadIdx.x % COH_WARP, rows = (int)a.rows;
-        const int whole = a.packed ? rows / W * W : 0;
+        const int lane = threadIdx.x % COH_WARP;
         const token_gradient g = { a.targets[n] - a.v0, a.max[n], scale / a.sum[n], scale, a.cap,
                                    a.targets[n] >= 0,   a.adds };
         const T *row = (const T *)a.logits + n * a.stride;
         T *to = (T *)a.gradient + n * a.stride;
-        for (int at = lane * W; at < whole; at += COH_WARP * W)
-            gradient_part<T, W>(to, row, at, g);
+        for (int first = 0; first < parts; first += part) {
+            coh_raw<T, W> held[GRADIENT_PACKS];
+#pragma unroll
+            for (int k = 0; k < GRADIENT_PACKS; k++)
+                held[k] = coh_fetch<T, W>(row + first + part_begin<W>(k));
+#pragma unroll
+            for (int k = 0; k < GRADIENT_PACKS; k++)
+                give_gradient<T, W>(to, first + part_begin<W>(k), held[k], g);
+        }
+        for (int at = parts + lane * W; at < whole; at += COH_WARP * W)
+            give_gradient<T, W>(to, at, coh_fetch<T, W>(row + at), g);
         for (int at = whole + lane; at < rows; at += COH_WARP)
-            gradient_part<T, 1>(to, row, at, g);
+            give_gradient<T, 1>(to, at, coh_fetch<T, 1>(row + at), g);
     }
 }
 COH_KERNELS(classifier_gradient, coh_cuda_logits_arguments, 256, 4)

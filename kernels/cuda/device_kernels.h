@@ -12,6 +12,9 @@
 
 #include "memory/device.h"
 
+/* Part of the numeric plan of a GPU: raise it if a kernel adds in another order. */
+#define COH_CUDA_SUMS_REVISION 2
+
 /* For coh_device_config. open fails: COH_ERR_DEVICE, COH_ERR_IO, COH_ERR_CORRUPT, COH_ERR_MEMORY;
  * COH_ERR_INTERNAL if the slot is too small. A failed open leaves nothing to close. */
 extern const coh_device_kernels coh_cuda_device_kernels;

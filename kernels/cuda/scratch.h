@@ -48,12 +48,18 @@ static inline int64_t coh_cuda_cross_entropy_partials(int64_t rows)
 
 /* ---- classifier ---- */
 
-/* Tokens of a chunk: 32 MiB of logits with COH_ROW_BLOCK rows of the table. A product of this many
- * tokens fills a GPU evenly, and the tile stays in an H100's second-level cache while it is
- * used. */
+/* A tile of logits: rows of the table, and tokens to make 128 MiB of it without a cache. Each tile
+ * adds its part to the sums of dx and dweight in memory, so larger tiles move fewer bytes, and
+ * products of this size fill a GPU evenly. */
+#define COH_CUDA_CLASSIFIER_ROWS ((int64_t)COH_GPU_TABLE_BLOCKS * COH_ROW_BLOCK)
 static inline int64_t coh_cuda_classifier_chunk(coh_dtype dtype)
 {
-    return (32 << 20) / COH_ROW_BLOCK / (dtype == COH_DTYPE_BF16 ? 2 : 4);
+    return (128 << 20) / COH_CUDA_CLASSIFIER_ROWS / (dtype == COH_DTYPE_BF16 ? 2 : 4);
+}
+
+static inline int64_t coh_cuda_classifier_rows(int64_t V)
+{
+    return V < COH_CUDA_CLASSIFIER_ROWS ? V : COH_CUDA_CLASSIFIER_ROWS;
 }
 
 /* Bytes of logits, followed by dweight's sums. coh_classifier's `logits` points to both; its
@@ -61,7 +67,7 @@ static inline int64_t coh_cuda_classifier_chunk(coh_dtype dtype)
 static inline size_t coh_cuda_classifier_logit_bytes(coh_dtype dtype, int64_t N, int64_t V)
 {
     const int64_t chunk = coh_cuda_classifier_chunk(dtype);
-    const int64_t stride = coh_logit_stride(V < COH_ROW_BLOCK ? V : COH_ROW_BLOCK);
+    const int64_t stride = coh_logit_stride(coh_cuda_classifier_rows(V));
     return (size_t)((N < chunk ? N : chunk) * stride) * coh_dtype_bytes(dtype);
 }
 
@@ -69,7 +75,7 @@ static inline size_t coh_cuda_classifier_sum_bytes(coh_dtype dtype, int64_t N, i
 {
     if (dtype != COH_DTYPE_BF16 || N <= coh_cuda_classifier_chunk(dtype))
         return 0;
-    return (size_t)((V < COH_ROW_BLOCK ? V : COH_ROW_BLOCK) * C) * sizeof(float);
+    return (size_t)(coh_cuda_classifier_rows(V) * C) * sizeof(float);
 }
 
 #endif

@@ -19,7 +19,7 @@ typedef struct shape {
     int64_t N, C, V;
 } shape;
 
-static const shape two_tiles = { 21, 24, 1024 + 61 };
+static const shape two_tiles = { 13, 8, COH_CUDA_CLASSIFIER_ROWS + 1024 + 61 };
 
 static const coh_dtype dtypes[] = { COH_DTYPE_F32, COH_DTYPE_BF16 };
 static const float loss_factor = 1.5f;
@@ -33,7 +33,7 @@ typedef struct classifier_call {
 /* Takes range `index` of the calls: whole blocks of rows. */
 static void take_range(const classifier_call *call, coh_classifier *c, int index)
 {
-    const int64_t block = COH_ROW_BLOCK;
+    const int64_t block = COH_CUDA_CLASSIFIER_ROWS;
     c->row_begin = index * block;
     c->row_end = index + 1 == call->calls ? c->V : (index + 1) * block;
     const size_t begin = (size_t)(c->row_begin * c->C) * coh_dtype_bytes(c->dtype);

@@ -114,10 +114,10 @@ static void run_phase(void *queue, const void *argument)
     coh_status status;
     one->call.workspace = call->of->workspace[call->phase];
     if (call->phase == COH_PHASE_FORWARD)
-        status =
-            call->in_ranges ? coh_case_forward_ranges(one, queue, 1) : coh_case_forward(one, queue);
+        status = call->in_ranges ? coh_case_forward_ranges(one, queue, COH_GPU_TABLE_BLOCKS)
+                                 : coh_case_forward(one, queue);
     else
-        status = call->in_ranges ? coh_case_backward_ranges(one, queue, 1)
+        status = call->in_ranges ? coh_case_backward_ranges(one, queue, COH_GPU_TABLE_BLOCKS)
                                  : coh_case_backward(one, queue);
     assert_int_equal(status, COH_OK);
 }

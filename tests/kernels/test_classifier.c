@@ -60,7 +60,8 @@ static void record_both(coh_dtype dtype, int is_cached, forms *forward, forms *b
                                         .dx_sum = dtype == COH_DTYPE_BF16
                                                       ? (float *)(void *)memory[6]
                                                       : NULL };
-    const coh_classifier_device device = { .chunk = CHUNK,
+    const coh_classifier_device device = { .rows = COH_ROW_BLOCK,
+                                           .chunk = CHUNK,
                                            .dweight_sum = (float *)(void *)memory[7],
                                            .take = leave_tile,
                                            .gradient = leave_tile };
