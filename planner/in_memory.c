@@ -47,8 +47,9 @@ static coh_status gather_earlier(const coh_plan *plan, coh_candidate *best)
     return COH_OK;
 }
 
-/* Finds when ranks gather work, and tries larger chunks: each exchange of a chunk has a latency. */
-static coh_status time_exchanges(const coh_plan *plan, coh_candidate *best)
+/* Finds when ranks gather work, and tries larger chunks: each exchange of a chunk has a latency, as
+ * have its norm and its update on a GPU. */
+static coh_status enlarge_chunks(const coh_plan *plan, coh_candidate *best)
 {
     COH_TRY(gather_earlier(plan, best));
     coh_decisions decisions = best->decisions;
@@ -138,5 +139,8 @@ coh_status coh_in_memory_search(const coh_plan *plan, coh_candidate *best,
         COH_TRY(recompute_fewest(plan, best));
         COH_TRY(recompute_light(plan, best));
     }
-    return plan->options.ranks.factors[0] > 1 ? time_exchanges(plan, best) : COH_OK;
+    const int has_latencies =
+        plan->options.ranks.factors[0] > 1 ||
+        (plan->profile.device_kind != COH_DEVICE_HOST && best->decisions.in_memory);
+    return has_latencies ? enlarge_chunks(plan, best) : COH_OK;
 }

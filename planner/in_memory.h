@@ -11,8 +11,9 @@ coh_status coh_in_memory_decisions(const coh_plan *plan, coh_decisions *out);
 
 /* Tries everything on the device and improves *best: first without recomputation, then with more
  * and more blocks until it fits, then with as few as fit, alone and with light operators that run
- * again (light.h). *out_smallest: the candidate of the least
- * memory, computed if a plan fits and has no far tier, or if none fits. Fails: COH_ERR_MEMORY. */
+ * again (light.h); on a GPU and with several ranks, in the end with larger chunks. *out_smallest:
+ * the candidate of the least memory, computed if a plan fits and has no far tier, or if none fits.
+ * Fails: COH_ERR_MEMORY. */
 coh_status coh_in_memory_search(const coh_plan *plan, coh_candidate *best,
                                 coh_candidate *out_smallest);
 
