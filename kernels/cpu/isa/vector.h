@@ -28,7 +28,7 @@ typedef int32_t vector_ints __attribute__((vector_size(COH_VECTOR_FLOATS * 4)));
 typedef uint16_t vector_halves __attribute__((vector_size(COH_VECTOR_FLOATS * 2)));
 typedef uint8_t vector_bytes __attribute__((vector_size(COH_VECTOR_FLOATS)));
 
-/* Called under the address sanitizer (kernels/meson.build). */
+/* Called under gcc's address sanitizer (kernels/meson.build). */
 #if defined(COH_LANES_CALLED)
 #define LANES_INLINE static __attribute__((unused))
 #else
