@@ -537,6 +537,39 @@ static coh_status try_light(coh_candidates *candidates, uint32_t most, uint64_t 
     return COH_OK;
 }
 
+/* Returns the best candidate of whose blocks the host updates a quarter more or fewer than of the
+ * best's; NULL: none is within a sixteenth of its time. */
+static const coh_candidate *best_elsewhere(const coh_candidates *candidates)
+{
+    enum { APART = 4, NEAR_PART = 16 };
+    const coh_candidate *best = &candidates->best, *found = NULL;
+    const int32_t blocks = coh_graph_block_count(candidates->plan->graph);
+    for (size_t i = 0; i < candidates->count; i++) {
+        const coh_candidate *c = &candidates->all[i];
+        const int32_t away = c->decisions.host_updates - best->decisions.host_updates;
+        if (c->valid && APART * (away < 0 ? -away : away) >= blocks &&
+            c->step_ns <= best->step_ns + best->step_ns / NEAR_PART &&
+            (found == NULL || coh_candidate_is_better(c, found)))
+            found = c;
+    }
+    return found;
+}
+
+/* Tries light operators from another valley, too: they save most where most crosses the link, which
+ * without them is slower. */
+static coh_status try_light_elsewhere(coh_candidates *candidates, uint32_t most, uint64_t bound_ns)
+{
+    const coh_candidate best = candidates->best;
+    const coh_candidate *elsewhere = candidates->is_brief ? NULL : best_elsewhere(candidates);
+    if (elsewhere == NULL)
+        return COH_OK;
+    candidates->best = *elsewhere;
+    const coh_status status = try_light(candidates, most, bound_ns);
+    if (!coh_candidate_is_better(&candidates->best, &best))
+        candidates->best = best;
+    return status;
+}
+
 /* Guesses, from which neighbours of a better set go on: a fetch is this many times as early, and of
  * the host's updates that were late three quarters, rounded up, still are. */
 enum { EARLIER = 6, STILL_LATE = 3, OF_LATE = 4 };
@@ -605,6 +638,8 @@ coh_status coh_candidates_refine(coh_candidates *candidates, uint32_t most, uint
         return COH_OK;
     if (candidates->best.step_ns > enough_ns)
         COH_TRY(try_light(candidates, most, bound_ns));
+    if (candidates->best.step_ns > enough_ns)
+        COH_TRY(try_light_elsewhere(candidates, most, bound_ns));
     if (candidates->best.step_ns > enough_ns)
         COH_TRY(try_host_spread(candidates, most, bound_ns));
     return COH_OK;
