@@ -71,6 +71,7 @@ static coh_status note_body(const coh_plan *plan, const coh_layout *layout, cons
     candidate->instruction_count = body->instruction_count;
     candidate->device_bytes = layout->arena_bytes[COH_TIER_DEVICE];
     candidate->valid = candidate->device_bytes <= plan->options.device_memory_bytes;
+    candidate->has_only_map = layout->has_only_map;
     for (int lane = 0; lane < COH_LANE_COUNT; lane++)
         candidate->link_bytes += out_simulation->link_bytes[lane];
     if (plan->options.wear_bytes > 0 && candidate->valid &&
@@ -157,35 +158,101 @@ void coh_candidates_close(coh_candidates *candidates)
     *candidates = (coh_candidates){ 0 };
 }
 
+/* Returns 1 if two sets differ in nothing but the kind of boundary map. */
+static int same_but_map(const coh_decisions *a, const coh_decisions *b)
+{
+    return a->device_bytes == b->device_bytes && a->chunk_bytes == b->chunk_bytes &&
+           a->in_memory == b->in_memory && a->cache == b->cache && a->row_passes == b->row_passes &&
+           a->slices == b->slices && coh_pattern_choice_equal(&a->patterns, &b->patterns) &&
+           a->tie_break == b->tie_break && a->patient == b->patient && a->horizon == b->horizon &&
+           a->host_updates == b->host_updates && a->host_spread == b->host_spread &&
+           a->resident == b->resident && a->host_window == b->host_window && a->lead == b->lead &&
+           a->late == b->late && a->light == b->light &&
+           memcmp(&a->recompute, &b->recompute, sizeof(a->recompute)) == 0;
+}
+
+static int same_decisions(const coh_decisions *a, const coh_decisions *b)
+{
+    return a->boundary == b->boundary && same_but_map(a, b);
+}
+
 /* The sets tried at once; each thread fills its own elements. */
 typedef struct batch {
     const coh_plan *plan;
     const coh_decisions *decisions[COH_AT_ONCE_MOST];
     uint64_t effort[COH_AT_ONCE_MOST];
     coh_candidate all[COH_AT_ONCE_MOST];
-    int count, made;
+    int count;
+    /* those that are made next: places in `all`; the first `made` of them are */
+    int list[COH_AT_ONCE_MOST], list_count, made;
 } batch;
 
 static coh_status make_piece(void *argument, int index)
 {
     batch *b = argument;
-    index += b->made;
-    return coh_candidate_make(b->plan, b->decisions[index], &b->all[index]);
+    const int i = b->list[b->made + index];
+    return coh_candidate_make(b->plan, b->decisions[i], &b->all[i]);
 }
 
-/* Makes all candidates of a batch, as many at a time as memory allows. */
-static coh_status make_all(coh_candidates *candidates, batch *b)
+/* Makes the listed candidates of a batch, as many at a time as memory allows. */
+static coh_status make_listed(coh_candidates *candidates, batch *b)
 {
-    for (b->made = 0; b->made < b->count;) {
-        uint64_t together = b->effort[b->made];
+    for (b->made = 0; b->made < b->list_count;) {
+        uint64_t together = b->effort[b->list[b->made]];
         int next = 1;
-        while (b->made + next < b->count &&
-               together + b->effort[b->made + next] <= COH_TOGETHER_EFFORT)
-            together += b->effort[b->made + next++];
+        while (b->made + next < b->list_count &&
+               together + b->effort[b->list[b->made + next]] <= COH_TOGETHER_EFFORT)
+            together += b->effort[b->list[b->made + next++]];
         COH_TRY(coh_at_once(candidates->pool, next, make_piece, b));
         b->made += next;
     }
+    b->list_count = 0;
     return COH_OK;
+}
+
+/* Returns the first of candidates that differs from a set in the kind of boundary map alone; NULL:
+ * there is none. */
+static const coh_candidate *find_twin(const coh_candidate *all, size_t count,
+                                      const coh_decisions *decisions)
+{
+    for (size_t i = 0; i < count; i++)
+        if (same_but_map(&all[i].decisions, decisions))
+            return &all[i];
+    return NULL;
+}
+
+/* Copies the candidate of a twin if all kinds of boundary map are the same. */
+static int copy_twin(const coh_candidate *twin, const coh_decisions *decisions, coh_candidate *out)
+{
+    if (twin == NULL || !twin->has_only_map)
+        return 0;
+    *out = *twin;
+    out->decisions = *decisions;
+    return 1;
+}
+
+/* Makes all candidates of a batch. Those with a twin in the batch wait for it. */
+static coh_status make_all(coh_candidates *candidates, batch *b)
+{
+    int waiting[COH_AT_ONCE_MOST], waiting_count = 0;
+    for (int i = 0; i < b->count; i++) {
+        const coh_decisions *d = b->decisions[i];
+        if (copy_twin(find_twin(candidates->all, candidates->count, d), d, &b->all[i]))
+            continue;
+        b->all[i] = (coh_candidate){ .decisions = *d };
+        if (find_twin(b->all, (size_t)i, d) != NULL)
+            waiting[waiting_count++] = i;
+        else
+            b->list[b->list_count++] = i;
+    }
+    COH_TRY(make_listed(candidates, b));
+    for (int k = 0; k < waiting_count; k++) {
+        const int i = waiting[k];
+        const coh_decisions *d = b->decisions[i];
+        if (!copy_twin(find_twin(b->all, (size_t)i, d), d, &b->all[i]))
+            b->list[b->list_count++] = i;
+    }
+    return make_listed(candidates, b);
 }
 
 static void note_worn(coh_candidates *candidates, uint64_t bytes)
@@ -210,18 +277,6 @@ static coh_status run_batch(coh_candidates *candidates, batch *b)
     candidates->evaluations += (uint32_t)b->count;
     b->count = 0;
     return COH_OK;
-}
-
-static int same_decisions(const coh_decisions *a, const coh_decisions *b)
-{
-    return a->device_bytes == b->device_bytes && a->chunk_bytes == b->chunk_bytes &&
-           a->in_memory == b->in_memory && a->cache == b->cache && a->row_passes == b->row_passes &&
-           a->slices == b->slices && coh_pattern_choice_equal(&a->patterns, &b->patterns) &&
-           a->tie_break == b->tie_break && a->patient == b->patient && a->boundary == b->boundary &&
-           a->horizon == b->horizon && a->host_updates == b->host_updates &&
-           a->host_spread == b->host_spread && a->resident == b->resident &&
-           a->host_window == b->host_window && a->lead == b->lead && a->late == b->late &&
-           a->light == b->light && memcmp(&a->recompute, &b->recompute, sizeof(a->recompute)) == 0;
 }
 
 int coh_candidates_was_tried(const coh_candidates *candidates, const coh_decisions *decisions)

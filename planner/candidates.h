@@ -27,7 +27,8 @@ typedef struct coh_candidate {
     uint64_t far_bytes;
     /* Not valid because a step writes more to disk than allowed: the bytes written, else 0. */
     uint64_t worn_bytes;
-    size_t number; /* in the order in which candidates were made */
+    int32_t has_only_map; /* as of its layout */
+    size_t number;        /* in the order in which candidates were made */
 } coh_candidate;
 
 typedef struct coh_candidates {

@@ -265,6 +265,9 @@ typedef struct coh_layout {
     int32_t optimizer_count;
     coh_resident *residents;
     uint32_t resident_count; /* sorted by tier, then chunk */
+    /* 1: under any kind of boundary map of the device, and else the same decisions, all would be
+     * the same (residency.h). 0: perhaps not */
+    int32_t has_only_map;
     int32_t cells, partials; /* objects; -1: none */
     /* Object of a slot of COH_LOSS_STRIDE_BYTES for each micro-batch of all ranks; -1: none. A rank
      * writes the first ones; GATHER then puts each rank's slots at its place. */

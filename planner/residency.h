@@ -136,10 +136,11 @@ void coh_residency_fini(coh_residency *residency); /* accepts a zeroed struct */
 
 /* Makes the boundary map of this level: from a free run of two bodies, the chunks that the second
  * one reads before their eviction. Without a far tier: all surviving objects, at their homes.
- * Appends to *residents (coh_alloc_grow). */
+ * Appends to *residents (coh_alloc_grow). *out_is_only: 1 if every kind of boundary gives this
+ * map. */
 coh_status coh_residency_boundary(const coh_level *level, const coh_sequence *body,
                                   coh_resident **residents, uint32_t *resident_count,
-                                  size_t *resident_capacity);
+                                  size_t *resident_capacity, int *out_is_only);
 
 /* The bytes that one step needs at once: the sum of its windows, and all that pins hold
  * permanently. */

@@ -197,8 +197,10 @@ static coh_status place_device(coh_builder *b)
         level.home_offset = b->device_homes.offset;
     }
     coh_sequence body = coh_draft_sequence(brief_body(b));
+    int is_only = 0;
     COH_TRY(coh_residency_boundary(&level, &body, &b->layout->residents, &b->layout->resident_count,
-                                   &b->resident_capacity));
+                                   &b->resident_capacity, &is_only));
+    b->layout->has_only_map = is_only && b->hold_bytes == 0;
     return run_level(b, &level, coh_draft_sequence, 0);
 }
 
@@ -265,8 +267,9 @@ static coh_status fix_host(coh_builder *b)
 static coh_status fill_host(coh_builder *b, const coh_level *level)
 {
     coh_sequence body = outer_sequence(brief_body(b));
+    int unused;
     COH_TRY(coh_residency_boundary(level, &body, &b->layout->residents, &b->layout->resident_count,
-                                   &b->resident_capacity));
+                                   &b->resident_capacity, &unused));
     return run_level(b, level, outer_sequence, 1);
 }
 

@@ -12,6 +12,7 @@
 #include "planner/candidates.h"
 #include "planner/opcodes.h"
 #include "planner/plan_make.h"
+#include "planner/residency.h"
 #include "planner/verify.h"
 #include "tests/planner/toy_graph.h"
 #include "tests/planner/toy_plan.h"
@@ -351,6 +352,109 @@ static void a_search_puts_updates_of_the_device_among_those_of_the_host(void **s
     coh_graph_destroy(graph);
 }
 
+/* ---- the boundary map of the device ---- */
+
+/* Marks the chunks that an instruction of the host lane writes. */
+static void mark_host_writes(const coh_plan *plan, uint8_t *marks)
+{
+    const coh_program *body = &plan->programs[COH_PROGRAM_BODY];
+    for (uint32_t i = 0; i < body->instruction_count; i++) {
+        const coh_instruction *instruction = &body->instructions[i];
+        for (uint32_t o = 0; o < instruction->operand_count; o++) {
+            const coh_operand *operand = &body->operands[instruction->operand_begin + o];
+            for (uint32_t t = 0; t < operand->touch_count; t++)
+                if (instruction->lane == COH_LANE_HOST && (operand->access & COH_ACCESS_WRITE))
+                    marks[body->touches[operand->touch_begin + t].chunk] = 1;
+        }
+    }
+}
+
+/* With room for everything the map of two free runs has all weights and states but those that the
+ * host lane writes; under any kind of map it has none of these. */
+static void all_but_host_writes_stay(const setting *what, const coh_graph *graph)
+{
+    enum { CHUNKS_MOST = 4096 };
+    setting roomy = *what;
+    roomy.percent = 300;
+    for (int count = 0; count <= ALL; count++) {
+        static uint8_t writes[CHUNKS_MOST], stays[CHUNKS_MOST];
+        coh_plan *plan = make_plan(&roomy, graph, count);
+        const coh_layout *layout = &plan->layout;
+        assert_true(layout->chunk_count <= CHUNKS_MOST);
+        memset(writes, 0, sizeof(writes));
+        memset(stays, 0, sizeof(stays));
+        mark_host_writes(plan, writes);
+        for (uint32_t i = 0; i < layout->resident_count; i++)
+            if (layout->residents[i].tier == COH_TIER_DEVICE)
+                stays[layout->residents[i].chunk] = 1;
+        for (uint32_t c = 0; c < layout->chunk_count; c++) {
+            const coh_object *object = &layout->objects[layout->chunks[c].object];
+            const int is_kept =
+                object->stream == COH_STREAM_WORK || object->stream == COH_STREAM_STATE;
+            assert_true(!(writes[c] && stays[c]));
+            if (object->survives && !object->pinned && is_kept && !writes[c])
+                assert_true(stays[c]);
+        }
+        coh_plan_destroy(plan);
+    }
+}
+
+static void a_device_with_room_keeps_all_that_the_host_does_not_write(void **state)
+{
+    (void)state;
+    each_setting(all_but_host_writes_stay);
+}
+
+static void assert_same_candidate(const coh_candidate *a, const coh_candidate *b)
+{
+    assert_int_equal(a->valid, b->valid);
+    assert_int_equal(a->step_ns, b->step_ns);
+    assert_int_equal(a->link_bytes, b->link_bytes);
+    assert_int_equal(a->device_bytes, b->device_bytes);
+    assert_int_equal(a->instruction_count, b->instruction_count);
+    assert_int_equal(a->effort, b->effort);
+    assert_int_equal(a->has_only_map, b->has_only_map);
+    assert_int_equal(a->decisions.boundary, b->decisions.boundary);
+}
+
+/* Sets of decisions that differ in the kind of map, tried at once and in two parts, are evaluated
+ * as each alone; where a candidate says that there is only one map, all are equal. */
+static void kinds_of_maps_are_as_alone(const setting *what, const coh_graph *graph)
+{
+    for (int count = 0; count <= ALL; count++) {
+        coh_plan *plan = make_plan(what, graph, count);
+        coh_decisions list[COH_BOUNDARY_COUNT];
+        coh_candidates candidates;
+        for (int kind = 0; kind < COH_BOUNDARY_COUNT; kind++) {
+            list[kind] = plan->decisions;
+            list[kind].boundary = kind;
+        }
+        assert_int_equal(coh_candidates_open(&candidates, plan, UINT32_MAX), COH_OK);
+        assert_int_equal(coh_candidates_try(&candidates, list, count % COH_BOUNDARY_COUNT), COH_OK);
+        assert_int_equal(coh_candidates_try(&candidates, list, COH_BOUNDARY_COUNT), COH_OK);
+        assert_int_equal(candidates.count, COH_BOUNDARY_COUNT);
+        for (int kind = 0; kind < COH_BOUNDARY_COUNT; kind++) {
+            coh_candidate alone;
+            assert_int_equal(coh_candidate_make(plan, &list[kind], &alone), COH_OK);
+            assert_same_candidate(&candidates.all[kind], &alone);
+            assert_int_equal(candidates.all[kind].number, kind);
+            assert_int_equal(alone.has_only_map, candidates.all[0].has_only_map);
+            if (alone.has_only_map)
+                assert_int_equal(alone.step_ns, candidates.all[0].step_ns);
+        }
+        /* of toy 1 frozen weights may stay; else nothing may if the host updates everything */
+        assert_int_equal(candidates.all[0].has_only_map, count == ALL && what->toy != 1);
+        coh_candidates_close(&candidates);
+        coh_plan_destroy(plan);
+    }
+}
+
+static void maps_of_all_kinds_are_evaluated_as_each_alone(void **state)
+{
+    (void)state;
+    each_setting(kinds_of_maps_are_as_alone);
+}
+
 /* ---- bad programs, each a good one with one change ---- */
 
 /* Checks that rule READ refuses the body, with a message that contains `first` and `second`. */
@@ -537,6 +641,8 @@ int main(void)
         cmocka_unit_test(a_search_takes_the_host_lane_where_it_is_faster),
         cmocka_unit_test(a_search_puts_updates_of_the_device_among_those_of_the_host),
         cmocka_unit_test(a_plan_file_keeps_which_lane_updates_and_the_window),
+        cmocka_unit_test(a_device_with_room_keeps_all_that_the_host_does_not_write),
+        cmocka_unit_test(maps_of_all_kinds_are_evaluated_as_each_alone),
         cmocka_unit_test(a_stale_copy_on_the_device_is_refused),
         cmocka_unit_test(an_update_before_its_gradient_arrived_is_refused),
         cmocka_unit_test(an_update_before_its_scale_arrived_is_refused),
