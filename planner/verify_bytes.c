@@ -340,6 +340,7 @@ static void scene_fini(coh_scene *scene)
     coh_free(scene->cell_end);
     coh_free(scene->lives);
     coh_free(scene->unused_lives);
+    coh_free(scene->heads);
     coh_free(scene->tenants);
 }
 

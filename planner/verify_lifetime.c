@@ -1,6 +1,7 @@
 /* Tracks the lifetimes of extents while verify_bytes.c runs the program (rules OVERLAP, LOST_DATA,
  * CLOSURE). The idea: cut arenas into cells at all extent ends, so each cell has one tenant at a
- * time and only its previous tenant need be compared. The structures are in verify_scene.h. */
+ * time and only its previous tenant need be compared. Neighbouring cells with the same tenant form
+ * runs, since an extent may have hundreds of cells. The structures are in verify_scene.h. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -59,7 +60,39 @@ static coh_status cut_cells(coh_scene *scene)
             find_edge(edges, kept, edge_of(extent->tier, extent->offset + extent->bytes));
     }
     coh_free(edges);
-    return COH_ALLOC(kept, &scene->tenants);
+    COH_TRY(COH_ALLOC(kept / 64 + 1, &scene->heads));
+    scene->heads[0] = 1;
+    return COH_ALLOC(kept + 1, &scene->tenants);
+}
+
+/* Returns the first cell of the run that contains a cell. */
+static uint32_t head_of(const coh_scene *scene, uint32_t cell)
+{
+    uint32_t word = cell / 64;
+    uint64_t bits = scene->heads[word] & (UINT64_MAX >> (63 - cell % 64));
+    while (bits == 0)
+        bits = scene->heads[--word]; /* the first cell begins a run */
+    return word * 64 + 63 - (uint32_t)__builtin_clzll(bits);
+}
+
+/* Returns the cell after the run that begins with `head`, but no cell after `end`. */
+static uint32_t end_of_run(const coh_scene *scene, uint32_t head, uint32_t end)
+{
+    for (uint32_t cell = head + 1; cell < end; cell = (cell / 64 + 1) * 64) {
+        const uint64_t bits = scene->heads[cell / 64] >> (cell % 64);
+        if (bits != 0) {
+            const uint32_t found = cell + (uint32_t)__builtin_ctzll(bits);
+            return found < end ? found : end;
+        }
+    }
+    return end;
+}
+
+/* Makes a run begin with a cell. */
+static void cut_run(coh_scene *scene, uint32_t cell)
+{
+    scene->tenants[cell] = scene->tenants[head_of(scene, cell)];
+    scene->heads[cell / 64] |= (uint64_t)1 << (cell % 64);
 }
 
 /* ---- the boundary map ---- */
@@ -203,23 +236,28 @@ static coh_status follow(coh_scene *scene, uint32_t run, uint32_t instruction, c
     return COH_OK;
 }
 
-/* Makes a life the tenant of its cells. `instruction` COH_NO_INSTRUCTION: it exists as the program
- * begins. */
+/* Makes a life the tenant of its cells, which are one run then. `instruction` COH_NO_INSTRUCTION:
+ * it exists as the program begins. */
 static coh_status enter(coh_scene *scene, uint32_t run, uint32_t instruction, uint32_t life_index)
 {
     coh_life *life = &scene->lives[life_index];
-    const uint32_t e = life->extent;
-    uint32_t last = 0;
-    life->cell_count = scene->cell_end[e] - scene->cell_begin[e];
-    for (uint32_t cell = scene->cell_begin[e]; cell < scene->cell_end[e]; cell++) {
+    const uint32_t begin = scene->cell_begin[life->extent], end = scene->cell_end[life->extent];
+    uint32_t last = 0, next;
+    life->cell_count = end - begin;
+    cut_run(scene, end);
+    cut_run(scene, begin);
+    for (uint32_t cell = begin; cell < end; cell = next) {
         const uint32_t tenant = scene->tenants[cell];
+        next = end_of_run(scene, cell, end);
+        if (cell > begin)
+            scene->heads[cell / 64] &= ~((uint64_t)1 << (cell % 64));
         scene->tenants[cell] = life_index + 1;
         if (tenant == 0)
             continue;
         if (tenant != last)
             COH_TRY(follow(scene, run, instruction, life, &scene->lives[tenant - 1]));
         last = tenant;
-        scene->lives[tenant - 1].cell_count--;
+        scene->lives[tenant - 1].cell_count -= next - cell;
         end_life(scene, tenant - 1);
     }
     return COH_OK;

@@ -63,7 +63,10 @@ typedef struct coh_scene {
     size_t life_count, life_capacity;
     uint32_t *unused_lives; /* the numbers of those that nothing refers to */
     size_t unused_count, unused_capacity;
-    uint32_t *tenants; /* by cell: 1 + life, or 0 */
+    /* Neighbouring cells with the same tenant form a run, whose first cell has its bit set: bit
+     * i % 64 of word i / 64. */
+    uint64_t *heads;
+    uint32_t *tenants; /* by cell that begins a run: 1 + life, or 0 */
 } coh_scene;
 
 /* ---- verify_lifetime.c: extents, their cells, the boundary map ---- */
