@@ -27,10 +27,12 @@ typedef struct host_instruction {
 
 struct coh_bound_base {
     const coh_plan_options *options;
+    const coh_pricer *pricer;
     const coh_profile *profile;
     int in_memory;
+    int is_whole; /* all but the layout and compute times is made once a bound asks for it */
     coh_layout layout;
-    coh_lowered lowered;
+    coh_lowered lowered; /* of a whole base: without the host lane's instructions */
     uint32_t *operand_begin;
     coh_traffic traffic; /* of the compute lane's instructions */
     coh_traffic whole;   /* of both lanes; empty without a host lane */
@@ -40,6 +42,7 @@ struct coh_bound_base {
     uint64_t host_ns;
     /* by step: compute time of all steps before it; the last one: of all steps */
     uint64_t *before_ns;
+    uint32_t step_count;  /* of the compute lane */
     uint32_t updates_end; /* the step after the last deferred update */
     uint32_t starts[EVEN_STARTS + TURNS_MOST];
     uint32_t start_count;
@@ -297,8 +300,27 @@ static coh_status take_host_instructions(coh_bound_base *base, const coh_pricer 
 
 /* ---- the whole base ---- */
 
-static coh_status fill_base(coh_bound_base *base, const coh_graph *graph, const coh_pricer *pricer,
-                            const coh_decisions *decisions)
+/* Computes when each step of the compute lane begins if it never waits. */
+static coh_status find_compute_times(coh_bound_base *base)
+{
+    uint32_t step = 0;
+    COH_TRY(COH_ALLOC(base->lowered.instruction_count + 1, &base->before_ns));
+    for (size_t i = 0; i < base->lowered.instruction_count; i++) {
+        const coh_lowered_instruction *instruction = &base->lowered.instructions[i];
+        if (instruction->lane == COH_LANE_HOST)
+            continue;
+        base->before_ns[step + 1] =
+            base->before_ns[step] + instruction_ns(base, base->pricer, instruction);
+        step++;
+        if (instruction->opcode == COH_OP_UPDATE && coh_plan_defers(base->options))
+            base->updates_end = step;
+    }
+    base->step_count = step;
+    return COH_OK;
+}
+
+static coh_status begin_base(coh_bound_base *base, const coh_graph *graph,
+                             const coh_decisions *decisions)
 {
     coh_object_map map = { 0 };
     coh_block_set recompute = decisions->recompute;
@@ -311,20 +333,22 @@ static coh_status fill_base(coh_bound_base *base, const coh_graph *graph, const 
                   coh_decided_host_blocks(decisions, has_host), COH_PROGRAM_BODY, &base->lowered);
     coh_object_map_fini(&map);
     COH_TRY(status);
+    return find_compute_times(base);
+}
+
+/* Makes the rest of the base. */
+static coh_status complete(coh_bound_base *base)
+{
+    if (base->is_whole)
+        return COH_OK;
     COH_TRY(COH_ALLOC(base->lowered.instruction_count + 1, &base->operand_begin));
-    COH_TRY(take_host_instructions(base, pricer));
-    size_t count = base->lowered.instruction_count;
-    COH_TRY(COH_ALLOC(count + 1, &base->before_ns));
-    for (size_t i = 0; i < count; i++) {
-        const coh_lowered_instruction *instruction = &base->lowered.instructions[i];
-        base->before_ns[i + 1] = base->before_ns[i] + instruction_ns(base, pricer, instruction);
-        if (instruction->opcode == COH_OP_UPDATE && coh_plan_defers(base->options))
-            base->updates_end = (uint32_t)i + 1;
-    }
-    find_link_rates(base, pricer);
+    COH_TRY(take_host_instructions(base, base->pricer));
+    find_link_rates(base, base->pricer);
     find_starts(base);
     begin_operands(base);
-    return make_traffic(base, NULL, &base->traffic);
+    COH_TRY(make_traffic(base, NULL, &base->traffic));
+    base->is_whole = 1;
+    return COH_OK;
 }
 
 coh_status coh_bound_base_create(const coh_graph *graph, const coh_plan_options *options,
@@ -335,9 +359,10 @@ coh_status coh_bound_base_create(const coh_graph *graph, const coh_plan_options 
     *out_base = NULL;
     COH_TRY(COH_ALLOC(1, &base));
     base->options = options;
+    base->pricer = pricer;
     base->profile = pricer->profile;
     base->in_memory = decisions->in_memory;
-    coh_status status = fill_base(base, graph, pricer, decisions);
+    coh_status status = begin_base(base, graph, decisions);
     if (status != COH_OK) {
         coh_bound_base_destroy(base);
         return status;
@@ -365,7 +390,7 @@ void coh_bound_base_destroy(coh_bound_base *base)
 
 static uint64_t compute_ns(const coh_bound_base *base)
 {
-    return base->before_ns[base->lowered.instruction_count];
+    return base->before_ns[base->step_count];
 }
 
 /* The time of bytes over a link: at its best rate, or with one latency per instruction and
@@ -387,6 +412,7 @@ typedef struct window {
     coh_lane lane;
     uint64_t first_step;
     uint64_t phase_ns, update_phase_ns; /* the largest so far */
+    uint64_t told_bytes;                /* of the last step, or 0 */
 } window;
 
 /* `bytes` must move between the beginnings of the window's first step and of `step`. */
@@ -394,16 +420,19 @@ static void window_told(void *context, uint64_t step, uint64_t bytes)
 {
     window *w = context;
     const coh_bound_base *base = w->base;
-    uint64_t count = base->lowered.instruction_count;
-    if (bytes == 0 || step == w->first_step)
+    uint64_t count = base->step_count;
+    const int is_update_phase = w->first_step == 0 && step <= base->updates_end;
+    /* as many bytes until a later step bound less */
+    if (bytes == 0 || step == w->first_step || (bytes == w->told_bytes && !is_update_phase))
         return;
+    w->told_bytes = is_update_phase ? 0 : bytes;
     uint64_t local = step % count, inside = base->before_ns[local] - base->before_ns[w->first_step];
     if (step >= count)
         inside += compute_ns(base);
     double passing = (double)bytes * base->least_ns_per_byte[w->lane] +
                      (double)coh_whole_ns(base->profile->link[w->lane].latency_ns.p50);
     uint64_t ns = (uint64_t)floor(passing) + compute_ns(base) - inside;
-    if (w->first_step == 0 && step <= base->updates_end && ns > w->update_phase_ns)
+    if (is_update_phase && ns > w->update_phase_ns)
         w->update_phase_ns = ns;
     else if (ns > w->phase_ns)
         w->phase_ns = ns;
@@ -423,9 +452,9 @@ static uint64_t largest_of(const coh_bounds *bounds)
     return most;
 }
 
-/* Bounds one direction of one link, whose near side has this capacity. Windows, which take long,
- * end with the first bound of `enough_ns`; the turns of the step, which are last in the list,
- * mostly give the largest. */
+/* Bounds one direction of one link, whose near side has this capacity. Ends with the first bound of
+ * `enough_ns`. Windows take long; the turns of the step, which are last in the list, mostly give
+ * the largest. */
 static coh_status bound_way(const coh_bound_base *base, coh_lane lane, enum coh_traffic_way way,
                             uint64_t room_bytes, coh_plan_bound name, uint64_t enough_ns,
                             coh_bounds *out)
@@ -433,6 +462,8 @@ static coh_status bound_way(const coh_bound_base *base, coh_lane lane, enum coh_
     int is_device = lane == COH_LANE_H2D || lane == COH_LANE_D2H;
     const coh_traffic *settled =
         is_device && base->whole.step_count > 0 ? &base->whole : &base->traffic;
+    if (largest_of(out) >= enough_ns)
+        return COH_OK;
     COH_TRY(coh_traffic_least(settled, way, room_bytes, &out->least_bytes[lane]));
     if (!is_device && base->both.step_count > 0) {
         uint64_t bytes = 0;
@@ -632,21 +663,22 @@ static void name_limits(coh_bounds *out)
             out->runner_up = (coh_plan_bound)b;
 }
 
-coh_status coh_bounds_until(const coh_bound_base *base, uint64_t device_bytes, uint64_t host_bytes,
+coh_status coh_bounds_until(coh_bound_base *base, uint64_t device_bytes, uint64_t host_bytes,
                             uint64_t enough_ns, coh_bounds *out_bounds)
 {
     *out_bounds = (coh_bounds){ 0 };
     out_bounds->ns[COH_PLAN_BOUND_COMPUTE] = compute_ns(base);
-    if (!base->in_memory) {
-        COH_TRY(bound_links(base, device_bytes, host_bytes, enough_ns, out_bounds));
+    if (!base->in_memory && compute_ns(base) < enough_ns) {
+        COH_TRY(complete(base));
         bound_host(base, out_bounds);
+        COH_TRY(bound_links(base, device_bytes, host_bytes, enough_ns, out_bounds));
         bound_pairs(base, out_bounds);
     }
     name_limits(out_bounds);
     return COH_OK;
 }
 
-coh_status coh_bounds_at(const coh_bound_base *base, uint64_t device_bytes, uint64_t host_bytes,
+coh_status coh_bounds_at(coh_bound_base *base, uint64_t device_bytes, uint64_t host_bytes,
                          coh_bounds *out_bounds)
 {
     return coh_bounds_until(base, device_bytes, host_bytes, UINT64_MAX, out_bounds);

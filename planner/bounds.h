@@ -38,12 +38,12 @@ void coh_bound_base_destroy(coh_bound_base *base); /* accepts NULL */
 
 /* Computes the bounds for this device and host capacity (0: no such tier). With
  * decisions->in_memory nothing moves. Fails: COH_ERR_MEMORY. */
-coh_status coh_bounds_at(const coh_bound_base *base, uint64_t device_bytes, uint64_t host_bytes,
+coh_status coh_bounds_at(coh_bound_base *base, uint64_t device_bytes, uint64_t host_bytes,
                          coh_bounds *out_bounds);
 
 /* As coh_bounds_at; but once a bound is `enough_ns` or more, the others may be too small. Whether
- * the largest reaches `enough_ns` is exact. */
-coh_status coh_bounds_until(const coh_bound_base *base, uint64_t device_bytes, uint64_t host_bytes,
+ * the largest reaches `enough_ns` is exact. The compute bound is first: 0 gives it alone. */
+coh_status coh_bounds_until(coh_bound_base *base, uint64_t device_bytes, uint64_t host_bytes,
                             uint64_t enough_ns, coh_bounds *out_bounds);
 
 #endif

@@ -187,18 +187,53 @@ static coh_status bound_of(const coh_plan *plan, const coh_decisions *decisions,
     return status;
 }
 
-/* A folded step continues the bounds of one and of two micro-batches. */
-coh_status coh_initial_bound(const coh_plan *plan, uint64_t enough_ns, coh_initial_candidate *start)
+/* Continues the bounds of one and of two micro-batches to `count`. */
+static uint64_t continued(const uint64_t *ns, uint64_t count)
+{
+    return ns[1] > ns[0] ? ns[1] + (ns[1] - ns[0]) * (count - 2) : ns[1];
+}
+
+/* Computes the bound of a folded step. If the compute time alone takes `enough_ns`, it is the
+ * result. */
+static coh_status bound_folded(const coh_plan *plan, uint64_t enough_ns,
+                               coh_initial_candidate *start)
 {
     const uint64_t count = (uint64_t)plan->options.microbatch_count;
-    uint64_t one_ns = 0;
-    if (!plan->folded)
-        return bound_of(plan, &start->decisions, (int32_t)count, enough_ns, &start->bound_ns);
-    COH_TRY(bound_of(plan, &start->decisions, 1, UINT64_MAX, &one_ns));
-    COH_TRY(bound_of(plan, &start->decisions, 2, UINT64_MAX, &start->bound_ns));
-    if (start->bound_ns > one_ns)
-        start->bound_ns += (start->bound_ns - one_ns) * (count - 2);
-    return COH_OK;
+    coh_bound_base *bases[2] = { NULL, NULL };
+    coh_plan_options options[2];
+    coh_status status = COH_OK;
+    start->bound_ns = 0;
+    for (int i = 0; i < 2; i++) {
+        options[i] = coh_fold_options(plan, i + 1);
+        COH_TRY_GOTO(status,
+                     coh_bound_base_create(plan->graph, &options[i], &plan->pricer,
+                                           &start->decisions, &bases[i]),
+                     done);
+    }
+    for (int is_all = 0; is_all < 2 && (is_all == 0 || start->bound_ns < enough_ns); is_all++) {
+        uint64_t ns[2];
+        for (int i = 0; i < 2; i++) {
+            coh_bounds bounds;
+            COH_TRY_GOTO(status,
+                         coh_bounds_until(bases[i], start->decisions.device_bytes,
+                                          options[i].host_memory_bytes, is_all ? UINT64_MAX : 0,
+                                          &bounds),
+                         done);
+            ns[i] = bounds.most_ns;
+        }
+        start->bound_ns = continued(ns, count);
+    }
+done:
+    coh_bound_base_destroy(bases[0]);
+    coh_bound_base_destroy(bases[1]);
+    return status;
+}
+
+coh_status coh_initial_bound(const coh_plan *plan, uint64_t enough_ns, coh_initial_candidate *start)
+{
+    return plan->folded ? bound_folded(plan, enough_ns, start)
+                        : bound_of(plan, &start->decisions, plan->options.microbatch_count,
+                                   enough_ns, &start->bound_ns);
 }
 
 /* Bytes of the largest parameter that can be taken in row ranges. */

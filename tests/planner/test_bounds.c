@@ -211,7 +211,7 @@ static void price_all(const coh_layout *layout, const coh_program *body, const c
 
 /* Checks that bounds that may end early answer whether the largest reaches a time, and are exact
  * below it. */
-static void check_until(const coh_bound_base *base, const coh_decisions *decisions,
+static void check_until(coh_bound_base *base, const coh_decisions *decisions,
                         const coh_plan_options *options, const coh_bounds *exact)
 {
     const uint64_t enough_ns[] = { 1, exact->most_ns / 2, exact->most_ns, exact->most_ns + 1 };
@@ -248,6 +248,11 @@ static void check_configuration(uint64_t seed, const coh_graph *graph,
     price_all(&layout, body, &pricer, &alone);
     assert_int_equal(coh_simulate_priced(&layout, body, &pricer, &fluid, NULL), COH_OK);
     assert_int_equal(coh_bound_base_create(graph, options, &pricer, decisions, &base), COH_OK);
+    /* a base that was asked for no more than the compute time */
+    assert_int_equal(
+        coh_bounds_until(base, decisions->device_bytes, options->host_memory_bytes, 0, &bounds),
+        COH_OK);
+    assert_int_equal(bounds.most_ns, alone.busy_ns[COH_LANE_COMPUTE]);
     assert_int_equal(
         coh_bounds_at(base, decisions->device_bytes, options->host_memory_bytes, &bounds), COH_OK);
     check_until(base, decisions, options, &bounds);
