@@ -432,7 +432,7 @@ static coh_status leave_step(coh_runner *r, uint32_t local_step)
             }
         }
     }
-    if (r->step % SETTLE_STEPS == 0)
+    if (!r->is_fixed && r->step % SETTLE_STEPS == 0)
         coh_arena_map_settle(&r->map, (int64_t)r->step - 2 * (int64_t)r->level->horizon);
     return COH_OK;
 }
@@ -556,6 +556,21 @@ static coh_status refuse_room(const coh_level *level, coh_refusal_reason reason,
     return coh_refuse(&refusal);
 }
 
+/* Returns 1 if each window that is placed has a home. */
+static int is_fixed(const coh_runner *r)
+{
+    const coh_sequence *sequence = r->sequence;
+    if (r->level->home_offset == NULL)
+        return 0;
+    for (uint32_t i = 0; i < sequence->operand_begin[sequence->step_count]; i++) {
+        const coh_lowered_operand *operand = &sequence->operands[i];
+        if (!operand->is_far && !is_pinned(r, operand) &&
+            !has_home(r->level, coh_runner_first_chunk(r, operand) + operand->window_begin))
+            return 0;
+    }
+    return 1;
+}
+
 coh_status coh_runner_open(coh_runner *r, const coh_level *level, const coh_sequence *sequence,
                            const coh_sequence *next, coh_residency *out)
 {
@@ -563,6 +578,7 @@ coh_status coh_runner_open(coh_runner *r, const coh_level *level, const coh_sequ
     r->level = level;
     r->layout = level->layout;
     r->sequence = sequence;
+    r->is_fixed = is_fixed(r);
     r->out = out;
     if (out != NULL)
         *out = (coh_residency){ .peak_bytes = level->base_bytes };

@@ -30,6 +30,7 @@ typedef struct coh_runner {
     uint32_t open_count;           /* of SNAPSHOT_OPEN */
     uint64_t last_begin, last_end; /* the place chosen last */
     int is_compute;                /* the step is no exchange */
+    int is_fixed;                  /* each window has a home: no place is searched */
     int packs;     /* the step needs the whole capacity: only the first free place is tried */
     uint32_t step; /* absolute: the second body of a free run continues the count */
 } coh_runner;
