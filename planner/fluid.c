@@ -67,6 +67,7 @@ void coh_fluid_start(coh_fluid *fluid, int number)
     lane->remaining_ns = work->service_ns;
     lane->began_ns = fluid->now_ns;
     fluid->busy |= 1u << number;
+    fluid->under_way |= 1u << number;
     if (fluid->busy & 1u << COH_LANE_COMPUTE)
         fluid->lanes[COH_LANE_COMPUTE].remaining_ns += work->interference_ns;
 }
@@ -74,7 +75,8 @@ void coh_fluid_start(coh_fluid *fluid, int number)
 coh_fluid_event coh_fluid_next(const coh_fluid *fluid)
 {
     coh_fluid_event next = { .when_ns = INFINITY, .lane = -1 };
-    for (int number = 0; number < COH_LANE_COUNT; number++) {
+    for (unsigned left = fluid->under_way; left != 0; left &= left - 1) {
+        const int number = __builtin_ctz(left);
         const coh_fluid_lane *lane = &fluid->lanes[number];
         if (fluid->busy >> number & 1) {
             double when = fluid->now_ns + lane->remaining_ns / fluid->speed[fluid->busy][number];
@@ -94,12 +96,12 @@ coh_fluid_event coh_fluid_next(const coh_fluid *fluid)
 void coh_fluid_happen(coh_fluid *fluid, const coh_fluid_event *next)
 {
     const double passed_ns = next->when_ns - fluid->now_ns;
-    for (int number = 0; number < COH_LANE_COUNT; number++)
-        if (fluid->busy >> number & 1) {
-            coh_fluid_lane *lane = &fluid->lanes[number];
-            lane->remaining_ns -= passed_ns * fluid->speed[fluid->busy][number];
-            lane->remaining_ns = lane->remaining_ns > 0 ? lane->remaining_ns : 0;
-        }
+    for (unsigned left = fluid->busy; left != 0; left &= left - 1) {
+        const int number = __builtin_ctz(left);
+        coh_fluid_lane *lane = &fluid->lanes[number];
+        lane->remaining_ns -= passed_ns * fluid->speed[fluid->busy][number];
+        lane->remaining_ns = lane->remaining_ns > 0 ? lane->remaining_ns : 0;
+    }
     fluid->now_ns = next->when_ns;
     coh_fluid_lane *lane = &fluid->lanes[next->lane];
     coh_fluid_work *work =
@@ -111,4 +113,6 @@ void coh_fluid_happen(coh_fluid *fluid, const coh_fluid_event *next)
     }
     if (!next->is_service || work->latency_ns == 0)
         lane->retired++;
+    if (lane->retired == lane->served && !(fluid->busy >> next->lane & 1))
+        fluid->under_way &= ~(1u << next->lane);
 }

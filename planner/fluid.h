@@ -37,7 +37,8 @@ typedef struct coh_fluid {
     coh_fluid_lane lanes[COH_LANE_COUNT];
     double speed[COH_LANE_SETS][COH_LANE_COUNT]; /* by set of busy lanes */
     unsigned busy;                               /* set of lanes in service */
-    int slows;                                   /* lanes slow one another */
+    unsigned under_way; /* set of lanes with work that was started and is not retired */
+    int slows;          /* lanes slow one another */
     double now_ns;
 } coh_fluid;
 

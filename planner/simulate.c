@@ -31,6 +31,7 @@ typedef struct walk {
     const uint64_t *service_ns;
     uint32_t *instructions; /* by lane */
     walk_lane lanes[COH_LANE_COUNT];
+    unsigned used; /* set of lanes that have instructions */
     coh_fluid fluid;
     uint64_t runs; /* limit of runs */
     double end[RUNS_MOST][COH_LANE_COUNT];
@@ -147,8 +148,9 @@ static uint64_t walk_runs(walk *w, int *out_settled)
     uint64_t run = 0;
     *out_settled = 0;
     for (;;) {
-        for (int number = 0; number < COH_LANE_COUNT; number++) {
-            while (w->lanes[number].length > 0 && try_issue(w, number)) {
+        for (unsigned left = w->used; left != 0; left &= left - 1) {
+            const int number = __builtin_ctz(left);
+            while (try_issue(w, number)) {
             }
             coh_fluid_start(&w->fluid, number);
         }
@@ -190,6 +192,7 @@ static coh_status walk_open(walk *w, int slows, int with_times)
         lane->length = program->lane_length[number];
         lane->last_wait = COH_LANE_COMPUTE;
         w->lane_count += lane->length > 0;
+        w->used |= (unsigned)(lane->length > 0) << number;
     }
     for (uint32_t i = 0; i < program->instruction_count; i++)
         w->instructions[filled[program->instructions[i].lane]++] = i;
