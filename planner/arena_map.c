@@ -349,17 +349,14 @@ static int may_begin_free(const coh_arena_map *map, size_t stride, uint64_t byte
 static int32_t pass_strides(const coh_arena_map *map, int32_t first, uint64_t next_use,
                             uint64_t bytes)
 {
-    const size_t begin = stride_of(map, map->segments[first].offset),
-                 last = stride_of(map, map->segments[map->last].offset);
+    const size_t begin = stride_of(map, map->segments[first].offset);
     size_t stride = begin;
-    while (stride <= last && map->latest_next_use[stride] < next_use &&
+    while (stride < COH_ARENA_STRIDES && map->latest_next_use[stride] < next_use &&
            !may_begin_free(map, stride, bytes))
-        stride++;
+        stride = marked_after(map->strides_with_begin, stride);
     if (stride == begin)
         return first;
-    if (stride <= last && map->in_stride[stride] < 0)
-        stride = marked_after(map->strides_with_begin, stride);
-    return stride <= last ? map->in_stride[stride] : -1;
+    return stride < COH_ARENA_STRIDES ? map->in_stride[stride] : -1;
 }
 
 int32_t coh_arena_map_after(const coh_arena_map *map, int32_t segment, uint64_t next_use,
