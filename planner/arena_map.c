@@ -400,7 +400,7 @@ static coh_status insert(coh_arena_map *map, int32_t previous, coh_segment segme
     if (index >= 0) {
         map->unused = map->segments[index].next;
     } else {
-        COH_TRY(COH_GROW(&map->segments, &map->capacity, map->count + 1));
+        COH_TRY(COH_EXTEND(&map->segments, &map->capacity, map->count + 1));
         index = (int32_t)map->count++;
     }
     segment.previous = previous;

@@ -49,7 +49,7 @@ static coh_status add_object(builder *b, coh_stream stream, int32_t owner, int s
 {
     coh_layout *layout = b->layout;
     COH_TRY(coh_effort_check_count((uint64_t)layout->object_count + 1, COH_UNIT_OBJECTS));
-    COH_TRY(COH_GROW(&layout->objects, &b->object_capacity, layout->object_count + 1));
+    COH_TRY(COH_EXTEND(&layout->objects, &b->object_capacity, layout->object_count + 1));
     layout->objects[layout->object_count] = (coh_object){ .stream = (uint8_t)stream,
                                                           .owner = owner,
                                                           .survives = (uint8_t)survives,
@@ -91,7 +91,7 @@ static coh_status add_chunk(builder *b, uint64_t bytes)
     coh_layout *layout = b->layout;
     COH_TRY(check_sums(b, bytes, bytes + 1));
     b->bytes += coh_bytes_round_page(bytes);
-    COH_TRY(COH_GROW(&layout->chunks, &b->chunk_capacity, layout->chunk_count + 1));
+    COH_TRY(COH_EXTEND(&layout->chunks, &b->chunk_capacity, layout->chunk_count + 1));
     coh_object *object = &layout->objects[layout->object_count - 1];
     layout->chunks[layout->chunk_count++] =
         (coh_chunk){ .object = (int32_t)layout->object_count - 1,
@@ -210,7 +210,7 @@ static coh_status add_to_group(builder *b, int32_t index)
     coh_layout *layout = b->layout;
     coh_group_layout *group = &layout->groups[layout->group_count - 1];
     const coh_graph_parameter *parameter = &b->graph->parameters[index];
-    COH_TRY(COH_GROW(&layout->parameters, &b->parameter_capacity, layout->parameter_count + 1));
+    COH_TRY(COH_EXTEND(&layout->parameters, &b->parameter_capacity, layout->parameter_count + 1));
     uint64_t offset = 0;
     if (group->parameter_count > 0) {
         const coh_parameter_layout *last = &layout->parameters[layout->parameter_count - 1];
@@ -269,7 +269,7 @@ static coh_status open_group(builder *b, int32_t parameter)
 {
     coh_layout *layout = b->layout;
     const coh_dtype dtype = b->graph->parameters[parameter].facts.shape.dtype;
-    COH_TRY(COH_GROW(&layout->groups, &b->group_capacity, layout->group_count + 1));
+    COH_TRY(COH_EXTEND(&layout->groups, &b->group_capacity, layout->group_count + 1));
     coh_group_layout *group = &layout->groups[layout->group_count++];
     *group =
         (coh_group_layout){ .work = -1,

@@ -556,6 +556,19 @@ static coh_status refuse_room(const coh_level *level, coh_refusal_reason reason,
     return coh_refuse(&refusal);
 }
 
+/* Makes room in the lists whose length the sequence gives: they are the longest, and would move
+ * many times if they grew. */
+static coh_status reserve_lists(const coh_sequence *sequence, coh_residency *out)
+{
+    const uint32_t count = sequence->operand_begin[sequence->step_count];
+    size_t touches = 0;
+    for (uint32_t i = 0; i < count; i++)
+        touches += sequence->operands[i].touch_end - sequence->operands[i].touch_begin;
+    COH_TRY(COH_EXTEND(&out->placings, &out->placing_capacity, count));
+    COH_TRY(COH_EXTEND(&out->touch_extents, &out->touch_extent_capacity, touches));
+    return COH_EXTEND(&out->touch_versions, &out->touch_version_capacity, touches);
+}
+
 /* Returns 1 if each window that is placed has a home. */
 static int is_fixed(const coh_runner *r)
 {
@@ -580,8 +593,10 @@ coh_status coh_runner_open(coh_runner *r, const coh_level *level, const coh_sequ
     r->sequence = sequence;
     r->is_fixed = is_fixed(r);
     r->out = out;
-    if (out != NULL)
+    if (out != NULL) {
         *out = (coh_residency){ .peak_bytes = level->base_bytes };
+        COH_TRY(reserve_lists(sequence, out));
+    }
     COH_TRY(COH_ALLOC(chunks, &r->version));
     COH_TRY(COH_ALLOC(chunks, &r->far_version));
     COH_TRY(COH_ALLOC(chunks, &r->last_write));
