@@ -32,16 +32,24 @@ static uint64_t room_of(const coh_plan *plan, const coh_decisions *decisions)
     return room;
 }
 
-/* Rejects a candidate without building it if its effort or its live bytes are too large. A short
- * program is built in any case: its refusal then has exact numbers. */
-static coh_status refuse_early(const coh_plan *plan, coh_candidate *candidate)
+/* Begins a candidate, which is refused if its effort is too large. */
+static coh_status begin(const coh_plan *plan, const coh_decisions *decisions,
+                        coh_candidate *out_candidate)
 {
     coh_effort effort;
-    uint64_t live_bytes = 0;
     int is_bearable;
-    COH_TRY(coh_fold_effort(plan, &candidate->decisions, &effort, &is_bearable));
-    candidate->effort = coh_effort_sum(&effort);
-    candidate->is_refused = !is_bearable;
+    *out_candidate = (coh_candidate){ .decisions = *decisions };
+    COH_TRY(coh_fold_effort(plan, decisions, &effort, &is_bearable));
+    out_candidate->effort = coh_effort_sum(&effort);
+    out_candidate->is_refused = !is_bearable;
+    return COH_OK;
+}
+
+/* Rejects a begun candidate without building it if its effort or its live bytes are too large. A
+ * short program is built in any case: its refusal then has exact numbers. */
+static coh_status refuse_early(const coh_plan *plan, coh_candidate *candidate)
+{
+    uint64_t live_bytes = 0;
     if (candidate->effort <= COH_SHORT_EFFORT)
         return COH_OK;
     COH_TRY(coh_live_bytes(plan->graph, &plan->options, &candidate->decisions.recompute, 0,
@@ -90,44 +98,61 @@ static void release(coh_layout *layout, coh_program *programs)
     coh_layout_fini(layout);
 }
 
-coh_status coh_candidate_build(const coh_plan *plan, const coh_decisions *decisions, int all,
-                               coh_candidate *out_candidate, coh_layout *out_layout,
-                               coh_program *out_programs, coh_simulation *out_simulation)
+/* As coh_candidate_build, of a begun candidate. */
+static coh_status build_begun(const coh_plan *plan, int all, coh_candidate *candidate,
+                              coh_layout *out_layout, coh_program *out_programs,
+                              coh_simulation *out_simulation)
 {
-    *out_candidate = (coh_candidate){ .decisions = *decisions };
     *out_layout = (coh_layout){ 0 };
     memset(out_programs, 0, COH_PROGRAM_KIND_COUNT * sizeof(*out_programs));
-    COH_TRY(refuse_early(plan, out_candidate));
-    if (out_candidate->is_refused)
+    COH_TRY(refuse_early(plan, candidate));
+    if (candidate->is_refused)
         return COH_OK;
-    coh_status status = coh_schedule_build(plan->graph, &plan->options, &plan->profile, decisions,
-                                           plan->folded, all, out_layout, out_programs);
+    coh_status status =
+        coh_schedule_build(plan->graph, &plan->options, &plan->profile, &candidate->decisions,
+                           plan->folded, all, out_layout, out_programs);
     if (status == COH_ERR_FULL) {
-        out_candidate->far_bytes =
+        candidate->far_bytes =
             out_layout->arena_bytes[COH_TIER_HOST] + out_layout->arena_bytes[COH_TIER_DISK];
         return COH_OK;
     }
     COH_TRY(status);
     status =
-        note_body(plan, out_layout, &out_programs[COH_PROGRAM_BODY], out_candidate, out_simulation);
+        note_body(plan, out_layout, &out_programs[COH_PROGRAM_BODY], candidate, out_simulation);
     if (status != COH_OK)
         release(out_layout, out_programs);
     return status;
 }
 
-coh_status coh_candidate_make(const coh_plan *plan, const coh_decisions *decisions,
-                              coh_candidate *out_candidate)
+/* As coh_candidate_make, of a begun candidate. */
+static coh_status make_begun(const coh_plan *plan, coh_candidate *candidate)
 {
+    const coh_decisions *d = &candidate->decisions;
     coh_layout layout;
     coh_program programs[COH_PROGRAM_KIND_COUNT];
     coh_simulation unused;
     /* If memory is short, an instruction of another program that takes one large chunk may not
      * fit. */
-    const int all =
-        plan->counts_all || decisions->chunk_bytes > decisions->device_bytes / CHUNKS_ROOMY;
-    COH_TRY(coh_candidate_build(plan, decisions, all, out_candidate, &layout, programs, &unused));
+    const int all = plan->counts_all || d->chunk_bytes > d->device_bytes / CHUNKS_ROOMY;
+    COH_TRY(build_begun(plan, all, candidate, &layout, programs, &unused));
     release(&layout, programs);
     return COH_OK;
+}
+
+coh_status coh_candidate_build(const coh_plan *plan, const coh_decisions *decisions, int all,
+                               coh_candidate *out_candidate, coh_layout *out_layout,
+                               coh_program *out_programs, coh_simulation *out_simulation)
+{
+    *out_layout = (coh_layout){ 0 };
+    COH_TRY(begin(plan, decisions, out_candidate));
+    return build_begun(plan, all, out_candidate, out_layout, out_programs, out_simulation);
+}
+
+coh_status coh_candidate_make(const coh_plan *plan, const coh_decisions *decisions,
+                              coh_candidate *out_candidate)
+{
+    COH_TRY(begin(plan, decisions, out_candidate));
+    return make_begun(plan, out_candidate);
 }
 
 int coh_candidate_is_better(const coh_candidate *a, const coh_candidate *b)
@@ -179,9 +204,7 @@ static int same_decisions(const coh_decisions *a, const coh_decisions *b)
 /* The sets tried at once; each thread fills its own elements. */
 typedef struct batch {
     const coh_plan *plan;
-    const coh_decisions *decisions[COH_AT_ONCE_MOST];
-    uint64_t effort[COH_AT_ONCE_MOST];
-    coh_candidate all[COH_AT_ONCE_MOST];
+    coh_candidate all[COH_AT_ONCE_MOST]; /* begun, then made */
     int count;
     /* those that are made next: places in `all`; the first `made` of them are */
     int list[COH_AT_ONCE_MOST], list_count, made;
@@ -190,19 +213,26 @@ typedef struct batch {
 static coh_status make_piece(void *argument, int index)
 {
     batch *b = argument;
-    const int i = b->list[b->made + index];
-    return coh_candidate_make(b->plan, b->decisions[i], &b->all[i]);
+    return make_begun(b->plan, &b->all[b->list[b->made + index]]);
+}
+
+/* Returns the effort of trying a begun candidate. */
+static uint64_t effort_of(const coh_candidate *candidate)
+{
+    return candidate->is_refused ? REFUSED_EFFORT : candidate->effort;
 }
 
 /* Makes the listed candidates of a batch, as many at a time as memory allows. */
 static coh_status make_listed(coh_candidates *candidates, batch *b)
 {
     for (b->made = 0; b->made < b->list_count;) {
-        uint64_t together = b->effort[b->list[b->made]];
+        uint64_t together = effort_of(&b->all[b->list[b->made]]);
         int next = 1;
-        while (b->made + next < b->list_count &&
-               together + b->effort[b->list[b->made + next]] <= COH_TOGETHER_EFFORT)
-            together += b->effort[b->list[b->made + next++]];
+        for (; b->made + next < b->list_count; next++) {
+            together += effort_of(&b->all[b->list[b->made + next]]);
+            if (together > COH_TOGETHER_EFFORT)
+                break;
+        }
         COH_TRY(coh_at_once(candidates->pool, next, make_piece, b));
         b->made += next;
     }
@@ -221,13 +251,14 @@ static const coh_candidate *find_twin(const coh_candidate *all, size_t count,
     return NULL;
 }
 
-/* Copies the candidate of a twin if all kinds of boundary map are the same. */
-static int copy_twin(const coh_candidate *twin, const coh_decisions *decisions, coh_candidate *out)
+/* Makes a candidate like its twin if all kinds of boundary map are the same. */
+static int copy_twin(const coh_candidate *twin, coh_candidate *out)
 {
+    const coh_decisions decisions = out->decisions;
     if (twin == NULL || !twin->has_only_map)
         return 0;
     *out = *twin;
-    out->decisions = *decisions;
+    out->decisions = decisions;
     return 1;
 }
 
@@ -236,10 +267,9 @@ static coh_status make_all(coh_candidates *candidates, batch *b)
 {
     int waiting[COH_AT_ONCE_MOST], waiting_count = 0;
     for (int i = 0; i < b->count; i++) {
-        const coh_decisions *d = b->decisions[i];
-        if (copy_twin(find_twin(candidates->all, candidates->count, d), d, &b->all[i]))
+        const coh_decisions *d = &b->all[i].decisions;
+        if (copy_twin(find_twin(candidates->all, candidates->count, d), &b->all[i]))
             continue;
-        b->all[i] = (coh_candidate){ .decisions = *d };
         if (find_twin(b->all, (size_t)i, d) != NULL)
             waiting[waiting_count++] = i;
         else
@@ -248,8 +278,7 @@ static coh_status make_all(coh_candidates *candidates, batch *b)
     COH_TRY(make_listed(candidates, b));
     for (int k = 0; k < waiting_count; k++) {
         const int i = waiting[k];
-        const coh_decisions *d = b->decisions[i];
-        if (!copy_twin(find_twin(b->all, (size_t)i, d), d, &b->all[i]))
+        if (!copy_twin(find_twin(b->all, (size_t)i, &b->all[i].decisions), &b->all[i]))
             b->list[b->list_count++] = i;
     }
     return make_listed(candidates, b);
@@ -267,7 +296,7 @@ static coh_status run_batch(coh_candidates *candidates, batch *b)
         COH_GROW(&candidates->all, &candidates->capacity, candidates->count + (size_t)b->count));
     COH_TRY(make_all(candidates, b));
     for (int i = 0; i < b->count; i++) {
-        candidates->effort += b->all[i].is_refused ? REFUSED_EFFORT : b->all[i].effort;
+        candidates->effort += effort_of(&b->all[i]);
         b->all[i].number = candidates->count;
         candidates->all[candidates->count++] = b->all[i];
         note_worn(candidates, b->all[i].worn_bytes);
@@ -290,7 +319,7 @@ int coh_candidates_was_tried(const coh_candidates *candidates, const coh_decisio
 static int is_in_batch(const batch *b, const coh_decisions *decisions)
 {
     for (int i = 0; i < b->count; i++)
-        if (same_decisions(b->decisions[i], decisions))
+        if (same_decisions(&b->all[i].decisions, decisions))
             return 1;
     return 0;
 }
@@ -316,15 +345,11 @@ coh_status coh_candidates_try(coh_candidates *candidates, const coh_decisions *l
             break;
         if (coh_candidates_was_tried(candidates, &list[i]) || is_in_batch(&b, &list[i]))
             continue;
-        coh_effort effort;
-        int is_bearable;
-        COH_TRY(coh_fold_effort(candidates->plan, &list[i], &effort, &is_bearable));
-        b.effort[b.count] = is_bearable ? coh_effort_sum(&effort) : REFUSED_EFFORT;
-        ahead += b.effort[b.count];
+        COH_TRY(begin(candidates->plan, &list[i], &b.all[b.count]));
+        ahead += effort_of(&b.all[b.count]);
         if (is_too_much(candidates, &b, candidates->effort + ahead))
             break;
-        b.decisions[b.count++] = &list[i];
-        if (b.count < COH_AT_ONCE_MOST)
+        if (++b.count < COH_AT_ONCE_MOST)
             continue;
         COH_TRY(run_batch(candidates, &b));
         ahead = 0;
