@@ -29,7 +29,7 @@ typedef struct interval_state {
  * written whole, so most operands meet a run or two, however finely others cut the tier. */
 typedef struct space {
     uint64_t *boundaries;
-    size_t boundary_count;
+    size_t boundary_count, boundary_capacity;
     /* By the upper bits of an offset: the number of boundaries below all offsets with these
      * bits. */
     uint32_t *below;
@@ -116,19 +116,31 @@ static coh_status count_below(space *s)
     return COH_OK;
 }
 
+/* Adds a boundary, unless it is one of the last that were added: most operands lie where others
+ * did, and sorting all of them takes longer. `recent`: RECENT of them, each plus 1, by hash. */
+enum { RECENT_BITS = 10, RECENT = 1 << RECENT_BITS };
+static coh_status add_boundary(space *s, uint64_t *recent, uint64_t offset)
+{
+    uint64_t *last = &recent[offset * 0x9e3779b97f4a7c15u >> (64 - RECENT_BITS)];
+    if (*last == offset + 1)
+        return COH_OK;
+    *last = offset + 1;
+    COH_TRY(COH_EXTEND(&s->boundaries, &s->boundary_capacity, s->boundary_count + 1));
+    s->boundaries[s->boundary_count++] = offset;
+    return COH_OK;
+}
+
 static coh_status cut_space(deriver *d, coh_tier tier)
 {
     const coh_program *p = d->program;
     space *s = &d->spaces[tier];
-    size_t count = 0;
-    for (uint32_t i = 0; i < p->operand_count; i++)
-        count += p->operands[i].tier == tier ? 2 : 0;
-    COH_TRY(COH_ALLOC(count, &s->boundaries));
+    uint64_t recent[RECENT] = { 0 };
     for (uint32_t i = 0; i < p->operand_count; i++) {
-        if (p->operands[i].tier != tier)
+        const coh_operand *operand = &p->operands[i];
+        if (operand->tier != tier)
             continue;
-        s->boundaries[s->boundary_count++] = p->operands[i].offset;
-        s->boundaries[s->boundary_count++] = p->operands[i].offset + p->operands[i].bytes;
+        COH_TRY(add_boundary(s, recent, operand->offset));
+        COH_TRY(add_boundary(s, recent, operand->offset + operand->bytes));
     }
     COH_TRY(sort_u64(&s->boundaries, s->boundary_count));
     size_t kept = 0;
@@ -136,7 +148,6 @@ static coh_status cut_space(deriver *d, coh_tier tier)
         if (kept == 0 || s->boundaries[kept - 1] != s->boundaries[i])
             s->boundaries[kept++] = s->boundaries[i];
     s->boundary_count = kept;
-    COH_FIT(&s->boundaries, &count, kept); /* most were equal */
     COH_TRY(count_below(s));
     COH_TRY(COH_ALLOC(kept / 64 + 1, &s->heads));
     s->heads[0] = 1;
