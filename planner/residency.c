@@ -194,27 +194,42 @@ static coh_status place_window(coh_runner *r, const coh_lowered_operand *operand
     return COH_OK;
 }
 
+/* The bytes of the window of operand begin + i; 0: it is far. The first ones are listed, since they
+ * are compared again for each size. */
+enum { LISTED_WINDOWS = 16 };
+static uint64_t window_bytes(const coh_runner *r, const coh_lowered_operand *operands, uint32_t i,
+                             const uint64_t *listed)
+{
+    if (i < LISTED_WINDOWS && listed != NULL)
+        return listed[i];
+    return operands[i].is_far ? 0 : coh_runner_window_bytes(r, &operands[i]);
+}
+
 /* Places all windows of the step's operands [begin, end): resident ones first, then the largest
  * first. */
 static coh_status place_step(coh_runner *r, uint32_t begin, uint32_t end, int *out_placed)
 {
-    const coh_lowered_operand *operands = r->sequence->operands;
+    const coh_lowered_operand *operands = &r->sequence->operands[begin];
+    const uint32_t count = end - begin;
+    uint64_t listed[LISTED_WINDOWS];
+    for (uint32_t i = 0; i < count && i < LISTED_WINDOWS; i++)
+        listed[i] = window_bytes(r, operands, i, NULL);
     *out_placed = 1;
-    for (uint32_t i = begin; i < end; i++)
+    for (uint32_t i = 0; i < count; i++)
         if (!operands[i].is_far && !is_pinned(r, &operands[i]) && stands(r, &operands[i]))
             pin(r, &operands[i]);
     uint64_t ceiling = UINT64_MAX;
     for (;;) {
         uint64_t largest = 0;
-        for (uint32_t i = begin; i < end; i++) {
-            uint64_t bytes = operands[i].is_far ? 0 : coh_runner_window_bytes(r, &operands[i]);
+        for (uint32_t i = 0; i < count; i++) {
+            const uint64_t bytes = window_bytes(r, operands, i, listed);
             if (bytes < ceiling && bytes > largest)
                 largest = bytes;
         }
         if (largest == 0)
             return COH_OK;
-        for (uint32_t i = begin; i < end; i++) {
-            if (operands[i].is_far || coh_runner_window_bytes(r, &operands[i]) != largest)
+        for (uint32_t i = 0; i < count; i++) {
+            if (window_bytes(r, operands, i, listed) != largest)
                 continue;
             COH_TRY(place_window(r, &operands[i], out_placed));
             if (!*out_placed)
