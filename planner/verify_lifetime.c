@@ -36,18 +36,31 @@ static uint64_t edge_of(uint8_t tier, uint64_t offset)
     return tier == COH_TIER_HOST ? offset | (uint64_t)1 << 63 : offset;
 }
 
+/* Lists the ends of all extents. Most repeat one of the last ones and are left out; of the others
+ * some repeat, too. */
+static uint32_t list_edges(const coh_program *program, uint64_t *edges)
+{
+    enum { SEEN_BITS = 12 };
+    uint64_t seen[1 << SEEN_BITS] = { 0 }; /* each plus 1, by hash */
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < 2 * program->extent_count; i++) {
+        const coh_extent *extent = &program->extents[i / 2];
+        const uint64_t edge = edge_of(extent->tier, extent->offset + i % 2 * extent->bytes);
+        uint64_t *last = &seen[edge * 0x9e3779b97f4a7c15u >> (64 - SEEN_BITS)];
+        if (*last != edge + 1)
+            edges[count++] = edge;
+        *last = edge + 1;
+    }
+    return count;
+}
+
 /* Numbers the cells of every extent, and makes them without tenants. */
 static coh_status cut_cells(coh_scene *scene)
 {
     const coh_program *program = scene->v->program;
     uint64_t *edges = NULL;
-    uint32_t count = 0;
     COH_TRY(COH_ALLOC(2 * (size_t)program->extent_count, &edges));
-    for (uint32_t e = 0; e < program->extent_count; e++) {
-        const coh_extent *extent = &program->extents[e];
-        edges[count++] = edge_of(extent->tier, extent->offset);
-        edges[count++] = edge_of(extent->tier, extent->offset + extent->bytes);
-    }
+    const uint32_t count = list_edges(program, edges);
     qsort(edges, count, sizeof(*edges), by_value);
     uint32_t kept = 0;
     for (uint32_t i = 0; i < count; i++)
