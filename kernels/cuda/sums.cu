@@ -82,9 +82,9 @@ template <typename T> COH_DEVICE void column_sum(const coh_cuda_column_sum_argum
 }
 COH_KERNELS(column_sum, coh_cuda_column_sum_arguments, COH_CUDA_SUM_THREADS, 2)
 
-/* Sums of many rows, by pieces of COH_CUDA_PIECE_ROWS, which fill a GPU even for few columns: a warp
- * takes a strip of 32 packs of every eighth row of a piece, and the warps' sums are added in order.
- * partial_sum folds the pieces. */
+/* Sums of many rows, by pieces of COH_CUDA_PIECE_ROWS, which fill a GPU even for few columns. A
+ * warp takes a strip of 32 packs of every eighth row of a piece, and the warps' sums are added in
+ * order. partial_sum folds the pieces. */
 #define PIECE_WARPS (COH_CUDA_PIECE_THREADS / COH_WARP)
 template <typename T> COH_DEVICE void column_pieces(const coh_cuda_column_sum_arguments &a)
 {
