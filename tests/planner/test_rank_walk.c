@@ -184,11 +184,11 @@ typedef struct setting {
 static const setting settings[] = {
     { "replicate", "a100-40g,node-link=100GB/s,network=10GB/s", 0, 1 },
     { "zero1", "a100-40g,node-link=100GB/s,network=10GB/s", 0, 2 },
-    { "zero3", "a100-40g,node-link=20GB/s,network=2GB/s", 75, 1 },
-    { "levels", "a100-40g,node-link=20GB/s,network=2GB/s", 75, 2 },
+    { "zero3", "a100-40g,node-link=20GB/s,network=2GB/s", 60, 1 },
+    { "levels", "a100-40g,node-link=20GB/s,network=2GB/s", 60, 2 },
     { "2/2/8", "h200,node-link=300GB/s,network=1GB/s", 80, 1 },
     { "zero2", "rtx-4090,node-link=10GB/s,network=1GB/s", 70, 2 },
-    { "levels", "a100-40g,node-link=5GB/s,pair-link=50GB/s,network=1GB/s", 75, 2 },
+    { "levels", "a100-40g,node-link=5GB/s,pair-link=50GB/s,network=1GB/s", 60, 2 },
 };
 enum { SETTINGS = sizeof(settings) / sizeof(settings[0]) };
 
