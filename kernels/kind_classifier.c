@@ -152,6 +152,7 @@ const coh_op_kind coh_kind_classifier = {
     .infer = infer,
     COH_KIND_RUNS_WITH(forward, backward, .workspace = coh_cuda_workspace_classifier),
     .attribute_bytes = sizeof(coh_classifier_attributes),
+    .gpu_row_blocks = COH_GPU_TABLE_BLOCKS,
 };
 
 /* ---- logits, for a decoder ---- */

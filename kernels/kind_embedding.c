@@ -91,7 +91,8 @@ static coh_status backward(const coh_call *call)
 /* Fields that both kinds share. */
 #define EMBEDDING_KIND                                                                             \
     COH_KIND_GRADIENTS(0u, 1u), .input_count = 1, .output_count = 1, .parameter_count = 1,         \
-                                .backward_reads = { .inputs = 1u }, .row_split_parameters = 1u
+                                .backward_reads = { .inputs = 1u }, .row_split_parameters = 1u,    \
+                                .gpu_row_blocks = COH_GPU_TABLE_BLOCKS
 
 const coh_op_kind coh_kind_embedding = {
     COH_KIND("embedding", 2),

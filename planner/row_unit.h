@@ -15,17 +15,17 @@ static inline uint64_t coh_greatest_common_divisor(uint64_t a, uint64_t b)
     return a;
 }
 
-/* The rows of a kind's block on a device; 0: not split there. */
+/* The rows of a kind's block on a device, at most all; 0: not split there. */
 static inline int64_t coh_row_block(const coh_op_kind *kind, const coh_parameter_facts *facts,
                                     coh_device_kind device)
 {
-    if (device != COH_DEVICE_CUDA || facts->row_block <= 0)
+    const int64_t rows = facts->shape.dim[0];
+    const int64_t times = kind->column_slices ? COH_GPU_ROW_BLOCKS : kind->gpu_row_blocks;
+    if (device != COH_DEVICE_CUDA || facts->row_block <= 0 || times <= 1)
         return facts->row_block;
-    if (!kind->column_slices)
-        return facts->row_block * COH_GPU_TABLE_BLOCKS;
-    return facts->row_block <= (facts->shape.dim[0] - 1) / COH_GPU_ROW_BLOCKS
-               ? facts->row_block * COH_GPU_ROW_BLOCKS
-               : 0;
+    if (facts->row_block <= (rows - 1) / times)
+        return facts->row_block * times;
+    return kind->column_slices ? 0 : rows;
 }
 
 /* The row unit of a parameter's ranges: a whole number of its kind's blocks and of grains at once.

@@ -65,7 +65,7 @@ typedef enum coh_init { COH_INIT_ZERO, COH_INIT_ONE, COH_INIT_NORMAL, COH_INIT_U
 /* A GPU has memory for larger parts of a weight than a small budget on the host, and narrow
  * products, whose sums over the blocks go through memory, keep it below its rate. */
 #define COH_GPU_ROW_BLOCKS 32
-/* Likewise for a table: an embedding's, a classifier's. */
+/* Likewise for the tables of the library's embedding and classifier. */
 #define COH_GPU_TABLE_BLOCKS 8
 
 /* Facts about one parameter of an operator. `init` and `init_std` give its initial values. */
@@ -80,7 +80,7 @@ typedef struct coh_parameter_facts {
      * the last). Depends on the shape alone, never on a budget: the kernel works in blocks of this
      * size whatever range a call covers, so ranges do not change bits. 0: not split. On a GPU the
      * blocks of a kind with column_slices are COH_GPU_ROW_BLOCKS times as large, those of other
-     * kinds COH_GPU_TABLE_BLOCKS times. */
+     * kinds gpu_row_blocks times. */
     int64_t row_block;
 } coh_parameter_facts;
 
@@ -276,6 +276,9 @@ typedef struct coh_op_kind {
      * no function reads past its end. 0: the kind has no attributes, or checks them itself.
      * Built-in kinds whose struct grew still have its first size here: new members are then 0. */
     uint32_t attribute_bytes;
+    /* Without column_slices: the blocks of rows that its kernels for a GPU take at once, so that
+     * ranges are multiples of as many there. 0: 1. */
+    int32_t gpu_row_blocks;
 } coh_op_kind;
 
 /* Runs piece(argument, i) for 0 <= i < piece_count on the pool behind `queue`; returns when all are

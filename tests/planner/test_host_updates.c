@@ -321,9 +321,9 @@ static void a_search_puts_updates_of_the_device_among_those_of_the_host(void **s
 {
     (void)state;
     const toy_options toy = { .layers = 16,
-                              .width = 768,
+                              .width = 512,
                               .vocabulary = 300,
-                              .rows = 1000,
+                              .rows = 500,
                               .holds = 1,
                               .dtype = COH_DTYPE_BF16 };
     coh_graph *graph = NULL;

@@ -3,12 +3,14 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
 
 #include "base/alloc.h"
+#include "cohobate/kinds.h"
 #include "planner/layout.h"
 #include "planner/pattern.h"
 #include "planner/plan_make.h"
@@ -511,6 +513,30 @@ static void a_gpu_cuts_only_weights_of_many_blocks(void **state)
     coh_graph_destroy(graph);
 }
 
+/* The library's tables are streamed in ranges of eight blocks there, another kind's of one. */
+static void a_gpu_cuts_tables_into_larger_ranges(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t rows, row_block, of_gpu;
+    } cases[] = { { 50257, 1024, 8192 },
+                  { 8193, 1024, 8192 },
+                  { 8192, 1024, 8192 },
+                  { 5000, 1024, 5000 },
+                  { 5000, INT64_MAX, 5000 } };
+    const coh_op_kind own = { .row_split_parameters = 1u };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        const coh_parameter_facts facts = { .shape = { .rank = 2, .dim = { cases[i].rows, 8 } },
+                                            .row_block = cases[i].row_block };
+        const coh_op_kind *const tables[] = { &coh_kind_classifier, &coh_kind_embedding };
+        for (int k = 0; k < 2; k++) {
+            assert_int_equal(coh_row_block(tables[k], &facts, COH_DEVICE_HOST), cases[i].row_block);
+            assert_int_equal(coh_row_block(tables[k], &facts, COH_DEVICE_CUDA), cases[i].of_gpu);
+        }
+        assert_int_equal(coh_row_block(&own, &facts, COH_DEVICE_CUDA), cases[i].row_block);
+    }
+}
+
 static void slices_are_taken_where_the_whole_does_not_fit(void **state)
 {
     (void)state;
@@ -592,6 +618,7 @@ int main(void)
         cmocka_unit_test(the_choice_decides_and_not_the_shapes),
         cmocka_unit_test(slices_change_no_order_of_parameters),
         cmocka_unit_test(a_gpu_cuts_only_weights_of_many_blocks),
+        cmocka_unit_test(a_gpu_cuts_tables_into_larger_ranges),
         cmocka_unit_test(slices_are_taken_where_the_whole_does_not_fit),
         cmocka_unit_test(more_micro_batches_need_no_more_at_once),
     };

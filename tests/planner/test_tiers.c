@@ -324,9 +324,51 @@ static void a_chunk_takes_at_most_a_quarter_of_a_host_tier_before_a_drive(void *
     coh_graph_destroy(graph);
 }
 
+/* Plans a step in memory; returns its time. 0 bytes: the search chooses the chunks. */
+static uint64_t step_in_memory(const coh_graph *graph, const char *profile_name,
+                               uint64_t chunk_bytes, uint64_t *out_chunk_bytes)
+{
+    coh_profile *profile = NULL;
+    coh_plan_options options;
+    coh_plan *plan = NULL;
+    assert_int_equal(coh_profile_read(profile_name, &profile), COH_OK);
+    coh_plan_options_init(&options);
+    options.profile = profile;
+    options.device_memory_bytes = (uint64_t)16 << 30;
+    options.chunk_bytes = chunk_bytes;
+    assert_int_equal(coh_plan_create(graph, &options, &plan), COH_OK);
+    assert_true(plan->decisions.in_memory);
+    *out_chunk_bytes = plan->decisions.chunk_bytes;
+    const uint64_t step_ns = plan->step_ns;
+    coh_plan_destroy(plan);
+    coh_profile_destroy(profile);
+    return step_ns;
+}
+
+/* Norms and updates of a GPU are launches, each of which has a latency. */
+static void chunks_in_memory_are_larger_on_a_gpu(void **state)
+{
+    (void)state;
+    enum { MIB = 1 << 20 };
+    const toy_options toy = {
+        .layers = 8, .width = 2048, .vocabulary = 300, .rows = 64, .dtype = COH_DTYPE_BF16
+    };
+    coh_graph *graph = NULL;
+    uint64_t chosen = 0, given = 0;
+    assert_int_equal(toy_graph_make(&toy, &graph), COH_OK);
+    const uint64_t step_ns = step_in_memory(graph, "h200", 0, &chosen);
+    assert_true(chosen > 8 * MIB);
+    assert_true(step_ns < step_in_memory(graph, "h200", 8 * MIB, &given));
+    assert_int_equal(given, 8 * MIB);
+    (void)step_in_memory(graph, "built-in-2", 0, &chosen);
+    assert_int_equal(chosen, 8 * MIB);
+    coh_graph_destroy(graph);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(chunks_in_memory_are_larger_on_a_gpu),
         cmocka_unit_test(a_refused_host_tier_is_short_by_what_is_said),
         cmocka_unit_test(the_least_host_tier_is_near_its_live_bytes),
         cmocka_unit_test(each_survivor_lies_in_one_tier),
