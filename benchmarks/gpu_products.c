@@ -45,7 +45,7 @@ static const shape shapes[] = {
     { "7B up", COH_MATMUL_NT, 8192, 11008, 4096, 0 },
     { "7B up dx", COH_MATMUL_NN, 8192, 4096, 11008, 0 },
     { "7B up dw", COH_MATMUL_TN, 11008, 4096, 8192, 1 },
-    { "classifier", COH_MATMUL_NT, 16384, COH_ROW_BLOCK, 4096, 0 },
+    { "classifier", COH_MATMUL_NT, 8192, COH_GPU_TABLE_BLOCKS *COH_ROW_BLOCK, 4096, 0 },
     { "8192 cubed", COH_MATMUL_NN, 8192, 8192, 8192, 0 },
 };
 

@@ -537,8 +537,8 @@ static coh_status try_light(coh_candidates *candidates, uint32_t most, uint64_t 
     return COH_OK;
 }
 
-/* Returns the best candidate of whose blocks the host updates a quarter more or fewer than of the
- * best's; NULL: none is within a sixteenth of its time. */
+/* Returns the best candidate whose number of host updates is a quarter of the blocks or more away
+ * from the best's, and whose step is at most a sixteenth longer; NULL: there is none. */
 static const coh_candidate *best_elsewhere(const coh_candidates *candidates)
 {
     enum { APART = 4, NEAR_PART = 16 };

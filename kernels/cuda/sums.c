@@ -4,7 +4,8 @@
 #include "kernels/cuda/grid.h"
 #include "kernels/cuda/table.h"
 
-#define WARP 32
+#define WARP        32
+#define BLOCKS_MOST 65535 /* blocks along y */
 
 _Static_assert(COH_CUDA_PIECE_ROWS == COH_COLUMN_SUM_PIECE, "pieces of column sums");
 
@@ -65,7 +66,9 @@ void coh_cuda_column_sum(void *queue, const coh_column_sum *sum)
         .f32_sums = sum->sums_dtype == COH_DTYPE_F32,
         .packed = rows_packed(sum->x, sum->columns, sum->columns, sum->dtype),
     };
-    if (sum->partials != NULL && coh_kernel_column_sum_partials(sum->rows, sum->columns) > 0)
+    const int64_t strips = coh_cuda_parts(sum->columns, WARP * coh_cuda_pack(sum->dtype));
+    if (sum->partials != NULL && strips <= BLOCKS_MOST &&
+        coh_kernel_column_sum_partials(sum->rows, sum->columns) > 0)
         sum_pieces(queue, sum, whole.packed);
     else
         launch_sum(queue, coh_cuda_of(COH_CUDA_COLUMN_SUM_F32, sum->dtype), sum->dtype, &whole, 1);
@@ -94,7 +97,6 @@ void coh_cuda_fold_rows(void *queue, coh_dtype dtype, const coh_cuda_partials *o
 void coh_cuda_mean(void *queue, const coh_mean *m)
 {
     const int64_t length = m->inner > 1 ? m->inner : m->count; /* of contiguous elements */
-    const int64_t outer_most = 65535;                          /* blocks along y */
     coh_cuda_mean_arguments arguments = { .outer = m->outer,
                                           .count = m->count,
                                           .inner = m->inner,
@@ -108,7 +110,7 @@ void coh_cuda_mean(void *queue, const coh_mean *m)
     if (m->inner > 1) {
         grid = coh_cuda_blocks(coh_cuda_parts(m->inner, 2 * coh_cuda_pack(m->dtype)),
                                COH_CUDA_SUM_THREADS);
-        grid.y = (uint32_t)(m->outer < outer_most ? m->outer : outer_most);
+        grid.y = (uint32_t)(m->outer < BLOCKS_MOST ? m->outer : BLOCKS_MOST);
     }
     coh_cuda_launch(
         queue,

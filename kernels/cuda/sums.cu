@@ -8,9 +8,9 @@
 
 /* ---- column sums ----
  *
- * A block takes a strip of 32 bytes, DRAM's smallest access, of every row: two packs side by side,
- * 256 rows at a time. So even few columns keep all multiprocessors busy, and neighbouring strips
- * are read at about the same time. Each thread adds up its rows (n, n + 256, ...), then the sixteen
+ * For few rows, and for the sums of pieces: a block takes a strip of 32 bytes, DRAM's smallest
+ * access, of every row: two packs side by side, 256 rows at a time. Neighbouring strips are read at
+ * about the same time. Each thread adds up its rows (n, n + 256, ...), then the sixteen
  * row lanes of a warp are added as a tree, then the warps in order: an error of rows / 256 + 20
  * roundings. */
 #define SUM_PACKS 2
