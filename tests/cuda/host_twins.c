@@ -129,10 +129,10 @@ TWIN_OF(classifier_backward, coh_classifier)
 
 typedef struct plain_call {
     coh_activation activation;
-    coh_dtype dtype, to_dtype;
+    coh_dtype dtype;
     void *to;
     const void *from, *of;
-    int64_t rows, columns, more;
+    int64_t rows;
     int adds;
 } plain_call;
 

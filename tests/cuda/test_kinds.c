@@ -111,13 +111,14 @@ static void run_phase(void *queue, const void *argument)
 {
     const phase_call *call = argument;
     coh_case *one = &call->of->one;
+    const int64_t blocks = one->kind->gpu_row_blocks > 1 ? one->kind->gpu_row_blocks : 1;
     coh_status status;
     one->call.workspace = call->of->workspace[call->phase];
     if (call->phase == COH_PHASE_FORWARD)
-        status = call->in_ranges ? coh_case_forward_ranges(one, queue, COH_GPU_TABLE_BLOCKS)
+        status = call->in_ranges ? coh_case_forward_ranges(one, queue, blocks)
                                  : coh_case_forward(one, queue);
     else
-        status = call->in_ranges ? coh_case_backward_ranges(one, queue, COH_GPU_TABLE_BLOCKS)
+        status = call->in_ranges ? coh_case_backward_ranges(one, queue, blocks)
                                  : coh_case_backward(one, queue);
     assert_int_equal(status, COH_OK);
 }
