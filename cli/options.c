@@ -124,6 +124,17 @@ static void set_defaults(cli_command command, cli_options *options)
                               .repetition_penalty = 1.0 };
 }
 
+/* Returns the word that a flag takes instead of a number or a size, as ", or none" of "SIZE|none";
+ * "": none. */
+static cli_text alternative(const cli_flag_row *row)
+{
+    const char *bar = strchr(row->takes, '|');
+    cli_text text = { "" };
+    if (bar)
+        snprintf(text.at, sizeof(text.at), ", or %s", bar + 1);
+    return text;
+}
+
 static coh_status parse_integer(const cli_flag_row *row, const char *text, int64_t *out_value)
 {
     char *end = NULL;
@@ -132,8 +143,8 @@ static coh_status parse_integer(const cli_flag_row *row, const char *text, int64
     if (end == text || *end != '\0' || errno || (double)value < row->least ||
         (double)value > row->most)
         return cli_fail(COH_ERR_ARGUMENT,
-                        "--%s takes a whole number from %.0f to %.0f, not '%s': for example %s",
-                        row->name, row->least, row->most, text, row->example);
+                        "--%s takes a whole number from %.0f to %.0f%s, not '%s': for example %s",
+                        row->name, row->least, row->most, alternative(row).at, text, row->example);
     *out_value = value;
     return COH_OK;
 }
@@ -238,13 +249,13 @@ static coh_status parse_size(const cli_flag_row *row, const char *text, const ch
     }
     return cli_fail(
         COH_ERR_ARGUMENT,
-        "--%s takes a size above zero with its unit (KiB MiB GiB, kB MB GB)%s, not '%s':"
+        "--%s takes a size above zero with its unit (KiB MiB GiB, kB MB GB)%s%s, not '%s':"
         " for example %s",
         row->name,
         per[0] == '\0'  ? ""
         : per[1] == 's' ? " per second"
                         : " per day",
-        text, row->example);
+        alternative(row).at, text, row->example);
 }
 
 /* Adds up the limits of the folders. A part of several is whole units. */

@@ -59,6 +59,17 @@ class Usage(ProgramTest):
                     if value not in ("cuda:x", "tpu"):
                         self.assertIn(example, done.err)
 
+    def test_a_flag_that_takes_a_word_in_place_of_a_number_names_the_word(self):
+        """The flags are those of --help that take N or a size, a bar, and more."""
+        tried = 0
+        for command in ("train", "eval"):
+            for flag, word in re.findall(r"^  (--[\w-]+) (?:N|SIZE)\|(\S+)", run(command, "--help").out, re.M):
+                with self.subTest(command=command, flag=flag):
+                    wrong = "-1" if flag == "--warmup" else "0"
+                    self.fails(2, command, "gpt2-nano", flag, wrong, says=f", or {word}, not '{wrong}': for example {flag} ")
+                    tried += 1
+        self.assertGreaterEqual(tried, 5)  # --host-memory twice, --micro-batch twice, --warmup, --record
+
     def test_a_flag_without_its_value_is_refused_with_an_example(self):
         for flag, _, example in REFUSED:
             with self.subTest(flag=flag):
