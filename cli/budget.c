@@ -24,6 +24,12 @@ static coh_status refuse_host_memory(void)
                     " tier as a test-bed)");
 }
 
+/* --chunk in whole multiples of the smallest chunk; 0: not given. */
+static uint64_t chunk_bytes(const cli_options *options)
+{
+    return options->chunk_bytes / COH_CHUNK_BYTES_LEAST * COH_CHUNK_BYTES_LEAST;
+}
+
 coh_status cli_budget_check(const cli_options *options)
 {
     coh_device_summary device = { .struct_bytes = sizeof(device) };
@@ -40,6 +46,10 @@ coh_status cli_budget_check(const cli_options *options)
                         "--plan %s holds its own pins: leave --pin and --pins out, or plan again"
                         " with them",
                         options->plan_file);
+    if (chunk_bytes(options) != options->chunk_bytes)
+        cli_note_choice("note: --chunk %s is rounded down to %s: chunks are multiples of %s",
+                        options->written[CLI_FLAG_CHUNK], cli_size_whole(chunk_bytes(options)).at,
+                        cli_size_whole(COH_CHUNK_BYTES_LEAST).at);
     return COH_OK;
 }
 
@@ -377,8 +387,8 @@ uint64_t cli_budget_stage_bytes(uint64_t chunk_bytes)
 /* The size of a host tier, next to a GPU, that fits in free memory. */
 static uint64_t host_room(const cli_options *options)
 {
-    const uint64_t chunk_bytes = options->chunk_bytes ? options->chunk_bytes : COH_CHUNK_BYTES_MOST;
-    const uint64_t kept = BESIDE_GPU_BYTES + cli_budget_stage_bytes(chunk_bytes);
+    const uint64_t most_chunk = options->chunk_bytes ? chunk_bytes(options) : COH_CHUNK_BYTES_MOST;
+    const uint64_t kept = BESIDE_GPU_BYTES + cli_budget_stage_bytes(most_chunk);
     const uint64_t most = coh_machine_most_bytes() / (uint64_t)cli_budget_local_ranks(options);
     return most > kept ? most - kept : 0;
 }
@@ -444,7 +454,7 @@ void cli_budget_plan_options(const cli_options *options, const coh_profile *prof
     out_options->drive_count = options->drive_count;
     out_options->link_bytes_per_s = (double)options->link_bytes_per_s;
     out_options->thread_count = cli_budget_thread_count(options);
-    out_options->chunk_bytes = options->chunk_bytes;
+    out_options->chunk_bytes = chunk_bytes(options);
     out_options->recompute =
         cli_given(options, CLI_FLAG_RECOMPUTE) ? choices[options->recompute] : COH_RECOMPUTE_AUTO;
     if (cli_given(options, CLI_FLAG_DISK_WRITE_LIMIT))

@@ -478,8 +478,11 @@ static void print_room(const plan_view *of)
 
 static void print_decisions(const coh_plan_file *file)
 {
-    printf("  decided  chunks of %s, %d block%s recomputed, %s, %d pin%s\n",
-           cli_size(file->chunk_bytes).at, file->recomputes, file->recomputes == 1 ? "" : "s",
+    printf("  decided  ");
+    if (!file->is_in_memory)
+        printf("chunks of at most %s, ", cli_size(file->chunk_bytes).at);
+    printf("%d block%s recomputed, %s, %d pin%s\n", file->recomputes,
+           file->recomputes == 1 ? "" : "s",
            file->is_in_memory       ? "nothing leaves the device"
            : file->host_updates > 0 ? "updates on the host lane too"
                                     : "updates on the device",

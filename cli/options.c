@@ -258,6 +258,17 @@ static coh_status parse_size(const cli_flag_row *row, const char *text, const ch
         alternative(row).at, text, row->example);
 }
 
+/* Parses a size. If the row has a range, the size must lie in it. */
+static coh_status parse_bounded(const cli_flag_row *row, const char *text, uint64_t *out_bytes)
+{
+    CLI_TRY(parse_size(row, text, "", out_bytes));
+    if (row->most == 0 || ((double)*out_bytes >= row->least && (double)*out_bytes <= row->most))
+        return COH_OK;
+    return cli_fail(COH_ERR_ARGUMENT, "--%s takes a size from %s to %s, not '%s': for example %s",
+                    row->name, cli_size_whole((uint64_t)row->least).at,
+                    cli_size_whole((uint64_t)row->most).at, text, row->example);
+}
+
 /* Adds up the limits of the folders. A part of several is whole units. */
 static uint64_t disk_limit(const cli_options *options)
 {
@@ -380,7 +391,7 @@ static coh_status parse_value(const cli_flag_row *row, const char *text, cli_opt
         *(uint64_t *)field = 0;
         return COH_OK;
     case CLI_VALUE_SIZE:
-        return parse_size(row, text, "", field);
+        return parse_bounded(row, text, field);
     case CLI_VALUE_RATE:
         return parse_size(row, text, "/s", field);
     case CLI_VALUE_DAILY:

@@ -190,7 +190,7 @@ typedef struct cli_flag_row {
     const char *name, *takes;
     cli_value value;
     size_t offset;       /* into cli_options */
-    double least, most;  /* of INTEGER, REAL, X of FOR, count of SHARE; both allowed */
+    double least, most;  /* of INTEGER, REAL, X of FOR, count of SHARE, SIZE; both allowed */
     const char *example; /* a value that works */
     uint32_t commands;   /* bit per cli_command */
     int hidden;          /* for tests: not in the help */

@@ -403,14 +403,19 @@ static void add_drive(const cli_job *job, const cli_speed *s, cli_line *line)
     cli_line_add(line, "\n");
 }
 
+/* The size of chunks is left out if no chunk moves. */
 static void add_program(const cli_job *job, cli_line *line)
 {
+    const coh_plan_summary *s = &job->summary;
+    int moves = 0;
+    for (int lane = COH_LANE_H2D; lane < COH_LANE_COUNT; lane++)
+        moves |= s->link_bytes[lane] > 0;
+    cli_line_add(line, "plan:   %u instructions in the step, ", s->instruction_count);
+    if (moves)
+        cli_line_add(line, "chunks of at most %s, ", cli_size(s->chunk_bytes).at);
     cli_line_add(
-        line,
-        "plan:   %u instructions in the step, chunks of %s, %d whole blocks recomputed; numbers "
-        "%016" PRIx64 ", program %016" PRIx64 "\n",
-        job->summary.instruction_count, cli_size(job->summary.chunk_bytes).at,
-        job->summary.recomputes, job->summary.numeric_fingerprint, job->summary.program_hash);
+        line, "%d whole block%s recomputed; numbers %016" PRIx64 ", program %016" PRIx64 "\n",
+        s->recomputes, s->recomputes == 1 ? "" : "s", s->numeric_fingerprint, s->program_hash);
 }
 
 /* ---- tables ---- */

@@ -128,6 +128,9 @@ COH_API void coh_pins_free(coh_pin *pins);
 /* The largest chunk that the planner chooses for a plan with far tiers. Two staging buffers of a
  * chunk and of its states are next to the arenas. */
 #define COH_CHUNK_BYTES_MOST ((uint64_t)256 << 20)
+/* A requested chunk size is rounded down to a multiple of this, and to at least this: the f32 bytes
+ * of the smallest unit that an update writes. */
+#define COH_CHUNK_BYTES_LEAST ((uint64_t)64 << 10)
 
 /* The optimizer of the parameters that `pattern` matches, by the name of the parameter or of its
  * operator, as in coh_parameter_group. */

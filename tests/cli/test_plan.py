@@ -85,10 +85,25 @@ class Plan(ProgramTest):
         self.assertAlmostEqual(rate, planned["batch"] * planned["sequence"] / planned["step_seconds"], delta=rate / 1e3)
         self.assertRegex(said, rf"limit:  {planned['binding']}( \(|: )")
         self.assertEqual(planned["chunk_bytes"], 2**18)
-        self.assertIn("chunks of 256.00 KiB, ", said)
-        self.assertIn("chunks of 1.00 MiB, ", self.succeeds("plan", *NANO, "--chunk", "1MiB").out)
+        self.assertIn("chunks of at most 256.00 KiB, ", said)
         self.assertIn(f"program {planned['program_hash']}", said.replace("\n        ", " "))
         self.assertIn(f"({planned['smallest_device_bytes']} bytes", said.replace("\n        ", " "))
+
+    def test_a_chunk_size_that_is_printed_is_the_one_that_is_used(self):
+        """64 KiB hold the 16,384 f32 numbers of a grain, which no chunk cuts (docs/numerics.md)."""
+        plan = ["plan", *NANO, *self.disk()]
+        for given, used in (("64KiB", "64.00 KiB"), ("100000B", "64.00 KiB"), ("1MiB", "1.00 MiB")):
+            done = self.succeeds(*plan, "--chunk", given)
+            self.assertIn(f"chunks of at most {used}, ", done.out)
+            note = "note: --chunk 100000B is rounded down to 64KiB: chunks are multiples of 64KiB\n"
+            self.assertEqual(done.err.count("rounded down"), given == "100000B")
+            self.assertIn(note if given == "100000B" else "", done.err)
+        self.assertEqual(self.succeeds(*plan, "--chunk", "100000B", "--json").json["chunk_bytes"], 2**16)
+        # in memory nothing moves, in no unit
+        for flags in ([], ["--chunk", "1MiB"]):
+            done = self.succeeds("plan", *NANO, *flags, "-o", self.path("plan.json"))
+            self.assertNotIn("chunk", done.out)
+            self.assertNotIn("chunk", self.succeeds("inspect", self.path("plan.json")).out)
 
     def test_a_plan_that_runs_most_of_forward_again_says_what_memory_ends_that(self):
         plan = ["plan", "gpt2-nano", *QUICK, "--sequence", "64", "--batch", "8", "--threads", "2", "--dtype", "f32", "--disk", self.folder,

@@ -37,7 +37,7 @@ REFUSED = [
     ("--documents", ["both", "", "pack"], "--documents aligned"),
     ("--device-memory", ["64", "x", "-1MiB", "0MiB", "64QB", ""], "--device-memory 64MiB"),
     ("--emulate-host", ["64", "0KiB"], "--emulate-host 1GiB"),
-    ("--chunk", ["64", "0KiB"], "--chunk 1MiB"),
+    ("--chunk", ["64", "0KiB", "3B", "65535B", "1.1GiB", "100GiB"], "--chunk 1MiB"),
     ("--link-rate", ["64", "x/s"], "--link-rate 16GB/s"),
     ("--disk", [".:64", ":1GiB", ""], "--disk /var/tmp:40GB"),
     ("--dtype", ["f16", "bf", ""], "--dtype f32"),
@@ -69,6 +69,11 @@ class Usage(ProgramTest):
                     self.fails(2, command, "gpt2-nano", flag, wrong, says=f", or {word}, not '{wrong}': for example {flag} ")
                     tried += 1
         self.assertGreaterEqual(tried, 5)  # --host-memory twice, --micro-batch twice, --warmup, --record
+
+    def test_a_chunk_out_of_range_names_the_range(self):
+        for command in ("plan", "train", "eval", "generate"):
+            for size in ("3B", "100GiB"):
+                self.fails(2, command, "gpt2-nano", "--chunk", size, says=f"--chunk takes a size from 64KiB to 1GiB, not '{size}'")
 
     def test_a_flag_without_its_value_is_refused_with_an_example(self):
         for flag, _, example in REFUSED:

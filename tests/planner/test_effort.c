@@ -11,6 +11,7 @@
 #include "base/rng.h"
 #include "cohobate/kinds.h"
 #include "planner/effort.h"
+#include "planner/layout.h"
 #include "planner/live.h"
 #include "tests/length.h"
 #include "tests/planner/toy_graph.h"
@@ -243,6 +244,9 @@ static void a_chunk_below_a_grain_counts_as_a_grain(void **state)
         assert_int_equal(effort[i].touches, effort[4].touches);
         assert_int_equal(effort[i].chunks, effort[4].chunks);
     }
+    assert_int_equal(coh_layout_chunk_bytes(1),
+                     COH_CHUNK_BYTES_LEAST); /* as callers are promised */
+    assert_int_equal(coh_layout_chunk_bytes(2 * COH_CHUNK_BYTES_LEAST - 1), COH_CHUNK_BYTES_LEAST);
     coh_graph_destroy(graph);
 }
 
