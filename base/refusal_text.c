@@ -55,6 +55,14 @@ static size_text size_of(uint64_t bytes)
     return text;
 }
 
+/* "1 byte", "2 bytes" */
+static size_text count_of(uint64_t bytes)
+{
+    size_text text;
+    snprintf(text.at, sizeof(text.at), "%" PRIu64 " byte%s", bytes, bytes == 1 ? "" : "s");
+    return text;
+}
+
 static const char *at_least(int32_t is_least)
 {
     return is_least ? "at least " : "";
@@ -81,10 +89,9 @@ static void add_by_hand(writer *w, const coh_refusal *r)
 
 static void say_step(writer *w, const coh_refusal *r)
 {
-    add(w,
-        "device memory: %s (%" PRIu64 " bytes) are %" PRIu64
-        " bytes short: one step of this plan needs at least %s at once",
-        size_of(r->given_bytes).at, r->given_bytes, r->short_bytes, size_of(r->needed_bytes).at);
+    add(w, "device memory: %s (%s) are %s short: one step of this plan needs at least %s at once",
+        size_of(r->given_bytes).at, count_of(r->given_bytes).at, count_of(r->short_bytes).at,
+        size_of(r->needed_bytes).at);
     if (r->operator_name[0])
         add(w, ", most for %s", r->operator_name);
     add(w,
@@ -95,17 +102,16 @@ static void say_step(writer *w, const coh_refusal *r)
 
 static void say_in_memory(writer *w, const coh_refusal *r)
 {
-    add(w,
-        "device memory: %s (%" PRIu64 " bytes) are %s%" PRIu64
-        " bytes short: this step needs %s%s without a far tier",
-        size_of(r->given_bytes).at, r->given_bytes, at_least(r->is_least), r->short_bytes,
-        at_least(r->is_least), size_of(r->needed_bytes).at);
+    add(w, "device memory: %s (%s) are %s%s short: this step needs %s%s without a far tier",
+        size_of(r->given_bytes).at, count_of(r->given_bytes).at, at_least(r->is_least),
+        count_of(r->short_bytes).at, at_least(r->is_least), size_of(r->needed_bytes).at);
 }
 
 static void say_room(writer *w, const coh_refusal *r, const char *what)
 {
-    add(w, "%s: %s %" PRIu64 " bytes, %s allows %" PRIu64 ": %" PRIu64 " bytes short", label(r),
-        what, r->needed_bytes, budget(r, r->tier), r->given_bytes, r->short_bytes);
+    add(w, "%s: %s %s, %s allows %" PRIu64 ": %s short", label(r), what,
+        count_of(r->needed_bytes).at, budget(r, r->tier), r->given_bytes,
+        count_of(r->short_bytes).at);
 }
 
 static void say_states(writer *w, const coh_refusal *r)
@@ -131,16 +137,17 @@ static void say_pins(writer *w, const coh_refusal *r)
 static void say_all_tiers(writer *w, const coh_refusal *r)
 {
     add(w,
-        "all tiers together hold %s (%" PRIu64 " bytes), %" PRIu64
-        " bytes short: a step keeps at least %s at once (parameters, states and activations%s)",
-        size_of(r->given_bytes).at, r->given_bytes, r->short_bytes, size_of(r->needed_bytes).at,
+        "all tiers together hold %s (%s), %s short: a step keeps at least %s at once (parameters, "
+        "states and activations%s)",
+        size_of(r->given_bytes).at, count_of(r->given_bytes).at, count_of(r->short_bytes).at,
+        size_of(r->needed_bytes).at,
         r->by_hand & COH_BY_HAND_RECOMPUTE ? "" : " with all blocks recomputed");
 }
 
 static void say_window(writer *w, const coh_refusal *r)
 {
-    add(w, "%s: its %" PRIu64 " bytes do not hold what one instruction needs at once", label(r),
-        r->given_bytes);
+    add(w, "%s: its %s cannot hold what one instruction needs at once", label(r),
+        count_of(r->given_bytes).at);
     if (r->operator_name[0])
         add(w, " for %s", r->operator_name);
 }
@@ -148,9 +155,9 @@ static void say_window(writer *w, const coh_refusal *r)
 static void say_pin(writer *w, const coh_refusal *r)
 {
     add(w,
-        "pin '%s': with it a step needs %" PRIu64
-        " bytes of device memory at once, there are %" PRIu64 ": %" PRIu64 " bytes short",
-        r->pin, r->needed_bytes, r->given_bytes, r->short_bytes);
+        "pin '%s': with it a step needs %s of device memory at once, there are %" PRIu64
+        ": %s short",
+        r->pin, count_of(r->needed_bytes).at, r->given_bytes, count_of(r->short_bytes).at);
 }
 
 static void say_placement(writer *w, const coh_refusal *r)
@@ -177,7 +184,7 @@ static void say_length(writer *w, const coh_refusal *r)
     add(w, " has %s%" PRIu64 " %s", at_least(r->is_least), r->count,
         coh_refusal_unit_name(r->unit));
     if (r->chunk_bytes > 0)
-        add(w, " (in chunks of at most %" PRIu64 " bytes)", r->chunk_bytes);
+        add(w, " (in chunks of at most %s)", count_of(r->chunk_bytes).at);
     add(w, ", and %" PRIu64 " are the most that are planned", r->count_most);
 }
 
@@ -190,36 +197,36 @@ static void say_size(writer *w, const coh_refusal *r)
 static void say_cgroup(writer *w, const coh_refusal *r)
 {
     add(w,
-        "%s: up to %" PRIu64 " bytes of main memory are used, and the cgroup of profile %s has a"
-        " limit of %" PRIu64 ": %" PRIu64 " bytes short",
-        label(r), r->needed_bytes, r->profile, r->given_bytes, r->short_bytes);
+        "%s: up to %s of main memory are used, and the cgroup of profile %s has a limit of %" PRIu64
+        ": %s short",
+        label(r), count_of(r->needed_bytes).at, r->profile, r->given_bytes,
+        count_of(r->short_bytes).at);
 }
 
 static void say_memlock(writer *w, const coh_refusal *r)
 {
-    add(w,
-        "%s: the plan pins %" PRIu64 " bytes of it, and profile %s allows %" PRIu64
-        " locked bytes (memlock): %" PRIu64 " bytes short",
-        label(r), r->needed_bytes, r->profile, r->given_bytes, r->short_bytes);
+    add(w, "%s: the plan pins %s of it, and profile %s locks at most %s (memlock): %s short",
+        label(r), count_of(r->needed_bytes).at, r->profile, count_of(r->given_bytes).at,
+        count_of(r->short_bytes).at);
 }
 
 static void say_machine(writer *w, const coh_refusal *r)
 {
     add(w,
         "%s: the plan takes %s of this machine's memory%s, and %s may be taken now (MemAvailable,"
-        " the cgroup's limit and RLIMIT_AS): %" PRIu64 " bytes short",
+        " the cgroup's limit and RLIMIT_AS): %s short",
         label(r), size_of(r->needed_bytes).at, r->is_gpu ? " with its staging buffers" : "",
-        size_of(r->given_bytes).at, r->short_bytes);
+        size_of(r->given_bytes).at, count_of(r->short_bytes).at);
 }
 
 static void say_plan_file(writer *w, const coh_refusal *r)
 {
-    add(w, "%s: %s needs %" PRIu64 " bytes of it, ", label(r), r->path, r->needed_bytes);
+    add(w, "%s: %s needs %s of it, ", label(r), r->path, count_of(r->needed_bytes).at);
     if (r->profile[0])
         add(w, "the profile %s has %" PRIu64, r->profile, r->given_bytes);
     else
         add(w, "there are %" PRIu64, r->given_bytes);
-    add(w, ": %" PRIu64 " bytes short", r->short_bytes);
+    add(w, ": %s short", count_of(r->short_bytes).at);
 }
 
 /* "2731GB/day", rounded up. */

@@ -529,9 +529,8 @@ static coh_status check_decisions(const coh_plan_options *asked, const char *pat
                         path, cli_size(file->chunk_bytes).at);
     if (asked->recompute == COH_RECOMPUTE_NONE && file->recomputes > 0 && file->pin_count == 0)
         return cli_fail(COH_ERR_ARGUMENT,
-                        "the plan %s recomputes %" PRId32
-                        " blocks: leave --recompute out, or plan again with it",
-                        path, file->recomputes);
+                        "the plan %s recomputes %s: leave --recompute out, or plan again with it",
+                        path, cli_count((uint64_t)file->recomputes, "block").at);
     return COH_OK;
 }
 

@@ -43,8 +43,8 @@ static int is_of_other_threads(const cli_options *options, const coh_profile *pr
     if (coh_profile_summarize(profile, &facts) != COH_OK || facts.is_gpu ||
         facts.threads == threads)
         return 0;
-    cli_note_choice("note: plans are not calibrated: profile %s is for %d threads, these are %d",
-                    facts.name, (int)facts.threads, (int)threads);
+    cli_note_choice("note: plans are not calibrated: profile %s is for %s, this run has %d",
+                    facts.name, cli_count((uint64_t)facts.threads, "thread").at, (int)threads);
     return 1;
 }
 

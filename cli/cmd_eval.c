@@ -281,9 +281,8 @@ static coh_status choose_windows(evaluation *run)
                         run->sequence, positions);
     }
     if (!is_given && run->sequence < positions)
-        cli_note("windows of %" PRId64 " tokens, %s; the model has %" PRId64
-                 " positions: --sequence changes it",
-                 run->sequence,
+        cli_note("windows of %s, %s; the model has %" PRId64 " positions: --sequence changes it",
+                 cli_count((uint64_t)run->sequence, "token").at,
                  !inference->weights.is_checkpoint            ? "the most by default"
                  : inference->trained_tokens == run->sequence ? "as the run was trained"
                                                               : "the default, as the checkpoint "
@@ -382,11 +381,11 @@ static void add_text(const evaluation *run, int is_bytes, cli_line *line)
     if (is_bytes)
         cli_line_add(line, ", %.4f bits per byte", result->loss / log(2));
     cli_line_add(line,
-                 " over %" PRId64 " tokens in %" PRIu64 " window%s of %" PRId64 ", stride %" PRId64
-                 ", micro-batch %" PRId64 ", %.0f tokens/s",
-                 result->counted, result->window_count, result->window_count == 1 ? "" : "s",
-                 run->sequence, run->stride, run->micro_batch,
-                 (double)result->counted / run->seconds);
+                 " over %s in %s of %" PRId64 ", stride %" PRId64 ", micro-batch %" PRId64
+                 ", %.0f tokens/s",
+                 cli_count((uint64_t)result->counted, "token").at,
+                 cli_count(result->window_count, "window").at, run->sequence, run->stride,
+                 run->micro_batch, (double)result->counted / run->seconds);
 }
 
 static void print_result(const evaluation *run)

@@ -225,9 +225,9 @@ static void choose_window(text_run *run)
         const int64_t count = (int64_t)run->prompts.list[i].count;
         const int64_t wanted = count + run->inference.options->tokens;
         if (wanted > positions)
-            cli_note("the window of %" PRId64 " positions ends the text after at most %" PRId64
-                     " tokens",
-                     positions, positions - count);
+            cli_note("the window of %s ends the text after at most %s",
+                     cli_count((uint64_t)positions, "position").at,
+                     cli_count((uint64_t)(positions - count), "token").at);
         const int64_t window = wanted < positions ? wanted : positions;
         run->window = window > run->window ? window : run->window;
     }

@@ -75,10 +75,10 @@ static void print_groups(const char *note_json)
 static coh_status checkpoint_text(const coh_checkpoint *checkpoint,
                                   const coh_checkpoint_facts *facts, const char *const *optimizers)
 {
-    printf("checkpoint %s\n  step %" PRIu64 ", %" PRIu64 " updates applied, %" PRIu64
-           " parameters in %d tensors, %s%s%s",
-           facts->path, facts->step, facts->applied_count, facts->parameter_count,
-           facts->tensor_count, cli_size(facts->bytes).at,
+    printf("checkpoint %s\n  step %" PRIu64 ", %s applied, %s in %s, %s%s%s", facts->path,
+           facts->step, cli_count(facts->applied_count, "update").at,
+           cli_count(facts->parameter_count, "parameter").at,
+           cli_count((uint64_t)facts->tensor_count, "tensor").at, cli_size(facts->bytes).at,
            facts->stream_count > 0 ? ", with optimizer states" : "",
            facts->is_trained ? ", trained by " : "");
     for (int i = 0; optimizers[i]; i++)
@@ -142,12 +142,13 @@ static void tokens_json(const coh_token_file_facts *facts, double entropy)
 
 static void tokens_text(const char *path, const coh_token_file_facts *facts, double entropy)
 {
-    printf("token file %s\n  %" PRIu64 " tokens of a vocabulary of %" PRId64
-           " (tokenizer %016" PRIx64
+    printf("token file %s\n  %s of a vocabulary of %" PRId64 " (tokenizer %016" PRIx64
            ")\n  unigram entropy %.4f nats: the loss without any context\n",
-           path, facts->token_count, facts->vocabulary, facts->tokenizer_identity, entropy);
+           path, cli_count(facts->token_count, "token").at, facts->vocabulary,
+           facts->tokenizer_identity, entropy);
     if (facts->window > 0)
-        printf("  documents aligned for sequences of %" PRId64 " tokens\n", facts->window);
+        printf("  documents aligned for sequences of %s\n",
+               cli_count((uint64_t)facts->window, "token").at);
     else if (facts->has_mask)
         printf("  conversations: only what the assistant says counts\n");
     printf("  hash %016" PRIx64 "\n", facts->hash);
@@ -170,11 +171,10 @@ static void ids_json(const coh_token_file_facts *facts, double entropy)
  * possible one. */
 static void ids_text(const char *path, const coh_token_file_facts *facts, double entropy)
 {
-    printf("id file %s\n  %" PRIu64 " tokens of %" PRId32
-           " bytes, %s\n  needs a vocabulary of %" PRId64
+    printf("id file %s\n  %s of %" PRId32 " bytes, %s\n  needs a vocabulary of %" PRId64
            " at least; which tokenizer made it, it does not say\n  unigram entropy %.4f nats: the "
            "loss without any context\n  hash %016" PRIx64 "\n",
-           path, facts->token_count, facts->id_bytes,
+           path, cli_count(facts->token_count, "token").at, facts->id_bytes,
            facts->is_llmc ? "behind llm.c's header"
                           : "without a header, as nanoGPT writes them (--id-bytes if not)",
            facts->vocabulary, entropy, facts->hash);
@@ -258,8 +258,8 @@ static coh_status print_graph(const folder_view *of)
         if (op.block > 0)
             continue;
         if (op.block == 0 && !in_layer)
-            printf("    %" PRId64 " layers, each as the first:\n",
-                   coh_model_size_get(&of->model).layers);
+            printf("    %s, each as the first:\n",
+                   cli_count((uint64_t)coh_model_size_get(&of->model).layers, "layer").at);
         in_layer = op.block == 0;
         printf("    %s%-*s  %-28s ", in_layer ? "  " : "", of->name_width - 2 * in_layer, op.name,
                op.kind);
@@ -304,17 +304,19 @@ static coh_status print_folder_text(const folder_view *of)
 {
     const coh_model_size size = coh_model_size_get(&of->model);
     const coh_folder_facts *facts = &of->weights.folder_facts;
-    printf("folder %s\n  a %s model: %" PRId64 " layers, %" PRId64 " heads, %" PRId64
-           " wide, %" PRId64 " positions, vocabulary %" PRId64 "\n",
-           of->path, coh_model_type_name(&of->model), size.layers, size.heads, size.channels,
-           size.positions, size.vocabulary);
+    printf("folder %s\n  a %s model: %s, %s, %" PRId64 " wide, %s, vocabulary %" PRId64 "\n",
+           of->path, coh_model_type_name(&of->model), cli_count((uint64_t)size.layers, "layer").at,
+           cli_count((uint64_t)size.heads, "head").at, size.channels,
+           cli_count((uint64_t)size.positions, "position").at, size.vocabulary);
     printf("  %" PRIu64 " parameters in %" PRId64 " tensors of %s%s, %s in %u file%s",
            facts->parameter_count, facts->tensor_count, facts->mixed ? "mostly " : "",
            cli_dtype_name(facts->stored), cli_size(facts->bytes).at, facts->file_count,
            facts->file_count == 1 ? "" : "s");
     if (facts->passed_over_count)
-        printf("; %" PRId64 " tensors that are no parameters are passed over",
-               facts->passed_over_count);
+        printf("; passed over: %s that %s no parameter%s",
+               cli_count((uint64_t)facts->passed_over_count, "tensor").at,
+               facts->passed_over_count == 1 ? "is" : "are",
+               facts->passed_over_count == 1 ? "" : "s");
     printf("\n  %s\n",
            cli_artefact_has_tokenizer(of->path) ? "with its tokenizer" : "without a tokenizer");
     for (const char *line = of->model.notes; *line;) {
@@ -432,17 +434,18 @@ static void print_what(const plan_view *of)
         printf("  of       a model that it does not name\n");
         return;
     }
-    printf("  of       %s in %s%s%s, %.2f M parameters trained (%" PRId64 " layers, %" PRId64
-           " heads, %" PRId64 " wide, vocabulary %" PRId64 ")\n",
+    printf("  of       %s in %s%s%s, %.2f M parameters trained (%s, %s, %" PRId64
+           " wide, vocabulary %" PRId64 ")\n",
            of->model.name, cli_dtype_name(size.dtype),
            of->file.f32_gradients ? " (gradients f32)" : "", of->file.atomics ? " (atomics)" : "",
-           (double)coh_model_trained_count(&of->model) * 1e-6, size.layers, size.heads,
+           (double)coh_model_trained_count(&of->model) * 1e-6,
+           cli_count((uint64_t)size.layers, "layer").at, cli_count((uint64_t)size.heads, "head").at,
            size.channels, size.vocabulary);
     if (coh_fold_shape_replicas(&of->file.ranks) > 1)
         printf("  ranks    %s; the figures are of one\n", cli_shape_text(&of->file.ranks).at);
-    printf("  batch    %" PRId64 " x %" PRId64 " tokens, %" PRId64 " at once, by %s, replicas %s"
-           "; %" PRId64 " step%s, %s\n",
-           note->batch, note->sequence, note->micro_batch,
+    printf("  batch    %" PRId64 " x %s, %" PRId64 " at once, by %s, replicas %s; %" PRId64
+           " step%s, %s\n",
+           note->batch, cli_count((uint64_t)note->sequence, "token").at, note->micro_batch,
            coh_sweep_order_name(of->file.sweep_order), cli_shape_text(&of->file.replicas).at,
            note->steps, note->steps == 1 ? "" : "s",
            note->clip <= 0             ? "not clipped"
@@ -652,10 +655,11 @@ static coh_status print_profile_text(const coh_profile *profile, const coh_profi
         printf("  %" PRId32 " GPUs share the host: its rates are %.2g of %" PRId32 " shares\n",
                s->host_gpus, s->host_shares, s->host_gpus);
     if (s->node_ranks)
-        printf("  %" PRId32 " ranks of a node, %" PRId32 " of a pair\n", s->node_ranks,
+        printf("  %s of a node, %" PRId32 " of a pair\n",
+               cli_count((uint64_t)s->node_ranks, "rank").at,
                s->pair_ranks > 0 ? s->pair_ranks : 1);
     if (s->operator_count)
-        printf("  %" PRIu32 " operators measured\n", s->operator_count);
+        printf("  %s measured\n", cli_count(s->operator_count, "operator").at);
     for (uint32_t i = 0; i < s->origin_count; i++) {
         coh_profile_origin_text origin;
         CLI_TRY(coh_profile_origin_at(profile, i, &origin));

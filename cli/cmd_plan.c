@@ -132,10 +132,11 @@ static void add_micro_batch(const cli_job *job, cli_line *line)
         recipe->micro_batch * recipe->sequence >= TOKENS_FEW)
         return;
     cli_line_add(line,
-                 "batch:  %" PRId64 " x %" PRId64 " tokens at once are few (%" PRId64
+                 "batch:  %" PRId64 " x %s at once are few (%" PRId64
                  " is the largest divisor of %" PRId64 " up to 8); --micro-batch\n"
                  "        auto finds the fastest divisor (other rounding)\n",
-                 recipe->micro_batch, recipe->sequence, recipe->micro_batch, share);
+                 recipe->micro_batch, cli_count((uint64_t)recipe->sequence, "token").at,
+                 recipe->micro_batch, share);
 }
 
 static coh_status print_text(const cli_job *job, uint64_t in_memory_bytes)

@@ -19,8 +19,8 @@ static coh_status print_file(const cli_options *options, const char *path, const
     coh_token_file_close(file);
     CLI_TRY(status);
     if (!options->json) {
-        cli_print("%s: %" PRIu64 " tokens, vocabulary %" PRId64 ", hash %016" PRIx64, path,
-                  facts.token_count, facts.vocabulary, facts.hash);
+        cli_print("%s: %s, vocabulary %" PRId64 ", hash %016" PRIx64, path,
+                  cli_count(facts.token_count, "token").at, facts.vocabulary, facts.hash);
         return COH_OK;
     }
     cli_line_add_json(json,

@@ -408,8 +408,8 @@ static void describe_start(const cli_run *run)
                      "of a kill%s)",
                      killer);
     else if (run->folder.path[0])
-        cli_line_add(&line, ", saved every %" PRIu64 " steps (--save-every)",
-                     run->job.recipe.save_every);
+        cli_line_add(&line, ", saved every %s (--save-every)",
+                     cli_every(run->job.recipe.save_every, "step").at);
     cli_note("%s", line.text);
 }
 
@@ -448,9 +448,9 @@ static void add_done(const cli_run *run, cli_line *line)
     else
         cli_line_add(line, "not finite");
     if (run->validation.file && report->last_validation == report->last_validation) {
-        cli_line_add(line, ", validation loss %.4f over %" PRIu64 " of %" PRIu64 " windows",
-                     report->last_validation, report->validation_windows,
-                     report->validation_windows_total);
+        cli_line_add(line, ", validation loss %.4f over %" PRIu64 " of %s", report->last_validation,
+                     report->validation_windows,
+                     cli_count(report->validation_windows_total, "window").at);
         if (report->validation_step != run->done_steps)
             cli_line_add(line, " (of step %" PRIu64 ")", report->validation_step);
     }

@@ -89,15 +89,15 @@ static coh_status measure(const cli_options *options, const cli_job *job, coh_gr
     tally sum = { 0 };
     char before[32], after[32];
     const int threads = (int)cli_budget_thread_count(options);
-    printf("%s, %" PRId64 " sequences of %" PRId64 " tokens at a time, %d thread%s; rows x columns"
-           " x depth, forward nt, backward nn and tn\n",
-           job->model.name, job->recipe.micro_batch, job->recipe.sequence, threads,
-           threads == 1 ? "" : "s");
+    printf("%s, %s of %s at a time, %s; rows x columns x depth, forward nt, backward nn and tn\n",
+           job->model.name, cli_count((uint64_t)job->recipe.micro_batch, "sequence").at,
+           cli_count((uint64_t)job->recipe.sequence, "token").at,
+           cli_count((uint64_t)threads, "thread").at);
     CLI_TRY(coh_kernels_tune(graph, threads, options->output, hear, &sum));
-    printf("%s: %d shapes, %d by another product than the standard one; a micro-batch's products"
+    printf("%s: %s, %d by another product than the standard one; a micro-batch's products"
            " take %s, by the standard ones %s\n",
-           options->output, sum.shape_count, sum.changed_count, cli_duration(sum.chosen_s, after),
-           cli_duration(sum.standard_s, before));
+           options->output, cli_count((uint64_t)sum.shape_count, "shape").at, sum.changed_count,
+           cli_duration(sum.chosen_s, after), cli_duration(sum.standard_s, before));
     return COH_OK;
 }
 

@@ -54,8 +54,8 @@ static void describe_list(const cli_for_list *list, const char *what, const coh_
         const cli_for *one = &list->at[i];
         cli_line_add(line, "group:  %s %s for %s", what, cli_rate(one->value).at, one->pattern);
         if (graph && coh_parameter_group_count(graph, one->pattern, &tensors, &elements) == COH_OK)
-            cli_line_add(line, ": %" PRIu32 " tensor%s, %" PRIu64 " parameters", tensors,
-                         tensors == 1 ? "" : "s", elements);
+            cli_line_add(line, ": %s, %s", cli_count(tensors, "tensor").at,
+                         cli_count(elements, "parameter").at);
         cli_line_add(line, "\n");
     }
 }

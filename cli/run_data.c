@@ -174,9 +174,10 @@ coh_status cli_epochs_take(cli_job *job, const cli_data *data)
                         epochs, windows);
     const uint64_t steps = all / batch + (all % batch != 0);
     if (!is_table(job->options))
-        cli_note_choice("epochs: %" PRIu64 " of %" PRIu64 " sequences of %" PRId64
-                        " tokens, %" PRIu64 " a step: %" PRIu64 " step%s",
-                        epochs, windows, recipe->sequence, batch, steps, steps == 1 ? "" : "s");
+        cli_note_choice("epochs: %" PRIu64 " of %" PRIu64 " sequence%s of %" PRId64
+                        " token%s, %" PRIu64 " a step: %" PRIu64 " step%s",
+                        epochs, windows, windows == 1 ? "" : "s", recipe->sequence,
+                        recipe->sequence == 1 ? "" : "s", batch, steps, steps == 1 ? "" : "s");
     return cli_recipe_set_steps(recipe, job->options, steps);
 }
 

@@ -312,6 +312,21 @@ const char *cli_tier_name(int tier, int is_gpu)
     return tier == COH_TIER_HOST && !is_gpu ? "emulated host" : coh_tier_name(tier);
 }
 
+cli_text cli_count(uint64_t count, const char *noun)
+{
+    cli_text text;
+    snprintf(text.at, sizeof(text.at), "%" PRIu64 " %s%s", count, noun, count == 1 ? "" : "s");
+    return text;
+}
+
+cli_text cli_every(uint64_t count, const char *noun)
+{
+    cli_text text = cli_count(count, noun);
+    if (count == 1)
+        snprintf(text.at, sizeof(text.at), "%s", noun);
+    return text;
+}
+
 cli_text cli_size_whole(uint64_t bytes)
 {
     static const struct {

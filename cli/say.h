@@ -105,6 +105,11 @@ typedef struct cli_text {
 /* "1.50 GiB": coh_size_format. */
 cli_text cli_size(uint64_t bytes);
 
+/* "1 step", "2 steps": for nouns whose plural ends in s. */
+cli_text cli_count(uint64_t count, const char *noun);
+/* "step", "2 steps", after "every". */
+cli_text cli_every(uint64_t count, const char *noun);
+
 /* "device", "host" or "disk"; without a GPU the host tier is "emulated host". */
 const char *cli_tier_name(int tier, int is_gpu);
 

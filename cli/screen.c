@@ -181,11 +181,11 @@ static void add_crowd(const cli_job *job, cli_line *line)
 static void add_model(const cli_job *job, cli_line *line)
 {
     const coh_model_size size = coh_model_size_get(&job->model);
-    cli_line_add(line,
-                 "model:  %s, %.2f M parameters (%" PRId64 " layers, %" PRId64 " heads, %" PRId64
-                 " wide, vocabulary %" PRId64 ")\n",
-                 job->model.name, (double)job->summary.parameter_count * 1e-6, size.layers,
-                 size.heads, size.channels, size.vocabulary);
+    cli_line_add(
+        line, "model:  %s, %.2f M parameters (%s, %s, %" PRId64 " wide, vocabulary %" PRId64 ")\n",
+        job->model.name, (double)job->summary.parameter_count * 1e-6,
+        cli_count((uint64_t)size.layers, "layer").at, cli_count((uint64_t)size.heads, "head").at,
+        size.channels, size.vocabulary);
     add_trained(&job->model, job->summary.parameter_count, line);
     if (job->recipe.dropout > 0)
         cli_line_add(line, "dropout: %g in training, none in validation\n", job->recipe.dropout);
@@ -295,8 +295,9 @@ static void add_speed(const cli_job *job, const cli_speed *s, cli_line *line)
         cli_line_add(line, " (%s to %s by the spread of figures)",
                      cli_tokens_per_s(s->tokens_slow_per_s).at,
                      cli_tokens_per_s(s->tokens_fast_per_s).at);
-    cli_line_add(line, ", %s a step of %" PRId64 " x %" PRId64 " tokens, %" PRId64 " at once",
-                 cli_time(s->step_s).at, recipe->batch, recipe->sequence, recipe->micro_batch);
+    cli_line_add(line, ", %s a step of %" PRId64 " x %s, %" PRId64 " at once",
+                 cli_time(s->step_s).at, recipe->batch,
+                 cli_count((uint64_t)recipe->sequence, "token").at, recipe->micro_batch);
 }
 
 /* "100 steps in 11 s" */
@@ -575,14 +576,14 @@ static void add_name(cli_line *line, const char *name, int width)
 static void add_blocks(const cli_group *g, int width, cli_line *line)
 {
     const int is_one = g->last_block == g->first_block;
-    char blocks[32], count[32];
+    char blocks[32], count[40];
     if (g->last_block < 0)
         snprintf(blocks, sizeof(blocks), "from block %d on", (int)g->first_block);
     else if (is_one)
         snprintf(blocks, sizeof(blocks), "block %d", (int)g->first_block);
     else
         snprintf(blocks, sizeof(blocks), "blocks %d-%d", (int)g->first_block, (int)g->last_block);
-    snprintf(count, sizeof(count), " (%d operators)", (int)g->operator_count);
+    snprintf(count, sizeof(count), " (%s)", cli_count((uint64_t)g->operator_count, "operator").at);
     const int has_room = (int)(strlen(blocks) + strlen(count)) <= width;
     cli_line_add(line, "%s%s", blocks, g->last_block >= 0 && has_room ? count : "");
 }

@@ -159,9 +159,8 @@ static coh_status validate(cli_run *run, int is_of_all)
     }
     CLI_TRY(status);
     if (result.counted == 0) {
-        cli_note("warning: nothing counts in the %" PRIu64 " windows for validation: no loss is "
-                 "taken",
-                 result.window_count);
+        cli_note("warning: nothing counts in the %s for validation: no loss is taken",
+                 cli_count(result.window_count, "window").at);
         return COH_OK;
     }
     cli_validations_take(&run->validations, run->done_steps, result.loss, result.window_count,

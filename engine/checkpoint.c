@@ -118,9 +118,9 @@ static coh_status data_files_open(coh_checkpoint *checkpoint)
         COH_TRY(file_open(checkpoint, file, &bytes));
         if (bytes != manifest->file_bytes[file])
             return coh_fail(COH_ERR_CORRUPT,
-                            "checkpoint %s: %s has %" PRIu64 " bytes, must have %" PRIu64,
+                            "checkpoint %s: %s has %" PRIu64 " byte%s, must have %" PRIu64,
                             checkpoint->path, file_name(checkpoint, file).text, bytes,
-                            manifest->file_bytes[file]);
+                            bytes == 1 ? "" : "s", manifest->file_bytes[file]);
     }
     return COH_OK;
 }
@@ -283,9 +283,9 @@ static coh_status open_newest(const char *path, coh_checkpoint **out_checkpoint)
             "run that was killed before its first save has none",
             path);
     return coh_fail(COH_ERR_CORRUPT,
-                    "none of the %zu checkpoints in %s is whole; the newest: %s: put a copy of one "
+                    "of %zu checkpoint%s in %s none is whole; the newest: %s: put a copy of one "
                     "there, or start the run again",
-                    count, path, newest_text);
+                    count, count == 1 ? "" : "s", path, newest_text);
 }
 
 /* Adds the remedy to the error text for a checkpoint that the user named directly. */

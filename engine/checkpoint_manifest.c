@@ -278,14 +278,15 @@ static coh_status check_files(const coh_json_place *files, coh_manifest *manifes
         int64_t stated;
         COH_TRY(coh_json_whole(&bytes, 0, COUNT_MOST, &stated));
         if ((uint64_t)stated != manifest->file_bytes[file])
-            return coh_json_fail(&bytes, "%" PRId64 " bytes, and the tensors need %" PRIu64, stated,
-                                 manifest->file_bytes[file]);
+            return coh_json_fail(&bytes, "%" PRId64 " byte%s, and the tensors need %" PRIu64,
+                                 stated, stated == 1 ? "" : "s", manifest->file_bytes[file]);
         count++;
     }
     return json_object_size(files->value) == count
                ? COH_OK
-               : coh_json_fail(files, "%zu files, and the tensors have %zu",
-                               json_object_size(files->value), count);
+               : coh_json_fail(files, "%zu file%s, and the tensors have %zu",
+                               json_object_size(files->value),
+                               json_object_size(files->value) == 1 ? "" : "s", count);
 }
 
 /* Format and version are checked before all else, so that a newer file is reported as newer and not
@@ -312,7 +313,7 @@ static coh_status seal_check(const char *text, size_t bytes)
 {
     char seal[COH_MANIFEST_SEAL_BYTES + 1];
     if (bytes < COH_MANIFEST_SEAL_BYTES)
-        return coh_fail(COH_ERR_CORRUPT, "%zu bytes are too few", bytes);
+        return coh_fail(COH_ERR_CORRUPT, "%zu byte%s too few", bytes, bytes == 1 ? " is" : "s are");
     size_t body_bytes = bytes - COH_MANIFEST_SEAL_BYTES;
     snprintf(seal, sizeof(seal), COH_MANIFEST_SEAL, coh_manifest_hash(text, body_bytes));
     if (memcmp(text + body_bytes, seal, COH_MANIFEST_SEAL_BYTES) != 0)

@@ -130,9 +130,9 @@ static coh_status check_world(const coh_plan *plan, const coh_world *world)
                   size = world != NULL ? coh_world_size(world) : 1;
     if (ranks != size)
         return coh_fail(COH_ERR_ARGUMENT,
-                        "the plan is for %" PRId32 " ranks and the engine's world has %" PRId32
+                        "the plan is for %" PRId32 " rank%s and the engine's world has %" PRId32
                         ": make them equal",
-                        ranks, size);
+                        ranks, ranks == 1 ? "" : "s", size);
     for (int level = COH_LEVEL_PAIR; ranks > 1 && level < COH_LEVEL_WORLD; level++)
         if (mesh->levels.rank_count[level] != coh_world_level_ranks(world, (coh_link_level)level))
             return coh_fail(COH_ERR_ARGUMENT,
@@ -269,8 +269,9 @@ coh_status coh_engine_check_idle(const coh_engine *engine, const char *what)
 {
     COH_TRY(coh_engine_check_alive(engine));
     if (engine->under_way_count > 0)
-        return coh_fail(COH_ERR_ARGUMENT, "%d steps are under way: wait for them before %s",
-                        engine->under_way_count, what);
+        return coh_fail(COH_ERR_ARGUMENT, "%d step%s under way: wait before %s",
+                        engine->under_way_count, engine->under_way_count == 1 ? " is" : "s are",
+                        what);
     return COH_OK;
 }
 

@@ -389,9 +389,10 @@ static coh_status check(const coh_measure_options *options, const coh_engine_dev
                         options->disk_count > 1 ? " and the other folders" : "");
     if (known->threads != options->thread_count)
         return coh_fail(COH_ERR_ARGUMENT,
-                        "it was measured for %d threads, not %d: name another file, or ask for as "
+                        "it was measured for %d thread%s, not %d: name another file, or ask for as "
                         "many",
-                        (int)known->threads, (int)options->thread_count);
+                        (int)known->threads, known->threads == 1 ? "" : "s",
+                        (int)options->thread_count);
     return COH_OK;
 }
 

@@ -315,9 +315,9 @@ static coh_status tensor_read(scanner *scan, const char *name, coh_safetensors_h
         return refuse(scan, name - 1, "tensor %.200s %s", name, reason);
     if (bytes != tensor->bytes)
         return refuse(scan, name - 1,
-                      "tensor %.200s has %" PRIu64 " bytes by its dtype and shape, %" PRIu64
+                      "tensor %.200s has %" PRIu64 " byte%s by its dtype and shape, %" PRIu64
                       " by its data_offsets",
-                      name, bytes, tensor->bytes);
+                      name, bytes, bytes == 1 ? "" : "s", tensor->bytes);
     return COH_OK;
 }
 

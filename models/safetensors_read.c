@@ -93,9 +93,9 @@ static coh_status header_length_read(const shard *file, uint64_t file_bytes, uin
     uint64_t bytes = 0;
     if (file_bytes < sizeof(raw))
         return coh_fail(COH_ERR_CORRUPT,
-                        "%.300s has %" PRIu64 " bytes, fewer than the 8 that begin a safetensors"
+                        "%.300s has %" PRIu64 " byte%s, fewer than the 8 that begin a safetensors"
                         " file: fetch or write it again",
-                        file->path, file_bytes);
+                        file->path, file_bytes, file_bytes == 1 ? "" : "s");
     COH_TRY(bytes_read(file, 0, sizeof(raw), raw));
     for (int i = 8; i-- > 0;)
         bytes = bytes << 8 | raw[i];

@@ -206,8 +206,8 @@ static coh_status shard_finish(coh_safetensors_writer *writer)
     const int fd = writer->fd;
     if (missing_bytes(writer) != 0)
         return coh_fail(COH_ERR_ARGUMENT,
-                        "%.300s cannot be finished: %" PRIu64 " bytes of data are missing",
-                        writer->path, missing_bytes(writer));
+                        "%.300s cannot be finished: it lacks %" PRIu64 " byte%s of data",
+                        writer->path, missing_bytes(writer), missing_bytes(writer) == 1 ? "" : "s");
     COH_TRY(buffer_flush(writer));
     writer->fd = -1;
     return coh_folder_place_close(writer->place, fd, 0, writer->path);

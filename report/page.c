@@ -117,8 +117,9 @@ static coh_status add_card(const report_analysis *a, coh_text *out)
     COH_TRY(add_fact("Optimizer", f->optimizer, 0, out));
     COH_TRY(add_fact("State", f->state, 0, out));
     if (isfinite(f->batch)) {
-        snprintf(batch, sizeof(batch), "%s sequences of %s, %s at once", report_count(f->batch).at,
-                 report_count(f->sequence).at, report_count(f->micro_batch).at);
+        snprintf(batch, sizeof(batch), "%s sequence%s of %s, %s at once", report_count(f->batch).at,
+                 f->batch == 1 ? "" : "s", report_count(f->sequence).at,
+                 report_count(f->micro_batch).at);
         COH_TRY(add_fact("Batch", batch, 0, out));
     }
     COH_TRY(add_fact("Device", f->device, 0, out));
@@ -425,16 +426,16 @@ static coh_status add_method(const report_analysis *a, coh_text *out)
     const coh_trace *t = a->run->trace;
     ADD("<section id=\"method\"><h2>How it was measured</h2>");
     if (a->timed_count)
-        ADD("<p>Speed: the median of %zu steps, from %s to %s.</p>", a->timed_count,
-            report_time(a->least_s).at, report_time(a->most_s).at);
+        ADD("<p>Speed: the median of %zu step%s, from %s to %s.</p>", a->timed_count,
+            a->timed_count == 1 ? "" : "s", report_time(a->least_s).at, report_time(a->most_s).at);
     if (a->run->facts.first_step > 0)
         ADD("<p>The run was resumed at step %.0f, perhaps with another plan: times are of the "
             "steps since.</p>",
             a->run->facts.first_step);
     if (t && t->step_count)
-        ADD("<p>Instructions: %" PRIu32 " recorded steps with begin and end of each of %" PRIu32
+        ADD("<p>Instructions: %" PRIu32 " recorded step%s with begin and end of each of %" PRIu32
             " instructions, by the monotonic clock.</p>",
-            t->step_count, t->instruction_count);
+            t->step_count, t->step_count == 1 ? "" : "s", t->instruction_count);
     else
         ADD("<p>No step was recorded: times of instructions, lanes and memory are the plan's "
             "predictions.</p>");

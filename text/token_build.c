@@ -474,9 +474,9 @@ static coh_status build_all(coh_token_builder *b, int is_folder)
     if (b->documents.count == 0)
         return coh_fail(
             COH_ERR_CORRUPT,
-            "folder %s holds no text file: none of its %zu files is text (not hidden, and "
+            "folder %s holds no text file: of its %zu file%s none is text (not hidden, and "
             "no zero byte in the first 8 KiB): give a folder that has some",
-            options->in_path, b->list.count);
+            options->in_path, b->list.count, b->list.count == 1 ? "" : "s");
     return COH_OK;
 }
 
@@ -486,15 +486,17 @@ static coh_status check_shares(const coh_token_builder *b)
     if (!d->writers[1] || (d->counts[0] > 0 && d->counts[1] > 0))
         return COH_OK;
     if (b->options->held_out)
-        return coh_fail(COH_ERR_ARGUMENT,
-                        "%s holds %" PRIu64 " documents, so holding out every %" PRId32 "th leaves "
-                        "none to validate with: hold out more often or add some",
-                        b->options->in_path, d->count, b->options->held_out);
+        return coh_fail(
+            COH_ERR_ARGUMENT,
+            "%s holds %" PRIu64 " document%s, so holding out every %" PRId32 "th leaves "
+            "none to validate with: hold out more often or add some",
+            b->options->in_path, d->count, d->count == 1 ? "" : "s", b->options->held_out);
     return coh_fail(COH_ERR_ARGUMENT,
                     "%s holds %" PRIu64
-                    " documents, of which a validation split of %g puts %" PRIu64
+                    " document%s, of which a validation split of %g puts %" PRIu64
                     " aside: both parts need one, so add some, or take another share or seed",
-                    b->options->in_path, d->count, b->options->validation_split, d->counts[1]);
+                    b->options->in_path, d->count, d->count == 1 ? "" : "s",
+                    b->options->validation_split, d->counts[1]);
 }
 
 static coh_status create_writers(coh_token_builder *b)

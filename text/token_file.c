@@ -138,8 +138,9 @@ static coh_status read_bytes(int fd, const char *path, uint64_t offset, void *by
             return coh_fail(COH_ERR_IO, "reading %zu bytes at %" PRIu64 " of %s failed: %s",
                             byte_count, offset, path, strerror(errno));
         if (got == 0)
-            return coh_fail(COH_ERR_CORRUPT, "%s ends at byte %" PRIu64 ", %zu bytes too early",
-                            path, offset + done, byte_count - done);
+            return coh_fail(COH_ERR_CORRUPT, "%s ends at byte %" PRIu64 ", %zu byte%s too early",
+                            path, offset + done, byte_count - done,
+                            byte_count - done == 1 ? "" : "s");
         done += (size_t)got;
     }
     return COH_OK;
@@ -517,9 +518,9 @@ static coh_status read_headless(coh_token_file *file, int64_t vocabulary, int32_
         COH_TRY(check_looks(file, file_bytes, vocabulary == 0));
     if (file_bytes % file->header.id_bytes != 0)
         return coh_fail(COH_ERR_CORRUPT,
-                        "%s has %" PRIu64 " bytes, which is no number of ids of %" PRIu32
+                        "%s has %" PRIu64 " byte%s, which is no number of ids of %" PRIu32
                         " bytes: it was cut off, or its ids have others (%s)",
-                        file->path, file_bytes, file->header.id_bytes,
+                        file->path, file_bytes, file_bytes == 1 ? "" : "s", file->header.id_bytes,
                         coh_term_text(COH_TERM_ID_BYTES));
     file->header.count = file_bytes / file->header.id_bytes;
     return COH_OK;
@@ -583,9 +584,10 @@ static coh_status no_window(const coh_token_file *file, int64_t tokens)
                         ": use sequences of %" PRIu32 ", or make it again",
                         file->path, file->header.window, tokens, file->header.window);
     return coh_fail(COH_ERR_ARGUMENT,
-                    "%s has %" PRIu64 " ids: no window of %" PRId64
-                    " tokens and the one after them; use more text or a shorter sequence",
-                    file->path, file->header.count, tokens);
+                    "%s has %" PRIu64 " id%s: no window of %" PRId64
+                    " token%s and the one after; use more text or a shorter sequence",
+                    file->path, file->header.count, file->header.count == 1 ? "" : "s", tokens,
+                    tokens == 1 ? "" : "s");
 }
 
 /* Reads `count` ids from `begin` on and the id after each; all must be within the file. */

@@ -245,7 +245,7 @@ class Data(ProgramTest):
         train = ["train", *TINY, "--steps", 1, "--save", "none", "--data"]
         none = f"folder {self.path('folder')} holds no text file"
         self.fails(4, *train, self.path("folder"), says=none)
-        self.fails(4, "tokenize", self.path("folder"), "-o", self.path("o"), says="none of its 1 files is text")
+        self.fails(4, "tokenize", self.path("folder"), "-o", self.path("o"), says="of its 1 file none is text")
         self.fails(4, *train, self.path("folder"), "--field", "text", says="holds no file *.jsonl or *.ndjson")
         self.fails(4, *train, self.write("blank.jsonl", "\n"), says="no line with an object")
         for before in (1, 100, 8000):  # a NUL is what tells a binary file, as in a folder

@@ -219,6 +219,38 @@ static void every_reason_has_its_fields_in_any_words(void **state)
     assert_true(changed > 500); /* the words do reach the sentences */
 }
 
+/* Returns the word after a number 1 if it is a plural; NULL: there is none. */
+static const char *plural_of_one(const char *text)
+{
+    for (const char *at = text; (at = strstr(at, "1 ")) != NULL; at += 2) {
+        const size_t length = strspn(at + 2, "abcdefghijklmnopqrstuvwxyz-");
+        const int is_number = at == text || at[-1] == ' ' || at[-1] == '(';
+        if (is_number && length > 2 && at[1 + length] == 's')
+            return at;
+    }
+    return NULL;
+}
+
+static void one_byte_is_no_plural(void **state)
+{
+    (void)state;
+    assert_non_null(plural_of_one("1 bytes short")); /* the search finds one */
+    for (int reason = COH_REFUSAL_NONE + 1; reason < COH_REFUSAL_REASONS; reason++)
+        for (uint64_t seed = 1; seed <= 20; seed++) {
+            uint64_t drawn = seed;
+            char text[1024];
+            coh_refusal r = draw_refusal(&drawn, (coh_refusal_reason)reason);
+            r.given_bytes = r.needed_bytes = r.short_bytes = r.chunk_bytes = 1;
+            r.microbatch_count = 1;
+            r.largest_microbatch = r.change_count = 0; /* "down to 1 fits" */
+            r.count = 2;
+            memset(r.path, 0, sizeof(r.path)); /* these texts hold "9 bytes short" */
+            const char *found = plural_of_one(coh_refusal_sentence(&r, text, sizeof(text)));
+            if (found != NULL)
+                fail_msg("%s: in \"%s\"", found, text);
+        }
+}
+
 static void names_are_all_different(void **state)
 {
     (void)state;
@@ -483,6 +515,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_reason_has_its_fields_in_any_words),
+        cmocka_unit_test(one_byte_is_no_plural),
         cmocka_unit_test(names_are_all_different),
         cmocka_unit_test(another_failure_ends_a_refusal),
         cmocka_unit_test(texts_are_printable_in_struct_and_json),

@@ -3,11 +3,12 @@
 import json
 import math
 import os
+import re
 import resource
 import shutil
 import unittest
 
-from program import NANO, TINY, TINY_USUAL, ProgramTest, environment
+from program import NANO, QUICK, TINY, TINY_USUAL, ProgramTest, environment
 
 
 class Text(ProgramTest):
@@ -143,6 +144,48 @@ class Text(ProgramTest):
         self.assertEqual(facts["note"]["model"]["name"], "gpt2-nano")
         self.assertIn("h.0.attn.c_attn.weight", self.succeeds("inspect", run).out)
         self.assertEqual(self.succeeds("inspect", run, "--hash").out.strip(), facts["hash"])
+
+    def check_singular(self, done):
+        """No word after a number 1 is a plural, in what was printed."""
+        said = re.sub(r"\s+", " ", done.out + done.err)
+        self.assertEqual(re.findall(r"(?<![\w.,:/-])(?<![Ss]tep )1 (?!is\b|as\b)[a-z-]+s\b[^.;]*", said), [], said)
+
+    def test_one_of_a_thing_is_written_in_the_singular(self):
+        one_window = self.write("window.txt", "x" * 17)
+        run_folder, tokens = self.path("run"), self.path("one.tokens")
+        self.check_singular(self.succeeds("train", *TINY, "--data", self.corpus(), "--steps", 1, "--batch", 1, "--save", run_folder,
+                                          "--save-every", 1, "--validation", one_window, "--validation-every", 1,
+                                          "--lr-for", "ln_f.bias=1e-4"))
+        for flags in (["--json"], [], ["--stride", 1]):
+            self.check_singular(self.succeeds("eval", run_folder, "--data", one_window, *flags))
+        self.check_singular(self.succeeds("eval", run_folder, "--data", self.write("two.txt", "xy"), "--sequence", 1))
+        self.check_singular(self.succeeds("tokenize", self.write("one.txt", "x"), "-o", tokens))
+        for path in (run_folder, os.path.join(run_folder, "plan.json"), tokens, self.write("one.bin", b"\0\0")):
+            self.check_singular(self.succeeds("inspect", path))
+        self.check_singular(self.succeeds("report", run_folder, "--text"))
+        self.check_singular(self.succeeds("plan", "gpt2-pico", "--sequence", 1, "--batch", 1, "--disk", self.folder, *QUICK))
+        self.check_singular(self.succeeds("plan", "gpt2-pico", "--sequence", 1, "--batch", 8, *QUICK))
+        self.check_singular(self.succeeds("generate", run_folder, "--prompt", "x" * 255, "--tokens", 2))
+        self.check_singular(self.succeeds("train", "gpt2-pico", "--sequence", 8, "--batch", 1, "--epochs", 1, "--threads", 1,
+                                          "--data", self.write("nine.txt", "123456789"), "--save", "none", *QUICK))
+
+    def test_one_of_a_thing_is_missing_in_the_singular(self):
+        plan = ["plan", *NANO, "--disk", self.folder]
+        least = self.succeeds(*plan, "--json", "--device-memory", "64MiB").json["smallest_device_bytes"]
+        self.check_singular(self.fails(3, *plan, "--device-memory", f"{least - 1}B", says=" are 1 byte short: "))
+        run_folder, tokens = self.path("run"), self.path("cut.tokens")
+        self.succeeds("train", *TINY, "--data", self.corpus(), "--steps", 1, "--save", run_folder)
+        os.truncate(os.path.join(run_folder, "step-1", "work.bin"), 1)
+        self.check_singular(self.fails(4, "check", run_folder, says=" has 1 byte, must have "))
+        self.succeeds("tokenize", self.corpus(), "-o", tokens)
+        os.truncate(tokens, 1)
+        self.check_singular(self.fails(4, "check", tokens))
+        self.check_singular(self.fails(4, "check", self.write("cut.bin", b"\0")))
+        os.mkdir(self.path("binary"))
+        self.write("binary/file", b"\0")
+        self.check_singular(self.fails(4, "tokenize", self.path("binary"), "-o", self.path("new"), says=" of its 1 file none "))
+        self.check_singular(self.fails(2, "tokenize", self.write("one.jsonl", '{"text": "x"}\n'), "-o", self.path("new"), "--held-out", 2, "--held-out-file",
+                                       self.path("held"), says=" holds 1 document, "))
 
     def test_foreign_and_missing_paths_have_their_exit_codes(self):
         self.fails(2, "check", self.path("nothing"), says="nothing")

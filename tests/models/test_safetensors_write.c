@@ -337,7 +337,7 @@ static coh_status add_too_few(void *context, coh_safetensors_writer *writer)
     (void)context;
     assert_int_equal(coh_safetensors_writer_add(writer, "1234567", 7), COH_OK);
     assert_int_equal(coh_safetensors_writer_finish(writer), COH_ERR_ARGUMENT);
-    assert_non_null(strstr(coh_last_error(), "1 bytes of data are missing"));
+    assert_non_null(strstr(coh_last_error(), "it lacks 1 byte of data"));
     return coh_safetensors_writer_add(writer, "89", 2);
 }
 
