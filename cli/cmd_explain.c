@@ -40,6 +40,7 @@ static coh_status find_operator(const cli_replay *replay, explanation *e)
     const coh_plan *plan = replay->job.plan;
     const char *wanted = replay->options.second_operand;
     int32_t before = -1, last_block = -1;
+    coh_nearest nearest = { .word = wanted };
     for (int32_t i = 0; i < coh_plan_operator_count(plan); i++) {
         e->op.struct_bytes = sizeof(e->op);
         CLI_TRY(coh_plan_operator_at(plan, i, &e->op));
@@ -50,7 +51,13 @@ static coh_status find_operator(const cli_replay *replay, explanation *e)
         e->index = i;
         if (strcmp(e->op.name, wanted) == 0)
             return COH_OK;
+        coh_nearest_offer(&nearest, e->op.name);
     }
+    if (nearest.name)
+        return cli_fail(COH_ERR_ARGUMENT,
+                        "'%.100s' is no operator of %s: is %s meant? cohobate plan MODEL "
+                        "--operators lists them",
+                        wanted, replay->options.operand, nearest.name);
     return cli_fail(COH_ERR_ARGUMENT,
                     "'%.100s' is no operator of %s: cohobate plan MODEL --operators lists them",
                     wanted, replay->options.operand);

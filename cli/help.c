@@ -236,6 +236,10 @@ const char *const cli_help_examples[CLI_COMMAND_COUNT] = {
 
 const char cli_help_sizes[] = "Sizes have a unit: 64MiB (2^20), 40GB (10^9).\n";
 
+const char cli_help_short[] =
+    "A flag may be cut short where no other flag of the command begins so: --vocab for\n"
+    "--vocabulary. In scripts write it out: a later version may have more flags.\n";
+
 const char cli_help_exit_codes[] =
     "Exit codes: 0 ok, 1 run failed, 2 usage, 3 does not fit, 4 bad data, 5 I/O or device\n"
     "fault, 75 stopped and resumable. 2: a path that does not exist. 4: a file in place of a\n"
@@ -260,8 +264,8 @@ static void help_all(void)
            coh_version());
     for (int c = 0; c < CLI_COMMAND_COUNT; c++)
         printf("  %-10s %s\n", cli_command_name((cli_command)c), cli_help_summaries[c]);
-    printf("\ncohobate COMMAND --help lists all flags of a command, with examples.\n%s%s",
-           cli_help_sizes, cli_help_exit_codes);
+    printf("\ncohobate COMMAND --help lists all flags of a command, with examples.\n%s%s%s",
+           cli_help_short, cli_help_sizes, cli_help_exit_codes);
 }
 
 void cli_help(cli_command command)

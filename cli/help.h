@@ -13,7 +13,7 @@ extern const char *const cli_help_usages[CLI_COMMAND_COUNT];
 extern const char *const cli_help_details[CLI_COMMAND_COUNT];
 /* Commands, each after 2 spaces. */
 extern const char *const cli_help_examples[CLI_COMMAND_COUNT];
-/* Units of sizes, and the exit codes: two paragraphs. */
-extern const char cli_help_sizes[], cli_help_exit_codes[];
+/* Flags that are cut short, units of sizes, exit codes: a paragraph each. */
+extern const char cli_help_short[], cli_help_sizes[], cli_help_exit_codes[];
 
 #endif

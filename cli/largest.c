@@ -28,6 +28,27 @@ static int compare(const void *left, const void *right)
     return (a->parameter_count < b->parameter_count) - (a->parameter_count > b->parameter_count);
 }
 
+/* Finds the family whose name is nearest to `word`: a preset's name up to a dash. "": none is
+ * near. */
+static cli_text nearest_family(const char *word)
+{
+    const char *name;
+    cli_text tried, found = { "" };
+    int32_t least = INT32_MAX;
+    for (int32_t i = 0; (name = coh_model_preset_name(i)) != NULL; i++)
+        for (size_t end = 0; name[end] != '\0'; end++) {
+            if (name[end + 1] != '-' && name[end + 1] != '\0')
+                continue;
+            snprintf(tried.at, sizeof(tried.at), "%.*s", (int)end + 1, name);
+            const int32_t edits = coh_name_edits(word, tried.at);
+            if (edits < 0 || edits >= least)
+                continue;
+            least = edits;
+            found = tried;
+        }
+    return found;
+}
+
 /* Lists the family, the largest first. */
 static coh_status list_family(const char *family, member *members, int *out_count)
 {
@@ -44,10 +65,12 @@ static coh_status list_family(const char *family, member *members, int *out_coun
     *out_count = count;
     if (count > 0)
         return COH_OK;
-    return cli_fail(COH_ERR_ARGUMENT,
-                    "--max %.40s: no preset begins so: give one's name up to a dash, such as gpt2 "
-                    "or llama-3.1",
-                    family);
+    const cli_text nearest = nearest_family(family);
+    return cli_fail(
+        COH_ERR_ARGUMENT,
+        "--max %.40s: no preset begins so: %s%s%s one's name up to a dash, such as gpt2 "
+        "or llama-3.1",
+        family, nearest.at[0] ? "is " : "", nearest.at, nearest.at[0] ? " meant? Give" : "give");
 }
 
 /* Prints the budget for which the answer holds. */

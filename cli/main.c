@@ -77,25 +77,34 @@ static int finish(const char *command, int exit_code)
     return EXIT_IO;
 }
 
+static int no_such_command(const char *name)
+{
+    const char *nearest = cli_command_nearest(name);
+    if (nearest)
+        cli_note("cohobate: '%s' is not a command: is %s meant? See cohobate --help", name,
+                 nearest);
+    else
+        cli_note("cohobate: '%s' is not a command: see cohobate --help", name);
+    return EXIT_USAGE;
+}
+
 static int no_command(int argument_count, char **arguments)
 {
     const char *name = argument_count > 1 ? arguments[1] : "";
     if (!strcmp(name, "--help") || !strcmp(name, "-h") || !strcmp(name, "help")) {
-        cli_help(argument_count > 2 ? cli_command_find(arguments[2]) : CLI_COMMAND_COUNT);
+        const char *of = argument_count > 2 ? arguments[2] : "";
+        if (of[0] && cli_command_find(of) == CLI_COMMAND_COUNT)
+            return no_such_command(of);
+        cli_help(cli_command_find(of));
         return 0;
     }
     if (!strcmp(name, "--version")) {
         cli_print("cohobate %s", coh_version());
         return 0;
     }
-    const char *nearest = cli_command_nearest(name);
-    if (nearest)
-        cli_note("cohobate: '%s' is not a command: is %s meant? See cohobate --help", name,
-                 nearest);
-    else if (name[0])
-        cli_note("cohobate: '%s' is not a command: see cohobate --help", name);
-    else
-        cli_note("cohobate: no command given: see cohobate --help");
+    if (name[0])
+        return no_such_command(name);
+    cli_note("cohobate: no command given: see cohobate --help");
     return EXIT_USAGE;
 }
 

@@ -188,6 +188,8 @@ static void page_of_program(void)
         puts("\\fR(1)");
         put_line(cli_help_summaries[c], strlen(cli_help_summaries[c]));
     }
+    section("FLAGS");
+    put_paragraphs(cli_help_short);
     section("SIZES");
     put_paragraphs(cli_help_sizes);
     section("EXIT STATUS");

@@ -475,17 +475,24 @@ static coh_status not_of(cli_command command, const cli_flag_row *row)
                     row->name, cli_command_name(command), owners, cli_command_name(command));
 }
 
-/* Is the word "--NAME[=VALUE]" the begin of flags of the command? */
-static int begins_flags(cli_command command, const char *word)
+/* Is it a flag of the command that its help lists? */
+static int is_listed(cli_command command, const cli_flag_row *row)
+{
+    return !row->hidden && (row->commands >> command & 1);
+}
+
+/* Lists the flags of the command that begin as the word "--NAME[=VALUE]", as "--batch, --beta1";
+ * "": none. */
+static void list_beginning(cli_command command, const char *word, cli_line *out_list)
 {
     const size_t length = strcspn(word, "=");
+    cli_line_clear(out_list);
     if (length < 3 || strncmp(word, "--", 2) != 0)
-        return 0;
+        return;
     for (int f = 0; f < CLI_FLAG_COUNT; f++)
-        if (cli_flag_table[f].commands >> command & 1 &&
+        if (is_listed(command, &cli_flag_table[f]) &&
             strncmp(cli_flag_table[f].name, word + 2, length - 2) == 0)
-            return 1;
-    return 0;
+            cli_line_add(out_list, "%s--%s", out_list->used ? ", " : "", cli_flag_table[f].name);
 }
 
 /* Returns the command's flag whose name is nearest to the word "--NAME[=VALUE]"; NULL if none is
@@ -497,7 +504,7 @@ static const char *nearest_flag(cli_command command, const char *word)
     coh_nearest nearest = { .word = name };
     snprintf(name, sizeof(name), "%.*s", (int)strcspn(begin, "="), begin);
     for (int f = 0; f < CLI_FLAG_COUNT; f++)
-        if (cli_flag_table[f].commands >> command & 1)
+        if (is_listed(command, &cli_flag_table[f]))
             coh_nearest_offer(&nearest, cli_flag_table[f].name);
     return nearest.name;
 }
@@ -510,9 +517,21 @@ const char *cli_command_nearest(const char *word)
     return nearest.name;
 }
 
+/* The word that getopt refused. It goes on to the next word only after the last letter of short
+ * flags, so it still stands at an earlier letter, as of "-json". */
+static const char *refused_word(char *const *arguments)
+{
+    const char *next = arguments[optind];
+    const int is_inside = optopt > 0 && optopt < LONG_BASE && next != NULL && next[0] == '-' &&
+                          next[1] != '-' && next[1] != '\0' && next[2] != '\0' &&
+                          strchr(next + 1, optopt) != NULL;
+    return is_inside ? next : arguments[optind - 1];
+}
+
 static coh_status unknown_flag(cli_command command, char *const *arguments, int option)
 {
-    const char *flag = arguments[optind - 1];
+    static cli_line list; /* large, and the stack may be small */
+    const char *flag = refused_word(arguments);
     if (option == ':') {
         cli_flag missing = flag_of_value(optopt);
         return cli_fail(COH_ERR_ARGUMENT, "%s needs a value: for example %s", flag,
@@ -523,12 +542,15 @@ static coh_status unknown_flag(cli_command command, char *const *arguments, int 
     if (flag_elsewhere(command, flag) != NULL)
         return not_of(command, flag_elsewhere(command, flag));
     const char *name = cli_command_name(command);
-    if (begins_flags(command, flag))
+    list_beginning(command, flag, &list);
+    if (strchr(list.text, ',') != NULL)
         return cli_fail(COH_ERR_ARGUMENT,
-                        "'%s' is short for more than one flag of cohobate %s: see cohobate %s"
-                        " --help",
-                        flag, name, name);
-    const char *nearest = strncmp(flag, "--", 2) == 0 ? nearest_flag(command, flag) : NULL;
+                        "'%s' is short for more than one flag of cohobate %s: give one of %s", flag,
+                        name, list.text);
+    /* one that begins so is short for hidden flags, too */
+    const char *nearest = list.used > 0      ? list.text + 2
+                          : strlen(flag) > 2 ? nearest_flag(command, flag)
+                                             : NULL;
     return cli_fail(COH_ERR_ARGUMENT,
                     "'%s' is not a flag of cohobate %s: %s%s%s cohobate %s --help", flag, name,
                     nearest ? "is --" : "", nearest ? nearest : "", nearest ? " meant? See" : "see",

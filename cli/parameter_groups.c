@@ -95,6 +95,34 @@ static const coh_hyperparameter *find_number(const coh_optimizer *optimizer, con
     return NULL;
 }
 
+/* Lists the names of the numbers of the run's optimizers, each once. */
+static void list_numbers(const cli_recipe *recipe, cli_line *list)
+{
+    cli_line_clear(list);
+    cli_line_add(list, ", ");
+    for (int64_t i = -1; i < recipe->optimizer_for.count; i++) {
+        const coh_optimizer *optimizer = coh_optimizer_find(
+            i >= 0 ? recipe->optimizer_for.at[i].optimizer : cli_recipe_optimizer(recipe));
+        for (int32_t k = 0; optimizer != NULL && k < optimizer->hyperparameter_count; k++) {
+            char entry[64];
+            snprintf(entry, sizeof(entry), ", %.48s, ", optimizer->hyperparameters[k].name);
+            if (strstr(list->text, entry) == NULL)
+                cli_line_add(list, "%s", entry + 2);
+        }
+    }
+}
+
+static coh_status refuse_number(const cli_recipe *recipe, const coh_hyperparameter_value *value)
+{
+    static cli_line list; /* large, and the stack may be small */
+    list_numbers(recipe, &list);
+    return cli_fail(
+        COH_ERR_ARGUMENT, "no optimizer of this run has a number %s%s%s: %s%.*s%sleave it out",
+        value->optimizer != NULL ? value->optimizer : "", value->optimizer != NULL ? "." : "",
+        value->name, list.used > 4 ? "give one of " : "", list.used > 4 ? (int)list.used - 4 : 0,
+        list.text + 2, list.used > 4 ? ", or " : "");
+}
+
 static coh_status check_number(const cli_recipe *recipe, const coh_hyperparameter_value *value)
 {
     int is_used = 0;
@@ -109,11 +137,7 @@ static coh_status check_number(const cli_recipe *recipe, const coh_hyperparamete
                             name, (double)value->value, (double)row->least, (double)row->most);
         is_used = 1;
     }
-    return is_used ? COH_OK
-                   : cli_fail(COH_ERR_ARGUMENT,
-                              "no optimizer of this run has a number %s%s%s: leave it out",
-                              value->optimizer != NULL ? value->optimizer : "",
-                              value->optimizer != NULL ? "." : "", value->name);
+    return is_used ? COH_OK : refuse_number(recipe, value);
 }
 
 coh_status cli_hyperparameters_check(const cli_recipe *recipe)

@@ -11,6 +11,7 @@
 #include "base/c_locale.h"
 #include "cohobate/disk.h"
 #include "cohobate/machine.h"
+#include "cohobate/terms.h"
 #include "planner/profile_file.h"
 
 typedef enum entry_kind {
@@ -221,11 +222,15 @@ static coh_status no_such(const char *name)
 {
     char known[512] = "";
     size_t used = 0;
-    for (size_t i = 0; i < ENTRY_COUNT; i++)
+    coh_nearest nearest = { .word = name };
+    for (size_t i = 0; i < ENTRY_COUNT; i++) {
         used += (size_t)snprintf(known + used, sizeof(known) - used, "%s%s", i ? ", " : "",
                                  entries[i].name);
-    return coh_fail(COH_ERR_ARGUMENT, "'%.40s' is no entry of a profile: give one of %s", name,
-                    known);
+        coh_nearest_offer(&nearest, entries[i].name);
+    }
+    return coh_fail(COH_ERR_ARGUMENT, "'%.40s' is no entry of a profile: %s%s%s one of %s", name,
+                    nearest.name ? "is " : "", nearest.name ? nearest.name : "",
+                    nearest.name ? " meant? Give" : "give", known);
 }
 
 static const entry *find_entry(const char *name)

@@ -106,7 +106,10 @@ class Usage(ProgramTest):
             self.fails(2, "simulate", "plan.json", *flag, says="--device is not a flag of cohobate simulate, but of train, plan")
         self.fails(2, "tune", "gpt2-nano", "--steps", "4", says="--steps is not a flag of cohobate tune")
         self.fails(2, "tune", "gpt2-nano", "--st", "4", says="'--st' is not a flag of cohobate tune: see")
-        self.fails(2, "plan", "gpt2-nano", "--st", "4", says="'--st' is short for more than one flag of cohobate plan")
+        self.fails(2, "plan", "gpt2-nano", "--st", "4", says="'--st' is short for more than one flag of cohobate plan: give one of "
+                   "--steps, --state, --stop-after-worse")
+        self.fails(2, "train", "gpt2-nano", "--test=4", says="is not a flag of")  # those that begin so are not in the help
+        self.fails(2, "train", "gpt2-nano", "--te=4", says="is --tensorboard meant?")
         self.fails(2, "trian", "gpt2-nano", says="'trian' is not a command: is train meant?")
         for wrong, meant in (("--batchsize", "--batch"), ("--learning-rate", None), ("--microbatch", "--micro-batch"),
                              ("--vaildation-every=3", "--validation-every"), ("--device_memory", "--device-memory"), ("-z", None)):
@@ -127,6 +130,30 @@ class Usage(ProgramTest):
             with self.subTest(arguments=arguments):
                 answer = self.fails(2, *arguments, says=arguments[-1] if arguments[0] == "plan" else "")
                 self.assertEqual(re.findall(r"is (\S+) meant\?", answer.err), [meant] if meant else [])
+
+    def test_a_mistyped_entry_operator_family_or_number_is_answered_with_the_nearest_name(self):
+        plan = self.path("plan.json")
+        self.succeeds("plan", *NANO, "-o", plan)
+        for arguments, meant in [
+            (["plan", "gpt2-nano", "--profile", "a100-40g,host-memry=4GB"], "host-memory"),
+            (["plan", "gpt2-nano", "--what-if", "pice=2x"], "pcie"), (["plan", "gpt2-nano", "--sweep", "host-memry=4GB:8GB"], "host-memory"),
+            (["plan", "gpt2-nano", "--topology", "frontier,nodelink=1GB/s"], "node-link"),
+            (["simulate", plan, "--profile", "built-in,disk_read=2x"], "disk-read"), (["inspect", "h100,flop=2x"], "flops"),
+            (["plan", "gpt2-nano", "--profile", "h100,colour=2x"], None),
+            (["explain", plan, "h.3.mpl.c_fc"], "h.3.mlp.c_fc"), (["explain", plan, "what"], None),
+            (["plan", "--max", "llama3.1"], "llama-3.1"), (["plan", "--max", "optt"], "opt"), (["plan", "--max", "bert"], None),
+            (["help", "trian"], "train"), (["--help", "evla"], "eval"), (["help", "what"], None),
+        ]:
+            with self.subTest(arguments=arguments):
+                answer = self.fails(2, *arguments)
+                self.assertEqual(re.findall(r"is (\S+) meant\?", answer.err), [meant] if meant else [])
+        self.fails(2, "plan", "gpt2-nano", "--hyperparameter", "momentm=0.9", "--optimizer-for", "wte=sgd",
+                   says="has a number momentm: give one of beta1, beta2, ")
+
+    def test_the_word_that_is_no_flag_is_named_and_not_the_one_before(self):
+        for word, meant in (("-json", "--json"), ("-batch=4", "--batch"), ("-jz", None)):
+            answer = self.fails(2, "plan", "gpt2-nano", word, says=f"'{word}' is not a flag of cohobate plan")
+            self.assertEqual(re.findall(r"is (--\S+) meant", answer.err), [meant] if meant else [])
 
     def test_the_constants_that_plans_use_without_a_profile_are_inspected_by_their_name(self):
         self.assertIn("profile built-in, 3 threads\n  built-in, of a host device", self.succeeds("inspect", "built-in-3").out)
