@@ -8,6 +8,7 @@
 #include "cli/commands.h"
 #include "cli/output.h"
 #include "cli/plan_report.h"
+#include "report/format.h"
 #include "report/report.h"
 
 /* The runs of the operands. */
@@ -121,6 +122,17 @@ static coh_status choose_form(const cli_options *options, report_form *out_form,
     return COH_OK;
 }
 
+/* Prints where the report is, the verdict, and the changes with their gains. */
+static void print_found(const char *path, const report_analysis *analysis)
+{
+    cli_print("%s\n%s", path, analysis->verdict);
+    for (int i = 0; i < analysis->action_count; i++) {
+        const report_action *action = &analysis->actions[i];
+        cli_print("  %d. %s tokens/s (%s): %s", i + 1, report_change(action->gain).at,
+                  action->source, action->text);
+    }
+}
+
 static coh_status report_operands(const cli_options *options, report_form form, const char *path,
                                   int says)
 {
@@ -137,7 +149,7 @@ static coh_status report_operands(const cli_options *options, report_form form, 
         status = cli_fail(status, "%s: give another place by -o FILE", why);
     }
     if (status == COH_OK && says)
-        cli_print("%s\n%s", path, all->analyses[0].verdict);
+        print_found(path, &all->analyses[0]);
     close_runs(all);
     return status;
 }

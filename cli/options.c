@@ -517,8 +517,8 @@ const char *cli_command_nearest(const char *word)
     return nearest.name;
 }
 
-/* The word that getopt refused. It goes on to the next word only after the last letter of short
- * flags, so it still stands at an earlier letter, as of "-json". */
+/* The word that getopt refused. Of a word of short flags, as "-json", getopt moves to the next word
+ * only after the last letter. */
 static const char *refused_word(char *const *arguments)
 {
     const char *next = arguments[optind];

@@ -91,6 +91,7 @@ def read_page(path):
 def causes(folder):
     CASES = {"slow-read": "slow link", "late-update": "late update", "small-chunk": "small chunks", "busy-core": "busy core",
              "usual": "compute"}
+    most_changes = 0
     for case, kind in CASES.items():
         path = make(os.path.join(folder, case), case)
         report = json.loads(run("report", path, "--json")[0])
@@ -109,11 +110,17 @@ def causes(folder):
         out = run("report", path)[0]
         page = read_page(os.path.join(path, "report.html"))
         assert kind in out and kind in page.text["section"]
+        # the console names the same changes, up to three
+        changes = [f"  {i + 1}. {100 * action['gain']:+.1f} % tokens/s ({action['source']}): {action['text']}"
+                   for i, action in enumerate(report["actions"])]
+        assert out.splitlines()[2:] == changes and len(changes) <= 3, (case, out)
+        most_changes = max(most_changes, len(changes))
         assert page.ids[1:] == ["verdict", "run", "time", "lanes", "links", "memory", "operators", "curves", "faults",
                                 "method"], page.ids
         # the same numbers in all forms
         for action in report["actions"]:
             assert f"{100 * action['gain']:+.1f} %" in page.text["section"] and f"{100 * action['gain']:+.1f} %" in text
+    assert most_changes > 0
     print("causes: each planted one is first, in all forms")
 
 
