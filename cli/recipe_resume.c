@@ -292,16 +292,30 @@ static void add_given(const report_run *run, const cli_flag_row *row, cli_line *
     }
 }
 
+/* Reads the run.json of the run that a checkpoint belongs to. Returns 0 if there is none, or if it
+ * cannot be read, with a note: the checkpoint has all that the run needs. */
+static int read_command(const char *checkpoint, report_run *out_run)
+{
+    const char *slash = strrchr(checkpoint, '/');
+    char folder[CLI_PATH_BYTES];
+    snprintf(folder, sizeof(folder), "%.*s", slash ? (int)(slash - checkpoint) : 1,
+             slash ? checkpoint : ".");
+    const coh_status status = report_run_read_facts(folder, out_run);
+    if (status != COH_OK && status != COH_ERR_ARGUMENT) /* else it does not exist */
+        cli_note_choice("note: %s/run.json cannot be read, and is written again: the run continues "
+                        "from %s, which has all it needs; the budget that it had is not known",
+                        folder, checkpoint);
+    return status == COH_OK;
+}
+
 void cli_recipe_say_budget(const char *checkpoint, const cli_options *options)
 {
     static const cli_flag budgets[] = { CLI_FLAG_DEVICE_MEMORY, CLI_FLAG_HOST_MEMORY,
                                         CLI_FLAG_DISK };
-    char path[CLI_PATH_BYTES];
     cli_line had;
     cli_line_clear(&had);
     report_run run;
-    if (snprintf(path, sizeof(path), "%s/..", checkpoint) >= (int)sizeof(path) ||
-        report_run_read_facts(path, &run) != COH_OK) /* there is none */
+    if (!read_command(checkpoint, &run))
         return;
     for (size_t i = 0; i < sizeof(budgets) / sizeof(budgets[0]); i++)
         if (!cli_given(options, budgets[i]))

@@ -284,6 +284,19 @@ static coh_status path_of(const char *folder, const char *name, char *out)
     return COH_OK;
 }
 
+/* Adds the remedy to the failure of run.json. A newer version's names its own. */
+static coh_status refuse_facts(coh_status status, const char *path, const report_run *run)
+{
+    char why[512];
+    snprintf(why, sizeof(why), "%s", coh_last_error());
+    if (status != COH_ERR_CORRUPT || (run->json && number_of(run->json, "version") > VERSION))
+        return coh_fail_prefix(status, "%s", path);
+    return coh_fail(status,
+                    "%s: %s; no checkpoint depends on it, and cohobate train --resume %s writes it "
+                    "again",
+                    path, why, run->folder);
+}
+
 static coh_status read_json(const char *path, report_run *run)
 {
     char *text;
@@ -295,7 +308,7 @@ static coh_status read_json(const char *path, report_run *run)
     COH_TRY(coh_file_read_whole(path, FACTS_BYTES, &text, &bytes));
     const coh_status status = take_facts(text, bytes, run);
     coh_free(text);
-    return status == COH_OK ? COH_OK : coh_fail_prefix(status, "%s", path);
+    return status == COH_OK ? COH_OK : refuse_facts(status, path, run);
 }
 
 /* A trace that cannot be read costs its sections. */

@@ -183,6 +183,25 @@ class Resume(TrainTest):
         os.unlink(self.path("run", "run.json"))
         self.assertNotIn(note, self.go_on("run", "--steps", 5).err)
 
+    def test_a_run_whose_run_json_is_cut_off_goes_on_from_its_checkpoint_and_says_so(self):
+        self.begin("run", "--batch", 2, "--steps", 2, "--schedule-steps", 3)
+        self.begin("whole", "--batch", 2, "--steps", 3, "--schedule-steps", 3)
+        facts = self.path("run", "run.json")
+        with open(facts, "rb") as file:
+            whole = file.read()
+        for cut in (whole[:1000], b"", b"[]\n", b"\0" * 1000):
+            with open(facts, "wb") as file:
+                file.write(cut)
+            for command in (["report", self.path("run")], ["diff", self.path("whole"), self.path("run")],
+                            ["watch", self.path("run"), "--once"]):
+                self.fails(4, *command, says=f"; no checkpoint depends on it, and cohobate train --resume {self.path('run')} writes it again")
+        done = self.go_on("run", "--steps", 3)
+        note = f"note: {facts} cannot be read, and is written again: the run continues from {self.path('run', 'step-2')}, "
+        self.assertEqual(done.err.count(note), 1, done.err)
+        self.assertEqual(self.hash_of(self.path("run")), self.hash_of(self.path("whole")))
+        self.succeeds("report", self.path("run"), "--text")
+        self.assertNotIn("run.json", self.go_on("run", "--steps", 4).err)
+
     def test_the_rate_of_the_next_step_follows_the_new_schedule(self):
         self.begin("run", "--batch", 1, "--lr", "8e-4", "--min-lr", 0, "--steps", 3, "--schedule-steps", 8, "--warmup", 0)
         self.go_on("run", "--steps", 4, "--lr", "4e-4", "--schedule-steps", 4, "--log", self.path("log"))
