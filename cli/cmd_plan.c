@@ -1,15 +1,14 @@
 /* cohobate plan: plans a run without running it, and prints the plan, or tables of variants. The
  * one idea: it opens the same job as train. Next: job.c, screen.c, variants.c. */
-#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "cli/budget.h"
 #include "cli/commands.h"
 #include "cli/disks.h"
+#include "cli/input.h"
 #include "cli/output.h"
 #include "cli/plan_report.h"
 #include "cli/progress.h"
@@ -169,12 +168,17 @@ static void say_unusable_drive(const cli_job *job)
         if (coh_space_free_bytes(disks.of[i].folder, &room) == COH_OK && room < disks.of[i].bytes)
             disks.of[i].bytes = room;
     }
+    for (uint32_t i = 0; i < disks.count; i++) {
+        const int error = cli_input_probe(disks.of[i].folder);
+        if (error != 0) {
+            cli_note("note: train would be refused here and now: --disk %s: no file can be made in "
+                     "it: %s",
+                     disks.of[i].folder, strerror(error));
+            return;
+        }
+    }
     if (cli_disks_preflight(&disks, bytes, NULL, 0, 0, 0) == COH_ERR_FULL)
         cli_note("note: train would be refused here and now: %s", coh_last_error());
-    for (uint32_t i = 0; i < disks.count; i++)
-        if (access(disks.of[i].folder, W_OK) != 0)
-            cli_note("note: train would be refused here and now: --disk %s cannot be written: %s",
-                     disks.of[i].folder, strerror(errno));
 }
 
 static coh_status plan_out(cli_job *job)

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -25,6 +26,7 @@ typedef enum kind {
     READS_MODEL,    /* the folder of a checkpoint, a run or a Hugging Face model */
     READS_RUN,      /* a run's folder */
     READS_FOLDER,   /* a folder */
+    NAMES_FOLDER,   /* a folder about which something is found out */
     USES_FOLDER,    /* temporary files are made in it */
     KEEPS_FILE,     /* read if it exists, and written */
     WRITES_FILE,    /* replaced as a whole */
@@ -52,6 +54,7 @@ static const verdict verdicts[KIND_COUNT][FOUND_COUNT] = {
     [READS_MODEL] = { MISSING, WRONG, WRONG, FINE, WRONG },
     [READS_RUN] = { MISSING, WRONG, WRONG, FINE, WRONG },
     [READS_FOLDER] = { MISSING, WRONG, WRONG, FINE, WRONG },
+    [NAMES_FOLDER] = { MISSING, WRONG, WRONG, FINE, WRONG },
     [USES_FOLDER] = { MISSING, WRONG, WRONG, FINE, WRONG },
     [KEEPS_FILE] = { NEEDS_PLACE, WRONG, FINE, WRONG, WRONG },
     [WRITES_FILE] = { NEEDS_PLACE, FINE, FINE, WRONG, WRONG },
@@ -68,6 +71,7 @@ static const char *const needs[KIND_COUNT] = {
     [READS_MODEL] = "the folder of a checkpoint, a run or a Hugging Face model",
     [READS_RUN] = "a run's folder",
     [READS_FOLDER] = "a folder",
+    [NAMES_FOLDER] = "a folder",
     [USES_FOLDER] = "a folder",
     [KEEPS_FILE] = "a file",
     [WRITES_FILE] = "a file",
@@ -100,7 +104,7 @@ static const row rows[] = {
     { CLI_FLAG_TOPOLOGY, READS_FILE, NULL, "give a file, or the name of a shipped profile" },
     { CLI_FLAG_CALIBRATION, KEEPS_FILE, "none", "" },
     { CLI_FLAG_DISK, USES_FOLDER, NULL, "give a folder that is" },
-    { CLI_FLAG_FOLDER, USES_FOLDER, NULL, "give a folder that is" },
+    { CLI_FLAG_FOLDER, NAMES_FOLDER, NULL, "give a folder that is" },
     { CLI_FLAG_SAVE, WRITES_FOLDER, "none", "" },
     { CLI_FLAG_OUTPUT, WRITES_FILE, NULL, "" },
     { CLI_FLAG_HELD_OUT_FILE, WRITES_FILE, NULL, "" },
@@ -176,6 +180,39 @@ static coh_status wrong(const named *n, kind needed, found is)
                     n->path, name, needs[needed]);
 }
 
+int cli_input_probe(const char *folder)
+{
+    char name[CLI_PATH_BYTES + 32];
+    int fd = open(folder, O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
+    if (fd < 0 && (errno == EOPNOTSUPP || errno == EISDIR || errno == ENOENT)) {
+        snprintf(name, sizeof(name), "%s/cohobate-probe-XXXXXX", folder);
+        fd = mkostemp(name, O_CLOEXEC);
+        if (fd >= 0)
+            (void)unlink(name);
+    }
+    if (fd >= 0)
+        close(fd);
+    return fd >= 0 || errno == ENOSPC || errno == EDQUOT ? 0 : errno;
+}
+
+/* Checks that a file can be made in `folder`, which is the path or its parent folder. Else a
+ * command that takes minutes would fail at its end. */
+static coh_status check_makes(const named *n, const char *folder)
+{
+    const int error = cli_input_probe(folder);
+    if (error == 0)
+        return COH_OK;
+    if (strcmp(folder, n->path) == 0)
+        return cli_fail(COH_ERR_IO,
+                        "%s%s%s: no file can be made in it: %s: see to its rights, or give another",
+                        n->flag, n->space, n->path, strerror(error));
+    return cli_fail(
+        COH_ERR_IO,
+        "%s%s%s cannot be written: no file can be made in the folder %s: %s: see to its "
+        "rights, or give another",
+        n->flag, n->space, n->path, folder, strerror(error));
+}
+
 /* Checks the parent folder of an output. No command creates it, so that a mistyped path is
  * detected. */
 static coh_status check_place(const named *n)
@@ -200,7 +237,7 @@ static coh_status check_place(const named *n)
         return cli_fail(COH_ERR_CORRUPT,
                         "%s%s%s: %s is a file, and a folder is needed: give another", n->flag,
                         n->space, n->path, folder);
-    return access(folder, W_OK | X_OK) == 0 ? COH_OK : fault(n, folder, "written", errno);
+    return check_makes(n, folder);
 }
 
 /* Checks that a pipe has a reader; else opening it would block the run. */
@@ -223,12 +260,12 @@ static coh_status check_rights(const named *n, kind needed, found is)
 {
     if (needed == APPENDS_FILE)
         return check_reader(n, is);
-    if (needed == ADDS_TO_FOLDER)
-        return access(n->path, W_OK | X_OK) == 0 ? COH_OK : fault(n, n->path, "written", errno);
-    if (needed == USES_FOLDER)
+    if (needed == NAMES_FOLDER)
         return access(n->path, X_OK) == 0 ? COH_OK : fault(n, n->path, "used", errno);
-    if (needed == WRITES_FILE || needed == WRITES_FOLDER)
-        return COH_OK; /* a file is replaced; the first write detects a folder */
+    if (needed == ADDS_TO_FOLDER || needed == USES_FOLDER || needed == WRITES_FOLDER)
+        return check_makes(n, n->path);
+    if (needed == WRITES_FILE) /* replaced by another file */
+        return check_place(n);
     return access(n->path, is == A_FOLDER ? R_OK | X_OK : R_OK) == 0
                ? COH_OK
                : fault(n, n->path, "read", errno);
@@ -306,7 +343,8 @@ static coh_status check_value(const cli_options *options, const row *r, const ch
         n.path = profile;
     }
     const int is_export = r->flag == CLI_FLAG_OUTPUT && options->command == CLI_EXPORT;
-    return check_path(&n, is_export ? WRITES_FOLDER : r->kind, r->remedy);
+    const int is_named = r->flag == CLI_FLAG_DISK && options->command == CLI_PLAN;
+    return check_path(&n, is_export ? WRITES_FOLDER : is_named ? NAMES_FOLDER : r->kind, r->remedy);
 }
 
 static coh_status check_flag(const cli_options *options, const row *r)

@@ -11,6 +11,10 @@
  * required model; COH_ERR_IO (5): it cannot be examined, read or written. */
 coh_status cli_input_check(const cli_options *options);
 
+/* Makes and removes an unnamed file in `folder`, or a named one if the file system has no unnamed
+ * ones. Returns 0, or the errno of the failure; a full drive is none. */
+int cli_input_probe(const char *folder);
+
 /* Does folder `path` hold a *.safetensors? */
 int cli_input_has_tensors(const char *path);
 

@@ -70,8 +70,8 @@ static coh_status tell(const part *p, const char *what)
     return coh_fail(
         COH_ERR_IO,
         "%s for the working store in %s failed: %s: name a folder on a local drive that "
-        "can be written",
-        what, p->folder, coh_store_error_text(errno));
+        "can be written with %s",
+        what, p->folder, coh_store_error_text(errno), coh_term_text(COH_TERM_DISK));
 }
 
 /* Opens a file without a name; returns -1 with errno on failure. */

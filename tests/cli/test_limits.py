@@ -4,6 +4,7 @@ import json
 import os
 import re
 import resource
+import shutil
 import unittest
 
 from program import QUICK, SANITIZED, NANO, ProgramTest, environment, in_full, pairs, run
@@ -30,14 +31,24 @@ class Limits(ProgramTest):
 
     def test_a_plan_says_that_its_drive_is_too_full(self):
         plan = ["plan", "gpt2-nano", *QUICK, "--device-memory", "64MiB"]
-        self.assertIn("train would be refused here and now: the file system of /proc has",
+        self.assertIn("train would be refused here and now: --disk /proc: no file can be made in it: ",
                       self.succeeds(*plan, "--disk", "/proc").err)
         for elsewhere in (["--disk", self.folder], ["--disk", "/proc", "--profile", "built-in-2,disk-read=2x"]):
             self.assertNotIn("would be refused", self.succeeds(*plan, *elsewhere).err)
         os.chmod(self.folder, 0o500)
         said = self.succeeds(*plan, "--disk", self.folder).err
         os.chmod(self.folder, 0o700)
-        self.assertEqual(f"refused here and now: --disk {self.folder} cannot be written" in said, os.getuid() != 0)
+        self.assertEqual(f"refused here and now: --disk {self.folder}: no file can be made in it" in said, os.getuid() != 0)
+
+    def test_a_plan_says_that_its_drive_has_too_little_room(self):
+        free = shutil.disk_usage(self.folder).free
+        too_large = [name for name, parameters in (("gpt2-xl", 1.6e9), ("llama-3.1-8b", 8e9), ("opt-30b", 30e9), ("opt-66b", 66e9))
+                     if 8 * parameters > free]
+        if not too_large:
+            self.skipTest("the drive has room for every preset")
+        done = self.succeeds("plan", too_large[0], "--search", "quick", "--batch", 1, "--sequence", 16, "--device-memory", "10GB",
+                             "--disk", self.folder, "--dtype", "f32")
+        self.assertIn(f"train would be refused here and now: the file system of {self.folder} has", done.err)
 
     def test_too_little_device_memory(self):
         plan = ["plan", *NANO, "--micro-batch", 2, "--device-memory"]

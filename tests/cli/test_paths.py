@@ -3,9 +3,10 @@ another type, 5 if the system refuses. Each gives one message that names flag an
 
 import os
 import re
+import shutil
 import unittest
 
-from program import ProgramTest, run
+from program import COHOBATE, ProgramTest, run
 
 # The type that a flag or operand needs.
 FLAGS = {
@@ -109,6 +110,50 @@ class Paths(ProgramTest):
 
     def test_what_the_system_refuses_is_5(self):
         self.refused(5, self.path("loop"), set(FLAGS.values()))
+
+    def test_a_file_system_that_takes_no_file_is_5_before_anything_runs(self):
+        """Not even root can make a file in /proc."""
+        self.refused(5, "/proc/cohobate", ("new file", "new folder", "fresh folder", "log"), says="no file can be made in the folder /proc: ")
+        for command in ("train", "eval", "generate", "profile"):
+            done = self.fails(5, command, *self.begin[command], "--disk", "/proc", says="--disk /proc: no file can be made in it: ")
+            self.assertEqual(done.err.count("\n"), 1)
+        self.fails(5, "train", "gpt2-nano", "--data", self.text, "--save", "/proc", says="--save /proc: no file can be made in it: ")
+
+    def test_a_folder_without_rights_is_named_by_the_flag_and_the_path_that_were_given(self):
+        """As root the program is run as another user, who has no rights to the folder."""
+        os.chmod(self.folder, 0o755)
+        os.mkdir(self.path("closed"), 0o755)
+        self.write("closed/there.html", "<!doctype html>\n<!-- cohobate report -->\n")
+        keywords = {}
+        if os.geteuid() == 0:
+            shutil.copy(COHOBATE, self.path("cohobate"))
+            keywords = {"program": self.path("cohobate"), "user": 65534, "group": 65534}
+            os.chown(self.path("pipe"), 65534, 65534)
+        else:
+            os.chmod(self.path("closed"), 0o555)
+            self.addCleanup(os.chmod, self.path("closed"), 0o755)
+        try:
+            run("--version", **keywords)
+        except PermissionError as error:
+            self.skipTest(f"no other user can run a program here: {error}")
+        begin = {**self.begin, "train": ["gpt2-nano", "--data", self.text]}
+        tried = 0
+        for command in OPERANDS:
+            for flag in self.flags_of(command):
+                if FLAGS[flag] not in ("new file", "new folder", "log"):
+                    continue
+                for path in ("fresh", "there.html"):
+                    if path == "there.html" and (FLAGS[flag] != "new file" or flag == "--output" and command == "export"):
+                        continue
+                    with self.subTest(command=command, flag=flag, path=path):
+                        done = self.fails(5, command, *begin[command], flag, path, cwd=self.path("closed"), **keywords,
+                                          says=f"{'-o' if flag == '--output' else flag} {path} cannot be written: no file can be made in the folder .: ")
+                        self.assertEqual(done.out, "")
+                        tried += 1
+        self.assertGreater(tried, 20)
+        for command in ("train", "eval", "generate", "profile"):
+            self.fails(5, command, *begin[command], "--disk", self.path("closed"), **keywords,
+                       says=f"--disk {self.path('closed')}: no file can be made in it: ")
 
     @unittest.skipIf(os.geteuid() == 0, "root may read and write everything")
     def test_what_may_not_be_read_or_written_is_5(self):
