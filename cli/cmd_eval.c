@@ -15,6 +15,7 @@
 #include "cli/dtype.h"
 #include "cli/inference.h"
 #include "cli/output.h"
+#include "cli/progress.h"
 #include "cli/score.h"
 #include "cli/stop.h"
 
@@ -150,7 +151,8 @@ typedef struct evaluation {
     cli_score_result result;
     coh_tensor logits; /* with --logits: a graph output */
     logits_file rows;  /* of --logits */
-    double seconds;    /* of the windows only */
+    cli_scoring scoring;
+    double seconds; /* of the windows only */
 } evaluation;
 
 /* The micro-batch affects rounding, so it depends on the model and the sequence, never on the
@@ -304,13 +306,18 @@ static coh_status keep_logits(void *context, const int32_t *targets, int64_t cou
     return add_rows(&run->rows, logits, targets, count);
 }
 
+static void show(void *context, uint64_t done, uint64_t total, int64_t counted, double loss)
+{
+    evaluation *run = context;
+    cli_scoring_show(&run->scoring, cli_seconds_now(), done, total, counted, loss);
+}
+
 static coh_status open_logits(evaluation *run)
 {
     static const char at_once[] =
         "\ncohobate eval: stopped at once; a file of --logits, *.partial-*, may be left\n";
     CLI_TRY(cli_stop_install(0, at_once, at_once));
     run->score.after = keep_logits;
-    run->score.context = run;
     return open_rows(run->inference.options->logits,
                      coh_model_size_get(&run->inference.model).vocabulary,
                      run->data.facts.token_count - 1, &run->rows);
@@ -338,9 +345,15 @@ static coh_status evaluate(evaluation *run)
     if (options->logits)
         CLI_TRY(open_logits(run));
     CLI_TRY(cli_inference_start(inference));
+    run->score.passed = show;
+    run->score.context = run;
+    cli_scoring_begin("eval", &run->scoring);
     run->seconds = cli_seconds_now();
-    CLI_TRY(cli_score_run(&run->score, inference->engine, run->score.total, &run->result));
+    const coh_status status =
+        cli_score_run(&run->score, inference->engine, run->score.total, &run->result);
     run->seconds = cli_seconds_now() - run->seconds;
+    cli_scoring_end(&run->scoring);
+    CLI_TRY(status);
     if (run->result.counted == 0)
         return cli_fail(COH_ERR_CORRUPT, "--data holds no token that counts (padding does not, nor "
                                          "what the assistant did not say): give other data");

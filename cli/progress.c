@@ -197,3 +197,56 @@ void cli_progress_add(const cli_progress *p, size_t columns, cli_line *line)
     for (int i = 0; i < count && add_part(parts[i], begin, columns, line); i++)
         ;
 }
+
+/* ---- a loss over windows ---- */
+
+#define REWRITE_S 0.1
+
+void cli_scoring_begin(const char *what, cli_scoring *out_scoring)
+{
+    const double now = cli_seconds_now();
+    const int terminal = isatty(STDERR_FILENO);
+    *out_scoring = (cli_scoring){
+        .what = what, .terminal = terminal, .begun = now, .shown = terminal ? NAN : now
+    };
+}
+
+void cli_scoring_show(cli_scoring *scoring, double now, uint64_t done, uint64_t total,
+                      int64_t counted, double loss)
+{
+    char parts[4][PART_BYTES];
+    int count = 0;
+    cli_line line;
+    const double passed_s = now - scoring->begun;
+    if (now - scoring->shown < (scoring->terminal ? REWRITE_S : CLI_PROGRESS_PLAIN_S))
+        return;
+    snprintf(parts[count++], PART_BYTES, "%.40s, window %" PRIu64 "/%" PRIu64, scoring->what, done,
+             total);
+    if (isfinite(loss))
+        snprintf(parts[count++], PART_BYTES, "loss %.4f", loss);
+    if (passed_s > 0 && done > 0) {
+        const double rate = (double)counted / passed_s;
+        snprintf(parts[count++], PART_BYTES, "%.*f tokens/s", rate < 100 ? 1 : 0, rate);
+        if (done < total)
+            snprintf(parts[count++], PART_BYTES, "%s left",
+                     cli_time(passed_s / (double)done * (double)(total - done)).at);
+    }
+    cli_line_clear(&line);
+    if (scoring->terminal)
+        cli_line_add(&line, "\r");
+    /* The last column stays free: some terminals wrap when it is written. */
+    const size_t begin = line.used;
+    const size_t columns = scoring->terminal ? cli_terminal_columns(STDERR_FILENO) - 1 : 0;
+    for (int i = 0; i < count && add_part(parts[i], begin, columns, &line); i++)
+        ;
+    cli_line_add(&line, scoring->terminal ? "\033[K" : "\n");
+    (void)cli_write(STDERR_FILENO, line.text, line.used);
+    scoring->shown = now;
+}
+
+void cli_scoring_end(cli_scoring *scoring)
+{
+    if (scoring->terminal && isfinite(scoring->shown))
+        (void)cli_write(STDERR_FILENO, "\r\033[K", 4);
+    scoring->shown = NAN;
+}

@@ -40,6 +40,26 @@ void cli_progress_end(void);
 /* For planning: most plans take less, and print nothing. */
 #define CLI_PROGRESS_FIRST_S 20.0
 
+/* Shows how far a loss over the windows of a text is:
+ *
+ *     eval, window 64/977  loss 3.2145  1673 tokens/s  40.1 s left
+ *
+ * A terminal has the line from the first windows on, rewritten in place and removed at the end.
+ * Elsewhere a line is printed every ten seconds, so that short texts print none. */
+typedef struct cli_scoring {
+    const char *what;
+    int terminal;
+    double begun, shown; /* times; shown NaN: not yet, on a terminal */
+} cli_scoring;
+
+void cli_scoring_begin(const char *what, cli_scoring *out_scoring);
+/* Shows the line if it is due at `now` (cli_seconds_now): `done` of `total` windows are scored,
+ * `counted` targets with the mean `loss`. Allocates nothing. */
+void cli_scoring_show(cli_scoring *scoring, double now, uint64_t done, uint64_t total,
+                      int64_t counted, double loss);
+/* Removes the line from a terminal. */
+void cli_scoring_end(cli_scoring *scoring);
+
 /* The time of the next line after one at `at_s`: three times as late, at most ten minutes later. */
 double cli_progress_next(double at_s);
 

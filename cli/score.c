@@ -83,6 +83,9 @@ coh_status cli_score_run(const cli_score *score, coh_engine *engine, uint64_t wi
         counted += cli_data_counted(score->targets, places);
         if (score->after)
             CLI_TRY(score->after(score->context, score->targets, places));
+        if (score->passed)
+            score->passed(score->context, first + micro_batch < count ? first + micro_batch : count,
+                          count, counted, counted > 0 ? sum / (double)counted : NAN);
     }
     out_result->window_count = count;
     out_result->counted = counted;

@@ -25,6 +25,9 @@ typedef struct cli_score {
     /* Called after each micro-batch with its targets, whose logits the engine still holds. A
      * failure ends the scoring. NULL: not called. */
     coh_status (*after)(void *context, const int32_t *targets, int64_t count);
+    /* Called after each micro-batch: `done` windows of `total` are scored, with `counted` targets
+     * that count and their mean loss (NaN: none counts). NULL: not called. */
+    void (*passed)(void *context, uint64_t done, uint64_t total, int64_t counted, double loss);
     /* Computes the loss of a micro-batch; NULL: coh_engine_evaluate does. */
     coh_status (*evaluate)(void *context, const coh_step_input *input, double *out_loss);
     void *context;

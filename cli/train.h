@@ -10,6 +10,7 @@
 #include "cli/data.h"
 #include "cli/disks.h"
 #include "cli/job.h"
+#include "cli/progress.h"
 #include "cli/ranks.h"
 #include "cli/record.h"
 #include "cli/report.h"
@@ -37,6 +38,7 @@ typedef struct cli_run {
     cli_line note;     /* stored in every checkpoint of this run */
     size_t note_bytes; /* of it without validation results, which are added at each save */
     cli_score score;   /* of the validation text */
+    cli_scoring scoring;
     cli_validations validations;
     int32_t *tokens[CLI_BATCHES], *targets[CLI_BATCHES]; /* by step modulo CLI_BATCHES */
     int64_t counted[CLI_BATCHES];                        /* number of counted targets in each */

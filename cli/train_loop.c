@@ -108,6 +108,15 @@ static coh_status check_stop(void *context, const int32_t *targets, int64_t coun
     return cli_stop_check("while the run was validated");
 }
 
+/* A validation may take minutes, too. On a terminal its line comes below that of the steps. */
+static void show_validation(void *context, uint64_t done, uint64_t total, int64_t counted,
+                            double loss)
+{
+    cli_run *run = context;
+    cli_report_break(&run->report);
+    cli_scoring_show(&run->scoring, cli_seconds_now(), done, total, counted, loss);
+}
+
 /* One micro-batch of a validation that all ranks take part in. */
 typedef struct evaluation {
     const coh_engine *own_engine;
@@ -147,10 +156,13 @@ static coh_status validate(cli_run *run, int is_of_all)
     const uint64_t some = run->validations.some_windows, total = run->score.total;
     run->score.after = validates_together(run) ? NULL : check_stop;
     run->score.evaluate = validates_together(run) ? evaluate_together : NULL;
+    run->score.passed = show_validation;
     run->score.context = run;
     is_of_all = is_of_all || some == 0;
+    cli_scoring_begin("validation", &run->scoring);
     const coh_status status =
         cli_score_run(&run->score, run->engine, is_of_all ? total : some, &result);
+    cli_scoring_end(&run->scoring);
     if (status == COH_ERR_STOPPED) {
         run->stopped = run->done_steps < run->job.recipe.steps;
         cli_report_break(&run->report);

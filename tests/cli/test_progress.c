@@ -77,12 +77,31 @@ static void lines_become_rare(void **state)
     }
 }
 
+/* Elsewhere than on a terminal: a line every ten seconds of a clock that the test moves. */
+static void windows_are_counted_in_a_line_every_ten_seconds(void **state)
+{
+    (void)state;
+    char text[512];
+    const int from = catch_error();
+    cli_scoring scoring;
+    cli_scoring_begin("eval", &scoring);
+    for (uint64_t done = 1; done <= 30; done++) /* a window of 256 tokens a second */
+        cli_scoring_show(&scoring, scoring.begun + (double)done, done, 30, 256 * (int64_t)done,
+                         3.0 + (double)done / 100);
+    cli_scoring_end(&scoring);
+    release_error(from, text);
+    assert_string_equal(text, "eval, window 10/30  loss 3.1000  256 tokens/s  20.0 s left\n"
+                              "eval, window 20/30  loss 3.2000  256 tokens/s  10.0 s left\n"
+                              "eval, window 30/30  loss 3.3000  256 tokens/s\n");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_line_comes_and_then_none_for_long),
         cmocka_unit_test(what_is_over_before_prints_nothing),
         cmocka_unit_test(lines_become_rare),
+        cmocka_unit_test(windows_are_counted_in_a_line_every_ten_seconds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,7 @@
 """A text has the same loss in `train` and in `eval`; over which windows it is; and its consequences: the best
 checkpoint, and early stopping."""
 
+import fcntl
 import json
 import math
 import os
@@ -8,12 +9,39 @@ import re
 import resource
 import signal
 import struct
+import termios
+import threading
 import unittest
 
 import model_folder
-from program import NANO, SHORT, TINY, TrainTest, environment
+from program import NANO, SHORT, TINY, TrainTest, environment, start
 
 HEADER = 128
+
+
+def on_terminal(*command, columns=100):
+    """Runs the program with a terminal as standard error only. Returns exit code, standard output and what the terminal
+    was sent."""
+    master, slave = os.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    process = start(*command, stderr=slave)
+    os.close(slave)
+    sent = []
+
+    def read():
+        try:
+            while piece := os.read(master, 65536):
+                sent.append(piece)
+        except OSError:  # the other end is closed
+            pass
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    out = process.stdout.read().decode()
+    code = process.wait()
+    reader.join()
+    os.close(master)
+    return code, out, b"".join(sent).decode()
 
 
 class Windows(TrainTest):
@@ -137,6 +165,28 @@ class Windows(TrainTest):
         self.fails(2, *measure, self.write("mine.txt", "mine"), says="is no .npy file")
 
     # ---- the micro-batch ----
+
+    def test_a_terminal_shows_how_many_windows_are_scored_and_nothing_else_does(self):
+        folder, text = self.path("run"), self.held(64)
+        train = ["train", *TINY, "--data", self.corpus(), "--steps", 1, "--validation", text]
+        self.succeeds(*train, "--save", folder)
+        measure = ["eval", folder, "--data", text, "--micro-batch", 1, "--threads", 2, "--json"]
+        usual = self.succeeds(*measure)
+        self.assertNotIn("window 1/", usual.err)
+        for columns in (100, 24):
+            code, out, sent = on_terminal(*measure, columns=columns)
+            self.assertEqual((code, json.loads(out)["loss"]), (0, usual.json["loss"]))
+            windows = usual.json["windows"]
+            self.assertGreater(windows, 1)
+            lines = re.findall(r"\r(eval, window [^\r\n]*?)\x1b\[K", sent)
+            self.assertTrue(lines[0].startswith(f"eval, window 1/{windows}"), sent)
+            self.assertEqual(" loss " in lines[0], columns == 100)
+            self.assertLess(max(map(len, lines)), columns)
+            self.assertTrue(sent.endswith("\r\x1b[K"), repr(sent[-80:]))
+        code, _, sent = on_terminal(*train, "--micro-batch", 1, "--save", "none")
+        self.assertEqual(code, 0)
+        self.assertRegex(sent, rf"\n\rvalidation, window 1/{windows}  loss ")
+        self.assertRegex(sent, rf"\r\x1b\[Kstep 1  validation loss [\d.]+ over {windows} of {windows} windows")
 
     def test_the_micro_batch_of_eval_follows_the_flag_and_never_the_budget(self):
         run, text = self.path("run"), self.corpus(lines=30 if SHORT else 100)
