@@ -155,12 +155,16 @@ coh_status coh_file_write_whole(const char *path, const char *data, size_t bytes
         return coh_fail(COH_ERR_IO, "the path %s is too long", path);
     int fd = open(partial, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (fd < 0)
-        return coh_fail(COH_ERR_IO, "cannot create %s: %s", partial, strerror(errno));
+        return coh_fail(COH_ERR_IO,
+                        "%s cannot be written: no file can be made in its folder: %s: give another",
+                        path, strerror(errno));
     coh_status status = write_all(fd, path, data, bytes);
     if (close(fd) != 0 && status == COH_OK)
         status = coh_fail(COH_ERR_IO, "cannot close %s: %s", partial, strerror(errno));
     if (status == COH_OK && rename(partial, path) != 0)
-        status = coh_fail(COH_ERR_IO, "cannot rename %s to %s: %s", partial, path, strerror(errno));
+        status =
+            coh_fail(COH_ERR_IO, "%s cannot be replaced by the finished file: %s: give another",
+                     path, strerror(errno));
     if (status != COH_OK) {
         unlink(partial);
         return status;

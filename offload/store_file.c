@@ -69,8 +69,8 @@ static coh_status tell(const part *p, const char *what)
         return full(p);
     return coh_fail(
         COH_ERR_IO,
-        "%s for the working store in %s failed: %s: name a folder on a local drive that "
-        "can be written with %s",
+        "%s for the working store in %s failed: %s: name another folder with %s, on a local drive "
+        "that can be written",
         what, p->folder, coh_store_error_text(errno), coh_term_text(COH_TERM_DISK));
 }
 

@@ -65,8 +65,9 @@ static coh_status prepare(coh_token_writer *writer, const char *path)
                         strlen(path));
     writer->fd = open(writer->temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (writer->fd < 0)
-        return coh_fail(COH_ERR_IO, "cannot create %s: %s: give a folder that can be written to",
-                        writer->temporary, strerror(errno));
+        return coh_fail(COH_ERR_IO,
+                        "%s cannot be written: no file can be made in its folder: %s: give another",
+                        path, strerror(errno));
     writer->written_bytes = COH_TOKEN_HEADER_BYTES;
     return COH_OK;
 }
@@ -137,8 +138,8 @@ coh_status coh_token_writer_finish(coh_token_writer *writer)
 coh_status coh_token_writer_publish(coh_token_writer *writer)
 {
     if (rename(writer->temporary, writer->path) != 0)
-        return coh_fail(COH_ERR_IO, "renaming %s to %s failed: %s", writer->temporary, writer->path,
-                        strerror(errno));
+        return coh_fail(COH_ERR_IO, "%s cannot be replaced by the finished file: %s: give another",
+                        writer->path, strerror(errno));
     writer->is_published = 1;
     const int error = coh_file_sync_parent(&writer->ops, writer->path);
     if (error)

@@ -198,6 +198,7 @@ static void a_measured_folder_has_a_rate_and_is_empty_again(void **state)
     disks[1] = (coh_disk){ "/proc", UINT64_MAX, 0 };
     assert_int_equal(coh_disks_measure(disks, 2), COH_ERR_IO);
     assert_non_null(strstr(coh_last_error(), "for the working store in /proc failed"));
+    assert_non_null(strstr(coh_last_error(), "name another folder with disk, "));
     assert_int_equal(rmdir(beside), 0);
     rig_close(&made);
 }

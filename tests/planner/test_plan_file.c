@@ -230,9 +230,19 @@ static void atomics_are_said_and_held_to(void **state)
     coh_graph_destroy(graph);
 }
 
+/* Not even root can make a file in /proc. The name of the temporary file is not of interest. */
+static void a_file_that_cannot_be_made_is_named_as_it_was_given(void **state)
+{
+    (void)state;
+    assert_int_equal(coh_file_write_whole("/proc/plan.json", "{", 1), COH_ERR_IO);
+    assert_non_null(strstr(coh_last_error(), "/proc/plan.json cannot be written: "));
+    assert_null(strstr(coh_last_error(), ".partial"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_file_that_cannot_be_made_is_named_as_it_was_given),
         cmocka_unit_test_setup_teardown(every_member_is_typed_and_held_to, set_up, tear_down),
         cmocka_unit_test_setup_teardown(decisions_that_do_not_hold_are_the_files_fault, set_up,
                                         tear_down),
