@@ -302,9 +302,10 @@ static int read_command(const char *checkpoint, report_run *out_run)
              slash ? checkpoint : ".");
     const coh_status status = report_run_read_facts(folder, out_run);
     if (status != COH_OK && status != COH_ERR_ARGUMENT) /* else it does not exist */
-        cli_note_choice("note: %s/run.json cannot be read, and is written again: the run continues "
-                        "from %s, which has all it needs; the budget that it had is not known",
-                        folder, checkpoint);
+        cli_note_choice(
+            "note: %s/run.json cannot be read: the run continues from %s, which has all "
+            "it needs; the budget that it had is not known",
+            folder, checkpoint);
     return status == COH_OK;
 }
 

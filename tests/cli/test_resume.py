@@ -196,7 +196,7 @@ class Resume(TrainTest):
                             ["watch", self.path("run"), "--once"]):
                 self.fails(4, *command, says=f"; no checkpoint depends on it, and cohobate train --resume {self.path('run')} writes it again")
         done = self.go_on("run", "--steps", 3)
-        note = f"note: {facts} cannot be read, and is written again: the run continues from {self.path('run', 'step-2')}, "
+        note = f"note: {facts} cannot be read: the run continues from {self.path('run', 'step-2')}, "
         self.assertEqual(done.err.count(note), 1, done.err)
         self.assertEqual(self.hash_of(self.path("run")), self.hash_of(self.path("whole")))
         self.succeeds("report", self.path("run"), "--text")
