@@ -10,6 +10,7 @@
 #include "cli/artefact.h"
 #include "cli/commands.h"
 #include "cli/data.h"
+#include "cli/progress.h"
 #include "cli/weights.h"
 
 enum { WHY_BYTES = 512 }; /* two reasons and a path fit in a message */
@@ -19,7 +20,9 @@ static coh_status check_named(const char *path, uint64_t *out_hash)
 {
     coh_checkpoint *checkpoint;
     CLI_TRY(coh_checkpoint_open(path, &checkpoint));
+    cli_progress_begin("reading", path, CLI_PROGRESS_FIRST_S);
     const coh_status status = coh_checkpoint_check(checkpoint, out_hash);
+    cli_progress_end();
     coh_checkpoint_close(checkpoint);
     return status;
 }

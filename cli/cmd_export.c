@@ -9,6 +9,7 @@
 #include "cli/artefact.h"
 #include "cli/commands.h"
 #include "cli/dtype.h"
+#include "cli/progress.h"
 #include "cli/recipe.h"
 #include "cli/stop.h"
 #include "cli/weights.h"
@@ -218,6 +219,15 @@ static coh_status write_merged(export_run *run)
     return status;
 }
 
+static coh_status write_files(export_run *run, const char *path)
+{
+    if (is_beside(run))
+        return coh_adapters_write(&run->model, &run->write_beside, path, numbers, run);
+    if (run->model.adapters.rank > 0)
+        return write_merged(run);
+    return coh_folder_write(&run->model, &run->write, path, numbers, run);
+}
+
 static coh_status write_folder(export_run *run)
 {
     const char *path = run->options->output;
@@ -231,12 +241,10 @@ static coh_status write_folder(export_run *run)
     if (is_beside(run) && !run->write_beside.base)
         cli_note("note: adapter_config.json names no base model: the run began with none that is a"
                  " folder; say what the adapters belong to, or write all with --merge-lora");
-    if (is_beside(run))
-        CLI_TRY(coh_adapters_write(&run->model, &run->write_beside, path, numbers, run));
-    else if (run->model.adapters.rank > 0)
-        CLI_TRY(write_merged(run));
-    else
-        CLI_TRY(coh_folder_write(&run->model, &run->write, path, numbers, run));
+    cli_progress_begin("writing", path, CLI_PROGRESS_FIRST_S);
+    const coh_status status = write_files(run, path);
+    cli_progress_end();
+    CLI_TRY(status);
     print_result(run);
     return COH_OK;
 }

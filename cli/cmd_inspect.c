@@ -10,6 +10,7 @@
 #include "cli/commands.h"
 #include "cli/data.h"
 #include "cli/dtype.h"
+#include "cli/progress.h"
 #include "cli/recipe.h"
 #include "cli/replay.h"
 #include "cli/weights.h"
@@ -104,8 +105,12 @@ static coh_status inspect_open_checkpoint(const cli_options *options, coh_checkp
 {
     const char *optimizers[COH_OPTIMIZER_CHOICES_MOST + 2];
     uint64_t hash = facts->hash;
-    if (options->hash)
-        CLI_TRY(coh_checkpoint_check(checkpoint, &hash));
+    if (options->hash) {
+        cli_progress_begin("reading", facts->path, CLI_PROGRESS_FIRST_S);
+        const coh_status status = coh_checkpoint_check(checkpoint, &hash);
+        cli_progress_end();
+        CLI_TRY(status);
+    }
     CLI_TRY(list_optimizers(checkpoint, facts, optimizers));
     if (options->json)
         checkpoint_json(facts, optimizers, hash);

@@ -6,6 +6,7 @@
 #include "cli/commands.h"
 #include "cli/data.h"
 #include "cli/output.h"
+#include "cli/progress.h"
 #include "cli/recipe.h"
 #include "cli/stop.h"
 
@@ -65,7 +66,10 @@ static coh_status build(const cli_options *options, coh_tokenizer *tokenizer)
     static const char at_once[] = "\ncohobate tokenize: stopped at once; what was written has no "
                                   "name yet: OUT.partial-* can go\n";
     CLI_TRY(cli_stop_install(0, at_once, at_once));
-    CLI_TRY(coh_token_file_make(tokenizer, &build_options, &facts));
+    cli_progress_begin("tokenizing", options->operand, CLI_PROGRESS_FIRST_S);
+    const coh_status status = coh_token_file_make(tokenizer, &build_options, &facts);
+    cli_progress_end();
+    CLI_TRY(status);
     cli_data_say_build(options->operand, &facts);
     return COH_OK;
 }

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "cli/options.h"
+#include "cli/progress.h"
 #include "cli/stop.h"
 
 /* Text holds no NUL byte; a binary file, and the header of a damaged token file, do. As many bytes
@@ -241,7 +242,10 @@ static coh_status build(const cli_data_source *source, const char *what, const c
         options.validation_split = source->form->validation_split;
         options.held_out_path = paths[1];
     }
-    CLI_TRY(coh_token_file_make(source->tokenizer, &options, &facts));
+    cli_progress_begin("tokenizing", what, CLI_PROGRESS_FIRST_S);
+    const coh_status status = coh_token_file_make(source->tokenizer, &options, &facts);
+    cli_progress_end();
+    CLI_TRY(status);
     cli_data_say_build(what, &facts);
     for (int i = 0; i < 2 && parts[i]; i++)
         CLI_TRY(coh_token_file_open(paths[i], &parts[i]->file));

@@ -107,8 +107,10 @@ static void end_lines(void)
 void cli_progress_begin(const char *what, const char *of, double first_s)
 {
     snprintf(lines.subject, sizeof(lines.subject), "%s %s", what, of);
+    /* a line that is wrapped could not be removed */
+    const size_t columns = cli_terminal_columns(STDERR_FILENO) - 1;
     if (isatty(STDERR_FILENO))
-        (void)cli_write(STDERR_FILENO, lines.subject, strlen(lines.subject));
+        (void)cli_write(STDERR_FILENO, lines.subject, strnlen(lines.subject, columns));
     else
         start_lines(first_s);
 }

@@ -7,6 +7,7 @@ import math
 import os
 import re
 import resource
+import shutil
 import signal
 import struct
 import termios
@@ -187,6 +188,23 @@ class Windows(TrainTest):
         self.assertEqual(code, 0)
         self.assertRegex(sent, rf"\n\rvalidation, window 1/{windows}  loss ")
         self.assertRegex(sent, rf"\r\x1b\[Kstep 1  validation loss [\d.]+ over {windows} of {windows} windows")
+
+    def test_a_terminal_shows_what_takes_its_time_until_it_is_done(self):
+        run, text, tokens = self.path("run"), self.corpus(), self.path("tokens")
+        self.succeeds("train", *TINY, "--data", text, "--steps", 1, "--save", run)
+        for arguments, what in ((["tokenize", text, "-o", tokens], f"tokenizing {text}"), (["check", run], f"reading {run}"),
+                                (["inspect", run, "--hash"], f"reading {run}"),
+                                (["export", run, "-o", self.path("out")], f"writing {self.path('out')}"),
+                                (["eval", run, "--data", text, "--json"], f"tokenizing {text}")):
+            with self.subTest(arguments=arguments):
+                code, _, sent = on_terminal(*arguments)
+                self.assertEqual(code, 0)
+                self.assertIn(what, sent)
+                self.assertIn("\r\x1b[K", sent[sent.index(what):])
+                shutil.rmtree(self.path("out"), ignore_errors=True)
+                self.assertNotIn(what.split()[0], self.succeeds(*arguments).err)
+        code, _, sent = on_terminal("check", run, columns=12)
+        self.assertTrue(sent.startswith(f"reading {run}"[:11] + "\r\x1b[K"), repr(sent))
 
     def test_the_micro_batch_of_eval_follows_the_flag_and_never_the_budget(self):
         run, text = self.path("run"), self.corpus(lines=30 if SHORT else 100)
