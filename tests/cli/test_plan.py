@@ -204,6 +204,11 @@ class Plan(ProgramTest):
             self.assertNotIn(fewest, (12, 24, 36, 48))  # of these the search starts
             self.fails(3, *plan, "--device-memory", memory, "--pin", f"blocks.{fewest - 1}-47=keep")
 
+    def test_of_a_device_far_too_large_it_takes_what_a_model_in_memory_needs(self):
+        plan = self.succeeds("plan", "qwen2.5-0.5b", "--profile", "h200", "--sequence", "1024", "--calibration", "none", "--json").json
+        self.assertGreater(plan["host_update_bytes"], 0)  # not in memory: a schedule that may spread
+        self.assertLess(plan["peak_bytes"]["device"], 1.5 * plan["in_memory_bytes"])
+
     def test_what_does_not_fit_is_an_object_too(self):
         done = self.fails(3, "plan", *NANO, "--device-memory", "1MiB", "--disk", self.folder, "--json")
         said = done.err.strip().split("\n")[-1].split(": ", 1)[1]
