@@ -12,20 +12,27 @@
 
 enum { FEW = 3 };
 
+static int is_gradient(const coh_object *object)
+{
+    return object->stream == COH_STREAM_GRAD || object->stream == COH_STREAM_CONTRIBUTION;
+}
+
 /* Leaves out parameter gradients: a schedule may compute, add and apply them range by range. */
 static int counts(const coh_object *object)
 {
-    return !object->survives && !object->pinned && object->stream != COH_STREAM_GRAD &&
-           object->stream != COH_STREAM_CONTRIBUTION;
+    return !object->survives && !object->pinned && !is_gradient(object);
 }
 
-/* Bytes that exist at every instruction. */
-static uint64_t standing_bytes(const coh_layout *layout)
+/* Bytes that exist at every instruction; with `at_begin`, also gradients that outlive the step:
+ * between their update in the next forward and its backward there are none. */
+static uint64_t standing_bytes(const coh_layout *layout, int at_begin)
 {
     uint64_t bytes = layout->pinned_bytes;
-    for (uint32_t i = 0; i < layout->object_count; i++)
-        if (layout->objects[i].survives && !layout->objects[i].pinned)
-            bytes += layout->objects[i].bytes;
+    for (uint32_t i = 0; i < layout->object_count; i++) {
+        const coh_object *object = &layout->objects[i];
+        if (object->survives && !object->pinned && (at_begin || !is_gradient(object)))
+            bytes += object->bytes;
+    }
     return bytes;
 }
 
@@ -87,8 +94,11 @@ static coh_status live_of(const coh_graph *graph, const coh_plan_options *option
                                   COH_PROGRAM_BODY, &lowered);
     if (status == COH_OK)
         status = COH_ALLOC(layout.object_count, &live.has);
-    if (status == COH_OK)
-        *out_bytes = standing_bytes(&layout) + most_live(&lowered, or_fewer, &live);
+    if (status == COH_OK) {
+        const uint64_t at_begin = standing_bytes(&layout, 1);
+        const uint64_t within = standing_bytes(&layout, 0) + most_live(&lowered, or_fewer, &live);
+        *out_bytes = at_begin > within ? at_begin : within;
+    }
     coh_free(live.has);
     coh_lowered_fini(&lowered);
     coh_object_map_fini(&map);

@@ -1,9 +1,9 @@
 /* live.h - the fewest bytes that exist at once in a step, over all tiers: a lower bound for every
  * schedule, computed without building one.
  *
- * An object that survives a step always exists. An activation, and the data that a forward saves
- * for its backward, exists from the instruction that writes it to the last instruction that
- * reads it. */
+ * An object that survives a step always exists; a gradient that does, only where steps meet. An
+ * activation, and the data that a forward saves for its backward, exists from the instruction that
+ * writes it to the last instruction that reads it. */
 #ifndef COH_PLANNER_LIVE_H
 #define COH_PLANNER_LIVE_H
 

@@ -137,6 +137,34 @@ static void no_schedule_takes_fewer_bytes_than_the_bound(void **state)
     }
 }
 
+/* Gradients that wait for the next step and activations are never there at once, so tiers that hold
+ * the larger of them do. The oracle is a plan in little more. */
+static void waiting_gradients_and_activations_do_not_add_up(void **state)
+{
+    (void)state;
+    coh_graph *graph = make_graph(8, 100);
+    coh_plan_options options = plan_options(4);
+    coh_plan *plan = NULL;
+    uint64_t live = 0, memory = 0;
+    options.sweep_order = COH_SWEEP_LAYER;
+    options.recompute = COH_RECOMPUTE_NONE;
+    options.search = COH_SEARCH_QUICK;
+    options.chunk_bytes = 16 * KIB;
+    const coh_block_set none = coh_block_set_first(0);
+    assert_int_equal(coh_live_bytes(graph, &options, &none, 0, &live), COH_OK);
+    assert_int_equal(coh_plan_in_memory_bytes(graph, &options, &memory), COH_OK);
+    options.device_memory_bytes = memory / 2;
+    options.host_memory_bytes = memory / 100 * 42;
+    options.emulate_host = 1;
+    if (coh_plan_create(graph, &options, &plan) != COH_OK)
+        fail_msg("%s", coh_last_error());
+    assert_in_range(live, 1,
+                    plan->layout.arena_bytes[COH_TIER_DEVICE] +
+                        plan->layout.arena_bytes[COH_TIER_HOST]);
+    coh_plan_destroy(plan);
+    coh_graph_destroy(graph);
+}
+
 static coh_tensor add_op(coh_graph *graph, const coh_op_kind *kind, const char *name,
                          const coh_tensor *inputs, const void *attributes, size_t bytes, int block,
                          uint32_t frozen)
@@ -287,6 +315,7 @@ int main(void)
         cmocka_unit_test(bytes_are_refused_before_length),
         cmocka_unit_test(a_huge_batch_in_memory_gets_larger_chunks),
         cmocka_unit_test(no_schedule_takes_fewer_bytes_than_the_bound),
+        cmocka_unit_test(waiting_gradients_and_activations_do_not_add_up),
         cmocka_unit_test(the_bound_of_all_blocks_is_one_of_plans_that_recompute_none),
         cmocka_unit_test(the_estimate_is_near_the_program),
         cmocka_unit_test(a_chunk_below_a_grain_counts_as_a_grain),
