@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "base/plural.h"
 #include "base/refusal.h"
 #include "cohobate/machine.h"
 
@@ -59,7 +60,7 @@ static size_text size_of(uint64_t bytes)
 static size_text count_of(uint64_t bytes)
 {
     size_text text;
-    snprintf(text.at, sizeof(text.at), "%" PRIu64 " byte%s", bytes, bytes == 1 ? "" : "s");
+    snprintf(text.at, sizeof(text.at), "%" PRIu64 " byte%s", bytes, COH_PLURAL_S(bytes));
     return text;
 }
 

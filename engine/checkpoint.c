@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/plural.h"
 #include "base/struct_bytes.h"
 #include "engine/checkpoint_manifest.h"
 
@@ -120,7 +121,7 @@ static coh_status data_files_open(coh_checkpoint *checkpoint)
             return coh_fail(COH_ERR_CORRUPT,
                             "checkpoint %s: %s has %" PRIu64 " byte%s, must have %" PRIu64,
                             checkpoint->path, file_name(checkpoint, file).text, bytes,
-                            bytes == 1 ? "" : "s", manifest->file_bytes[file]);
+                            COH_PLURAL_S(bytes), manifest->file_bytes[file]);
     }
     return COH_OK;
 }
@@ -285,7 +286,7 @@ static coh_status open_newest(const char *path, coh_checkpoint **out_checkpoint)
     return coh_fail(COH_ERR_CORRUPT,
                     "of %zu checkpoint%s in %s none is whole; the newest: %s: put a copy of one "
                     "there, or start the run again",
-                    count, count == 1 ? "" : "s", path, newest_text);
+                    count, COH_PLURAL_S(count), path, newest_text);
 }
 
 /* Adds the remedy to the error text for a checkpoint that the user named directly. */

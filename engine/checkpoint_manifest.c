@@ -11,6 +11,7 @@
 #include "base/alloc.h"
 #include "base/c_locale.h"
 #include "base/json.h"
+#include "base/plural.h"
 
 #define COUNT_MOST ((double)INT64_MAX)
 
@@ -279,14 +280,14 @@ static coh_status check_files(const coh_json_place *files, coh_manifest *manifes
         COH_TRY(coh_json_whole(&bytes, 0, COUNT_MOST, &stated));
         if ((uint64_t)stated != manifest->file_bytes[file])
             return coh_json_fail(&bytes, "%" PRId64 " byte%s, and the tensors need %" PRIu64,
-                                 stated, stated == 1 ? "" : "s", manifest->file_bytes[file]);
+                                 stated, COH_PLURAL_S(stated), manifest->file_bytes[file]);
         count++;
     }
     return json_object_size(files->value) == count
                ? COH_OK
                : coh_json_fail(files, "%zu file%s, and the tensors have %zu",
                                json_object_size(files->value),
-                               json_object_size(files->value) == 1 ? "" : "s", count);
+                               COH_PLURAL_S(json_object_size(files->value)), count);
 }
 
 /* Format and version are checked before all else, so that a newer file is reported as newer and not

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/plural.h"
 #include "base/struct_bytes.h"
 #include "comm/world.h"
 #include "engine/device_find.h"
@@ -105,7 +106,7 @@ static void tell_unused(const coh_engine *engine)
     snprintf(text, sizeof(text),
              "the loss does not depend on %" PRIu32 " parameter%s that %s not frozen, the first "
              "'%.200s': no step changes such a parameter; use it in the graph, or freeze it",
-             count, count == 1 ? "" : "s", count == 1 ? "is" : "are", first);
+             count, COH_PLURAL_S(count), count == 1 ? "is" : "are", first);
     engine->options.log(engine->options.log_context, text);
 }
 
@@ -132,7 +133,7 @@ static coh_status check_world(const coh_plan *plan, const coh_world *world)
         return coh_fail(COH_ERR_ARGUMENT,
                         "the plan is for %" PRId32 " rank%s and the engine's world has %" PRId32
                         ": make them equal",
-                        ranks, ranks == 1 ? "" : "s", size);
+                        ranks, COH_PLURAL_S(ranks), size);
     for (int level = COH_LEVEL_PAIR; ranks > 1 && level < COH_LEVEL_WORLD; level++)
         if (mesh->levels.rank_count[level] != coh_world_level_ranks(world, (coh_link_level)level))
             return coh_fail(COH_ERR_ARGUMENT,

@@ -17,6 +17,7 @@
 
 #include "base/bytes.h"
 #include "base/check.h"
+#include "base/plural.h"
 #include "base/small_file.h"
 #include "coh_config.h"
 #include "cohobate/engine.h"
@@ -294,7 +295,7 @@ static void examine_numa(coh_finding_list *list, const coh_topology *topology)
 {
     coh_finding *finding = coh_finding_next(list, "NUMA");
     COH_FINDING_SAY(finding->found, "%d memory node%s", topology->node_count,
-                    topology->node_count == 1 ? "" : "s");
+                    COH_PLURAL_S(topology->node_count));
     if (topology->node_count == 1)
         return;
     coh_finding_blame(finding, COH_FINDING_NOTE,

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/plural.h"
 #include "coh_config.h"
 #include "engine/machine_findings.h"
 #include "memory/cuda_facts.h"
@@ -130,14 +131,14 @@ static int examine_driver(coh_finding_list *list)
         finding->level = COH_FINDING_WARN;
         COH_FINDING_SAY(finding->cost,
                         "%d NVIDIA device%s here idle%s: everything is computed on the processor",
-                        device_count, device_count == 1 ? "" : "s", device_count == 1 ? "s" : "");
+                        device_count, COH_PLURAL_S(device_count), device_count == 1 ? "s" : "");
         COH_FINDING_SAY(finding->remedy, "install NVIDIA's driver, for CUDA 13 or later; in a "
                                          "container, pass its libraries in");
         return 0;
     }
     COH_FINDING_SAY(finding->found, "a driver for CUDA %d.%d and %d GPU%s",
                     facts.driver_version / 1000, facts.driver_version % 1000 / 10, facts.gpu_count,
-                    facts.gpu_count == 1 ? "" : "s");
+                    COH_PLURAL_S(facts.gpu_count));
     for (int i = 0; i < facts.gpu_count && i < COH_CUDA_GPUS_MOST; i++) {
         examine_gpu(list, i, &facts.gpus[i]);
         if (facts.gpus[i].major >= CAPABILITY_LEAST)
@@ -195,7 +196,7 @@ void coh_examine_cuda(coh_finding_list *list)
     COH_FINDING_SAY(finding->found,
                     "this build has no CUDA device code (docs/building.md has how to build it); %d "
                     "NVIDIA device%s %s here",
-                    gpu_count, gpu_count == 1 ? "" : "s", gpu_count == 1 ? "is" : "are");
+                    gpu_count, COH_PLURAL_S(gpu_count), gpu_count == 1 ? "is" : "are");
     if (gpu_count == 0)
         return;
     coh_finding_blame(finding, COH_FINDING_NOTE,

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/plural.h"
 #include "base/struct_bytes.h"
 #include "base/thread.h"
 #include "cohobate/machine.h"
@@ -391,7 +392,7 @@ static coh_status check(const coh_measure_options *options, const coh_engine_dev
         return coh_fail(COH_ERR_ARGUMENT,
                         "it was measured for %d thread%s, not %d: name another file, or ask for as "
                         "many",
-                        (int)known->threads, known->threads == 1 ? "" : "s",
+                        (int)known->threads, COH_PLURAL_S(known->threads),
                         (int)options->thread_count);
     return COH_OK;
 }

@@ -13,6 +13,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
+#include "base/plural.h"
 #include "coh_config.h"
 #include "cohobate/cohobate.h"
 #include "cohobate/engine.h"
@@ -234,7 +235,7 @@ void coh_measure_machine(coh_measure *m)
     strftime(profile->date, sizeof(profile->date), "%Y-%m-%d", &local);
     if (profile->name[0] == '\0') /* else it is a known profile's name */
         snprintf(profile->name, sizeof(profile->name), "measured, %d thread%s%s",
-                 (int)m->options->thread_count, m->options->thread_count == 1 ? "" : "s",
+                 (int)m->options->thread_count, COH_PLURAL_S(m->options->thread_count),
                  m->options->quick ? COH_MEASURE_QUICK : "");
     else if (m->options->quick && strstr(profile->name, COH_MEASURE_QUICK) == NULL)
         snprintf(profile->name + strlen(profile->name),

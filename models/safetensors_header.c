@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/plural.h"
 #include "base/utf8.h"
 
 typedef struct scanner {
@@ -317,7 +318,7 @@ static coh_status tensor_read(scanner *scan, const char *name, coh_safetensors_h
         return refuse(scan, name - 1,
                       "tensor %.200s has %" PRIu64 " byte%s by its dtype and shape, %" PRIu64
                       " by its data_offsets",
-                      name, bytes, bytes == 1 ? "" : "s", tensor->bytes);
+                      name, bytes, COH_PLURAL_S(bytes), tensor->bytes);
     return COH_OK;
 }
 

@@ -16,6 +16,7 @@
 #include "base/bytes.h"
 #include "base/half.h"
 #include "base/json.h"
+#include "base/plural.h"
 #include "models/safetensors_header.h"
 
 #define SINGLE "model.safetensors"
@@ -95,7 +96,7 @@ static coh_status header_length_read(const shard *file, uint64_t file_bytes, uin
         return coh_fail(COH_ERR_CORRUPT,
                         "%.300s has %" PRIu64 " byte%s, fewer than the 8 that begin a safetensors"
                         " file: fetch or write it again",
-                        file->path, file_bytes, file_bytes == 1 ? "" : "s");
+                        file->path, file_bytes, COH_PLURAL_S(file_bytes));
     COH_TRY(bytes_read(file, 0, sizeof(raw), raw));
     for (int i = 8; i-- > 0;)
         bytes = bytes << 8 | raw[i];

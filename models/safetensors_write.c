@@ -11,6 +11,7 @@
 
 #include "base/alloc.h"
 #include "base/bytes.h"
+#include "base/plural.h"
 #include "models/safetensors_header.h"
 
 /* 256 KiB: larger writes to a file are no faster. */
@@ -207,7 +208,7 @@ static coh_status shard_finish(coh_safetensors_writer *writer)
     if (missing_bytes(writer) != 0)
         return coh_fail(COH_ERR_ARGUMENT,
                         "%.300s cannot be finished: it lacks %" PRIu64 " byte%s of data",
-                        writer->path, missing_bytes(writer), missing_bytes(writer) == 1 ? "" : "s");
+                        writer->path, missing_bytes(writer), COH_PLURAL_S(missing_bytes(writer)));
     COH_TRY(buffer_flush(writer));
     writer->fd = -1;
     return coh_folder_place_close(writer->place, fd, 0, writer->path);

@@ -16,6 +16,7 @@
 #include <xxhash.h>
 
 #include "base/alloc.h"
+#include "base/plural.h"
 #include "base/struct_bytes.h"
 #include "cohobate/machine.h"
 #include "text/lines.h"
@@ -476,7 +477,7 @@ static coh_status build_all(coh_token_builder *b, int is_folder)
             COH_ERR_CORRUPT,
             "folder %s holds no text file: of its %zu file%s none is text (not hidden, and "
             "no zero byte in the first 8 KiB): give a folder that has some",
-            options->in_path, b->list.count, b->list.count == 1 ? "" : "s");
+            options->in_path, b->list.count, COH_PLURAL_S(b->list.count));
     return COH_OK;
 }
 
@@ -490,12 +491,12 @@ static coh_status check_shares(const coh_token_builder *b)
             COH_ERR_ARGUMENT,
             "%s holds %" PRIu64 " document%s, so holding out every %" PRId32 "th leaves "
             "none to validate with: hold out more often or add some",
-            b->options->in_path, d->count, d->count == 1 ? "" : "s", b->options->held_out);
+            b->options->in_path, d->count, COH_PLURAL_S(d->count), b->options->held_out);
     return coh_fail(COH_ERR_ARGUMENT,
                     "%s holds %" PRIu64
                     " document%s, of which a validation split of %g puts %" PRIu64
                     " aside: both parts need one, so add some, or take another share or seed",
-                    b->options->in_path, d->count, d->count == 1 ? "" : "s",
+                    b->options->in_path, d->count, COH_PLURAL_S(d->count),
                     b->options->validation_split, d->counts[1]);
 }
 

@@ -16,6 +16,7 @@
 #include <xxhash.h>
 
 #include "base/alloc.h"
+#include "base/plural.h"
 #include "base/struct_bytes.h"
 #include "base/utf8.h"
 #include "cohobate/terms.h"
@@ -140,7 +141,7 @@ static coh_status read_bytes(int fd, const char *path, uint64_t offset, void *by
         if (got == 0)
             return coh_fail(COH_ERR_CORRUPT, "%s ends at byte %" PRIu64 ", %zu byte%s too early",
                             path, offset + done, byte_count - done,
-                            byte_count - done == 1 ? "" : "s");
+                            COH_PLURAL_S(byte_count - done));
         done += (size_t)got;
     }
     return COH_OK;
@@ -520,7 +521,7 @@ static coh_status read_headless(coh_token_file *file, int64_t vocabulary, int32_
         return coh_fail(COH_ERR_CORRUPT,
                         "%s has %" PRIu64 " byte%s, which is no number of ids of %" PRIu32
                         " bytes: it was cut off, or its ids have others (%s)",
-                        file->path, file_bytes, file_bytes == 1 ? "" : "s", file->header.id_bytes,
+                        file->path, file_bytes, COH_PLURAL_S(file_bytes), file->header.id_bytes,
                         coh_term_text(COH_TERM_ID_BYTES));
     file->header.count = file_bytes / file->header.id_bytes;
     return COH_OK;
@@ -586,8 +587,8 @@ static coh_status no_window(const coh_token_file *file, int64_t tokens)
     return coh_fail(COH_ERR_ARGUMENT,
                     "%s has %" PRIu64 " id%s: no window of %" PRId64
                     " token%s and the one after; use more text or a shorter sequence",
-                    file->path, file->header.count, file->header.count == 1 ? "" : "s", tokens,
-                    tokens == 1 ? "" : "s");
+                    file->path, file->header.count, COH_PLURAL_S(file->header.count), tokens,
+                    COH_PLURAL_S(tokens));
 }
 
 /* Reads `count` ids from `begin` on and the id after each; all must be within the file. */
