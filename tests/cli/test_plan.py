@@ -18,6 +18,12 @@ class Plan(ProgramTest):
     def plan(self, *flags):
         return self.succeeds("plan", *NANO, "--json", *flags).json
 
+    def screen_and_object(self, *plan):
+        """The screen of a plan, and the object of its file: one search for both."""
+        kept = self.path("kept.json")
+        said = self.succeeds(*plan, "-o", kept).out
+        return said, self.succeeds(*plan, "--plan", kept, "--json").json
+
     def test_a_refusal_names_all_budgets_that_are_too_small(self):
         for small in (["--disk", self.folder + ":2MiB"], ["--emulate-host", "4MiB"], ["--emulate-host", "4MiB", "--disk", self.folder + ":3MiB"],
                       ["--disk", self.folder, "--disk-write-limit", "1GB/day"]):
@@ -176,19 +182,17 @@ class Plan(ProgramTest):
         model, device, host = ("gpt2", "700MB", "1800MB") if SHORT else ("gpt2-xl", "6GB", "16GB")
         lean = ["plan", model, *of, "--device-memory", device, "--host-memory", host, "--sequence", "512", "--state", "lean",
                 "--search", "quick"]
-        said = self.succeeds(*lean).out
+        said, exact = self.screen_and_object(*lean)
         share = float(re.search(r"\(--clip-mode previous\) a step takes .*, (0\.\d\d) of this one", said)[1])
-        exact, previous = (self.succeeds(*lean, "--json", *more).json["step_seconds"]
-                           for more in ([], ["--clip-mode", "previous"]))
-        self.assertAlmostEqual(previous / exact, share, delta=0.006)
-        self.assertNotIn("clip-mode", self.succeeds(*lean, "--clip-mode", "previous").out)
+        without, previous = self.screen_and_object(*lean, "--clip-mode", "previous")
+        self.assertAlmostEqual(previous["step_seconds"] / exact["step_seconds"], share, delta=0.006)
+        self.assertNotIn("clip-mode", without)
         tied = ["plan", "gpt2", *of, "--device-memory", "600MB", "--host-memory", "16GB", "--sequence", "256", "--batch", "8",
                 "--clip-mode", "previous", "--search", "quick", "--micro-batch"]
-        said = self.succeeds(*tied, "2").out
+        said, usual = self.screen_and_object(*tied, "2")
         share = float(re.search(r"\(--sweep-order layer, other rounding\) a step takes .*, (0\.\d\d) of this one", said)[1])
-        usual, layer = (self.succeeds(*tied, "2", "--json", *more).json["step_seconds"]
-                        for more in ([], ["--sweep-order", "layer"]))
-        self.assertAlmostEqual(layer / usual, share, delta=0.006)
+        layer = self.succeeds(*tied, "2", "--json", "--sweep-order", "layer").json
+        self.assertAlmostEqual(layer["step_seconds"] / usual["step_seconds"], share, delta=0.006)
         for other in (["2", "--sweep-order", "micro-batch"], ["8"]):
             self.assertNotIn("order:", self.succeeds(*tied, *other).out)
         few = ["plan", "gpt2", *of, *QUICK, "--sequence", "512", "--batch"]
@@ -401,12 +405,12 @@ class Plan(ProgramTest):
         """A block that is not recomputed runs them again by themselves, before what reads them."""
         again = ["plan", "gpt2-nano", "--sequence", 512, "--batch", 8, "--dtype", "f32", "--threads", 2, "--device-memory",
                  "150MiB", "--disk", self.folder, "--calibration", "none"]
-        made = self.succeeds(*again, "--json").json
+        said, made = self.screen_and_object(*again)
         self.assertEqual(made["recomputes"], 0)
         kinds = {op["kind"] for op in made["operators"] if op["activations"] == "again"}
         self.assertIn("cohobate.layernorm", kinds)
         self.assertNotIn("cohobate.linear", kinds)
-        rows = [line for line in self.succeeds(*again).out.split("\n") if line.startswith("block")]
+        rows = [line for line in said.split("\n") if line.startswith("block")]
         self.assertIn("again", rows[0].split()[-1].split("+"))
         self.assertEqual([row.split()[-1] for row in rows],
                          [group["activations"] for group in made["groups"] if group["first_block"] >= 0])
