@@ -6,7 +6,7 @@ import os
 import re
 import unittest
 
-from program import QUICK, SHORT, NANO, TINY, ProgramTest, in_full, pairs, run, sealed
+from program import QUICK, SHORT, NANO, TINY, ProgramTest, in_full, on_any_processor, pairs, run, sealed
 
 TIERS = ["device", "host", "disk"]
 
@@ -52,6 +52,7 @@ class Plan(ProgramTest):
                              "operators ", "plan:"):
                     self.assertEqual(sum(line.startswith(word) for line in lines), 1, word)
 
+    @on_any_processor
     def test_a_model_whose_blocks_all_stand_otherwise_has_no_longer_screen(self):
         model, host, device = ("gpt2-medium", "3GB", "1GiB") if SHORT else ("opt-2.7b", "16GB", "4GiB")
         done = self.succeeds("plan", model, *QUICK, "--profile", f"rtx-4090,host-memory={host}", "--device-memory", device,
@@ -61,6 +62,7 @@ class Plan(ProgramTest):
         self.assertLessEqual(max(map(len, lines)), 100)
         self.assertIn("blocks ", done.out)
 
+    @on_any_processor
     def test_the_columns_of_operators_cut_no_word_and_do_not_touch(self):
         """Where a row's activations go three ways, the columns of places give way."""
         said = self.succeeds("plan", "gpt2-medium", "--sequence", 1024, "--batch", 4, "--search", "quick", "--device-memory", "1GiB",
@@ -138,6 +140,7 @@ class Plan(ProgramTest):
         self.assertGreater(asked["of_forward"], 0.5)
         self.assertIsNone(asked["end_device_bytes"])
 
+    @on_any_processor
     def test_a_host_lane_that_lags_behind_backward_updates_first_what_the_next_step_needs_first(self):
         plan = self.succeeds("plan", "opt-125m", "--profile", "h200,host-memory=64GB,host-memory-rate=1TB/s", "--calibration", "none", "--sequence", 512,
                              "--batch", 16, "--micro-batch", 16, "--dtype", "bf16", "--state", "split", "--clip-mode", "previous",
@@ -147,6 +150,7 @@ class Plan(ProgramTest):
         self.assertEqual(plan["binding"], "host window")
         self.assertLess(plan["step_seconds"], 1.1 * plan["limits"][0]["seconds"])  # in the order of arrival 1.21
 
+    @on_any_processor
     def test_a_bound_of_all_decisions_above_the_limit_is_called_closer(self):
         of = ["plan", "gpt2-nano", "--search", "quick", "--threads", 2, "--dtype", "f32", "--calibration", "none",
               "--sequence", 64, "--disk", self.folder]
@@ -163,6 +167,7 @@ class Plan(ProgramTest):
                             ("f32", "f32 (full precision; --dtype bf16 takes less memory)")):
             self.assertIn(f"dtype:  {says}\n", self.succeeds("plan", *NANO, "--profile", "h100", "--dtype", dtype).out)
 
+    @on_any_processor
     def test_a_limit_whose_name_says_little_is_put_in_words(self):
         of = ["plan", "gpt2-nano", *QUICK, "--threads", "2", "--dtype", "f32", "--calibration", "none", "--sequence", 64]
         drive = ["--disk", self.folder, "--profile"]
@@ -177,6 +182,7 @@ class Plan(ProgramTest):
                 said = " ".join(self.succeeds(*of, *flags).out.split())
                 self.assertIn(f"limit: {name} ({words}): no schedule ", said)
 
+    @on_any_processor
     def test_the_screen_says_what_a_user_would_try_next(self):
         of = ["--profile", "rtx-4090", "--calibration", "none"]
         model, device, host = ("gpt2", "700MB", "1800MB") if SHORT else ("gpt2-xl", "6GB", "16GB")
@@ -199,6 +205,7 @@ class Plan(ProgramTest):
         self.assertIn("1 x 512 tokens at once are few (1 is the largest divisor of 31 up to 8)", self.succeeds(*few, "31").out)
         self.assertNotIn("at once are few", self.succeeds(*few, "32").out + self.succeeds(*few, "31", "--micro-batch", "1").out)
 
+    @on_any_processor
     def test_in_memory_no_more_blocks_are_recomputed_than_must_be(self):
         plan = ["plan", "gpt2-xl", "--profile", "a100-40g", "--sequence", "1024", "--host-memory", "none", "--calibration", "none"]
         for memory in ("38GiB", "36GiB"):
@@ -302,6 +309,7 @@ class Plan(ProgramTest):
         auto = self.plan(*flags, "--sweep-order", "auto")
         self.assertEqual(auto["in_memory_bytes"], self.plan(*flags, "--sweep-order", auto["sweep_order"])["in_memory_bytes"])
 
+    @on_any_processor
     def test_another_micro_batch_is_taken_only_where_it_is_worth_other_bits(self):
         flags = ["--profile", "a100-80g", "--batch", "16", "--search", "quick", "--json", "--sequence"]
         medium = ["plan", "gpt2-medium", *flags, "1024", "--micro-batch"]
@@ -314,6 +322,7 @@ class Plan(ProgramTest):
         self.assertEqual(taken.json["micro_batch"], 16)
         self.assertIn("micro-batch 8 -> 16: other rounding; the step is predicted to take 0.9", taken.err)
 
+    @on_any_processor
     def test_of_the_smaller_micro_batches_the_largest_that_fits_is_found(self):
         flags = ["plan", "gpt2-nano", "--sequence", "128", "--batch", "6", "--chunk", "1MiB", "--disk", self.folder,
                  "--device-memory", "8MiB", "--search", "quick", "--dtype", "f32"]
@@ -325,6 +334,7 @@ class Plan(ProgramTest):
         taken = self.succeeds(*flags, "--micro-batch", "auto", "--json")
         self.assertEqual(taken.json["micro_batch"], fits[0])
 
+    @on_any_processor
     def test_an_untied_model_streams_in_the_faster_order_unless_one_is_given(self):
         flags = ["plan", "llama-2-7b", "--profile", "a100-80g,host-memory=512GB,device-memory=8GB", "--sequence", "256",
                  "--batch", "4", "--micro-batch", "1", "--search", "quick", "--chunk", "512MiB", "--recompute", "all"]
@@ -383,6 +393,7 @@ class Plan(ProgramTest):
         held = self.plan(*self.disk())["memory_bytes"]["disk"]
         self.assertEqual(held["states"], 5 * held["parameters"] if self.plan()["dtype"] == "bf16" else 2 * held["parameters"])
 
+    @on_any_processor
     def test_gradients_that_wait_lie_in_host_memory_if_there_is_room(self):
         # All that lives between steps, 8 bytes a parameter, is three quarters of the two memories.
         done = self.succeeds("plan", "opt-125m", "--dtype", "bf16", "--sequence", "1024", "--batch", "4", "--micro-batch", "4",
@@ -401,6 +412,7 @@ class Plan(ProgramTest):
             self.assertGreaterEqual(planned["least_link_bytes"][lane], planned["stream_bytes"] - (40 << 20))
         self.assertEqual(self.plan()["least_link_bytes"], {})
 
+    @on_any_processor
     def test_norms_that_run_again_have_their_own_word(self):
         """A block that is not recomputed runs them again by themselves, before what reads them."""
         again = ["plan", "gpt2-nano", "--sequence", 512, "--batch", 8, "--dtype", "f32", "--threads", 2, "--device-memory",
@@ -441,6 +453,7 @@ class Plan(ProgramTest):
         self.fails(3, "plan", *NANO, *self.disk(), "--plan", plan, "--disk-write-limit", "1MB", says="this plan writes")
         self.fails(2, "plan", *NANO, "--disk-write-limit", "2TB/year", says="--disk-write-limit 2TB/day")
 
+    @on_any_processor
     def test_a_write_limit_that_is_too_low_is_told_the_least_that_has_a_plan(self):
         flags = ["gpt2-nano", *QUICK, "--dtype", "f32", "--sequence", "64", "--batch", "8", "--threads", "2", "--device-memory",
                  "60MiB", "--disk", self.folder, "--disk-write-limit"]
