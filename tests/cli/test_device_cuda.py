@@ -11,7 +11,7 @@ import unittest
 
 import model_folder
 import program
-from program import COHOBATE, QUICK, SANITIZED, ProgramTest, environment, pairs, run
+from program import COHOBATE, QUICK, SANITIZED, SHORT, ProgramTest, environment, pairs, run
 
 GPU = os.environ["COH_EMULATED_GPU"]
 NCCL = os.environ["COH_EMULATED_NCCL"]  # as CUDA_HOME: NCCL's double; empty: a build without NCCL
@@ -20,6 +20,7 @@ MPIRUN = os.environ.get("COH_MPIRUN", "under_mpirun.sh")
 METERED = os.environ["COH_METERED"]  # the folder of a played NVML
 LIBRARIES = 32 * 2**20 + 4096  # kept for libraries by a plan for a GPU
 STEPS = 3
+BATCH = ["--batch", 2, "--micro-batch", 1] if SHORT else ["--batch", 4, "--micro-batch", 2]  # two micro-batches
 
 
 class DeviceCuda(ProgramTest):
@@ -37,13 +38,13 @@ class DeviceCuda(ProgramTest):
     def train(self, model, *flags, seed=None, **more):
         """The last line's object after a few steps; seed None: on the host."""
         where = () if seed is None else ("--device", "cuda:0", "--profile", "h200")
-        done = self.succeeds("train", model, "--sequence", 16, "--batch", 4, "--micro-batch", 2, "--data", self.text,
+        done = self.succeeds("train", model, "--sequence", 16, *BATCH, "--data", self.text,
                              "--steps", STEPS, "--lr", "1e-3", "--validation", "none", "--save", "none", "--threads", 2,
                              "--json", *where, *flags, **(self.gpu(seed, **more) if seed is not None else {}))
         return done.json
 
     def peak(self, model, *flags):
-        done = self.succeeds("plan", model, "--sequence", 16, "--batch", 4, "--micro-batch", 2,
+        done = self.succeeds("plan", model, "--sequence", 16, *BATCH,
                              "--profile", "h200", "--threads", 2, "--json", *flags)
         return done.json["in_memory_bytes"]
 
@@ -191,7 +192,7 @@ class DeviceCuda(ProgramTest):
         if os.path.exists("/sys/devices/system/node/node0/meminfo"):
             cases.append(("0", "on 1 NUMA node, the GPU's,"))
         for node, says in cases:
-            told = self.succeeds("train", model, "--sequence", 16, "--batch", 4, "--micro-batch", 2, "--data", self.text,
+            told = self.succeeds("train", model, "--sequence", 16, *BATCH, "--data", self.text,
                                  "--steps", 1, "--validation", "none", "--save", "none", "--dtype", "bf16",
                                  "--device", "cuda:0", "--profile", "h200", "--device-memory", small,
                                  **self.gpu(**dict(nodes, COH_EMULATED_NODE=node))).err
@@ -268,7 +269,7 @@ class DeviceCuda(ProgramTest):
         # All lines of a graph share one time, divided as predicted. A line's share is a float, so each factor is within
         # 2^-24 of it, and printed to four places.
         self.assertAlmostEqual(by_graphs["forward"], by_graphs["backward"], delta=by_graphs["forward"] * 2**-23 + 1e-4)
-        plan = ["plan", model, "--sequence", 16, "--batch", 4, "--micro-batch", 2, "--threads", 2, "--json", "--profile", profile]
+        plan = ["plan", model, "--sequence", 16, *BATCH, "--threads", 2, "--json", "--profile", profile]
         plain, after = (self.succeeds(*plan, "--calibration", path, **self.gpu()).json for path in ("none", found))
         self.assertEqual((plain["profile"]["calibrated_runs"], after["profile"]["calibrated_runs"]), (0, 1))
         self.assertEqual(after["numeric_fingerprint"], plain["numeric_fingerprint"])
@@ -316,7 +317,7 @@ class DeviceCuda(ProgramTest):
 
     def test_a_plan_made_without_a_profile_is_replayed_by_the_gpus_datasheet(self):
         path = self.path("plan.json")
-        made = self.succeeds("plan", self.model("gpt2"), "--sequence", 16, "--batch", 4, "--micro-batch", 2, "--threads", 2,
+        made = self.succeeds("plan", self.model("gpt2"), "--sequence", 16, *BATCH, "--threads", 2,
                              "--device", "cuda:0", "--json", "-o", path, **self.gpu(COH_EMULATED_NAME="NVIDIA H200")).json
         self.assertEqual(made["profile"]["name"], "h200")
         for flags in ([], ["--profile", "h200"]):
