@@ -1,7 +1,7 @@
 /* Searches the decisions of a plan: in memory, then starts in the order of their bounds, then local
  * search from the best ones. The idea: evaluations are counted instead of timed, so the same inputs
- * give the same plan. The order is listed in search.h; see initial.c, candidates.c, neighbours.c and
- * search_refuse.c. */
+ * give the same plan. The order is listed in search.h; see initial.c, candidates.c, neighbours.c
+ * and search_refuse.c. */
 #include "planner/search.h"
 
 #include <stdlib.h>

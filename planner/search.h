@@ -13,6 +13,8 @@
  *     light                with a far tier: of the best, light operators (light.h) that run again,
  *                          writes to dead space, half the host tier's window, and their
  *                          neighbours
+ *     less memory          if everything would fit: the best again, in the device memory of the
+ *                          plan that keeps everything there, or a little more
  *
  * Evaluations are counted, never timed: the same inputs give the same plan. */
 #ifndef COH_PLANNER_SEARCH_H

@@ -1,6 +1,6 @@
-/* Reports why a plan's search finds nothing: bytes that lack under any decisions are known before it,
- * the least that would do after it. Interface: search_refuse.h; the sentences are made in
- * base/refusal.c. */
+/* Reports why a plan's search finds nothing: bytes that lack under any decisions are known before
+ * it, the least that would do after it. Interface: search_refuse.h; the sentences are made in
+ * base/refusal_text.c. */
 #include "planner/search_refuse.h"
 
 #include <stdio.h>
