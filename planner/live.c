@@ -12,26 +12,36 @@
 
 enum { FEW = 3 };
 
-static int is_gradient(const coh_object *object)
-{
-    return object->stream == COH_STREAM_GRAD || object->stream == COH_STREAM_CONTRIBUTION;
-}
-
 /* Leaves out parameter gradients: a schedule may compute, add and apply them range by range. */
 static int counts(const coh_object *object)
 {
-    return !object->survives && !object->pinned && !is_gradient(object);
+    return !object->survives && !object->pinned && !coh_stream_is_gradient(object->stream);
 }
 
-/* Bytes that exist at every instruction; with `at_begin`, also gradients that outlive the step:
- * between their update in the next forward and its backward there are none. */
-static uint64_t standing_bytes(const coh_layout *layout, int at_begin)
+/* Returns 1 if gradients that outlive the step exist whole while a later micro-batch runs forward: of
+ * each parameter there is a sum, which its backward goes on adding to. */
+static int are_summed(const coh_plan_options *options, const coh_object *object)
 {
-    uint64_t bytes = layout->pinned_bytes;
+    return object->stream == COH_STREAM_GRAD && options->sweep_order == COH_SWEEP_MICROBATCH &&
+           coh_replica_microbatches(options) > 1;
+}
+
+/* Bytes that exist at the fullest instruction, and where steps meet: there also gradients that
+ * outlive the step. Between their update in the next forward and its backward there are none. */
+typedef struct standing {
+    uint64_t within, at_begin;
+} standing;
+
+static standing standing_bytes(const coh_layout *layout, const coh_plan_options *options)
+{
+    standing bytes = { layout->pinned_bytes, layout->pinned_bytes };
     for (uint32_t i = 0; i < layout->object_count; i++) {
         const coh_object *object = &layout->objects[i];
-        if (object->survives && !object->pinned && (at_begin || !is_gradient(object)))
-            bytes += object->bytes;
+        if (!object->survives || object->pinned)
+            continue;
+        bytes.at_begin += object->bytes;
+        if (!coh_stream_is_gradient(object->stream) || are_summed(options, object))
+            bytes.within += object->bytes;
     }
     return bytes;
 }
@@ -95,9 +105,9 @@ static coh_status live_of(const coh_graph *graph, const coh_plan_options *option
     if (status == COH_OK)
         status = COH_ALLOC(layout.object_count, &live.has);
     if (status == COH_OK) {
-        const uint64_t at_begin = standing_bytes(&layout, 1);
-        const uint64_t within = standing_bytes(&layout, 0) + most_live(&lowered, or_fewer, &live);
-        *out_bytes = at_begin > within ? at_begin : within;
+        const standing bytes = standing_bytes(&layout, options);
+        const uint64_t within = bytes.within + most_live(&lowered, or_fewer, &live);
+        *out_bytes = bytes.at_begin > within ? bytes.at_begin : within;
     }
     coh_free(live.has);
     coh_lowered_fini(&lowered);

@@ -1,8 +1,8 @@
 /* live.h - the fewest bytes that exist at once in a step, over all tiers: a lower bound for every
  * schedule, computed without building one.
  *
- * An object that survives a step always exists; a gradient that does, only where steps meet. An
- * activation, and the data that a forward saves for its backward, exists from the instruction that
+ * An object that survives a step always exists; a gradient that does, where steps meet, and while
+ * later micro-batches add to it. An activation, and the data that a forward saves for its backward, exists from the instruction that
  * writes it to the last instruction that reads it. */
 #ifndef COH_PLANNER_LIVE_H
 #define COH_PLANNER_LIVE_H

@@ -38,12 +38,6 @@ static void count_parameters(const coh_plan *plan, coh_plan_summary *out)
     }
 }
 
-static int is_gradient(uint8_t stream)
-{
-    return stream == COH_STREAM_GRAD || stream == COH_STREAM_CONTRIBUTION ||
-           stream == COH_STREAM_GRAD_PART;
-}
-
 /* Counts the bytes over the outermost link of a body by their stream. */
 static void count_link_bytes(const coh_plan *plan, const coh_instruction *instruction,
                              coh_plan_summary *out)
@@ -57,10 +51,10 @@ static void count_link_bytes(const coh_plan *plan, const coh_instruction *instru
     const uint8_t stream = plan->layout.objects[object].stream;
     const int is_work = stream == COH_STREAM_WORK || stream == COH_STREAM_WORK_PART ||
                         stream == COH_STREAM_WORK_COPY;
-    uint64_t *bytes = is_work                      ? &out->work_link_bytes
-                      : is_gradient(stream)        ? &out->grad_link_bytes
-                      : stream == COH_STREAM_STATE ? &out->state_link_bytes
-                                                   : &out->other_link_bytes;
+    uint64_t *bytes = is_work                          ? &out->work_link_bytes
+                      : coh_stream_is_gradient(stream) ? &out->grad_link_bytes
+                      : stream == COH_STREAM_STATE     ? &out->state_link_bytes
+                                                       : &out->other_link_bytes;
     *bytes += instruction->bytes;
     if (instruction->opcode == COH_OP_WRITE)
         out->disk_bytes_written += (double)instruction->bytes;

@@ -314,6 +314,13 @@ static inline int32_t coh_layout_replica(const coh_layout *layout, int32_t micro
     return replicas > 1 ? microbatch / ((int32_t)layout->microbatch_count / replicas) : 0;
 }
 
+/* Returns 1 for gradients of parameters: a rank's own, their sum, or its part of that. */
+static inline int coh_stream_is_gradient(uint8_t stream)
+{
+    return stream == COH_STREAM_GRAD || stream == COH_STREAM_CONTRIBUTION ||
+           stream == COH_STREAM_GRAD_PART;
+}
+
 /* Returns 1 for a stream of a parameter group: `owner` of its objects is the group. */
 static inline int coh_stream_is_of_group(uint8_t stream)
 {

@@ -165,6 +165,24 @@ static void waiting_gradients_and_activations_do_not_add_up(void **state)
     coh_graph_destroy(graph);
 }
 
+/* In the usual order backward of the first micro-batch leaves its gradients for the others to add
+ * to, so forward of the second finds them all. */
+static void gradients_that_micro_batches_add_to_are_there_with_activations(void **state)
+{
+    (void)state;
+    coh_graph *graph = make_graph(8, 800);
+    const coh_block_set none = coh_block_set_first(0);
+    uint64_t live[2], parameters = 0;
+    for (size_t i = 0; i < graph->parameter_count; i++)
+        parameters += coh_shape_bytes(&graph->parameters[i].facts.shape);
+    for (int i = 0; i < 2; i++) {
+        const coh_plan_options options = plan_options(1 + i);
+        assert_int_equal(coh_live_bytes(graph, &options, &none, 0, &live[i]), COH_OK);
+    }
+    assert_true(live[1] >= live[0] + parameters);
+    coh_graph_destroy(graph);
+}
+
 static coh_tensor add_op(coh_graph *graph, const coh_op_kind *kind, const char *name,
                          const coh_tensor *inputs, const void *attributes, size_t bytes, int block,
                          uint32_t frozen)
@@ -316,6 +334,7 @@ int main(void)
         cmocka_unit_test(a_huge_batch_in_memory_gets_larger_chunks),
         cmocka_unit_test(no_schedule_takes_fewer_bytes_than_the_bound),
         cmocka_unit_test(waiting_gradients_and_activations_do_not_add_up),
+        cmocka_unit_test(gradients_that_micro_batches_add_to_are_there_with_activations),
         cmocka_unit_test(the_bound_of_all_blocks_is_one_of_plans_that_recompute_none),
         cmocka_unit_test(the_estimate_is_near_the_program),
         cmocka_unit_test(a_chunk_below_a_grain_counts_as_a_grain),
