@@ -18,23 +18,27 @@ static int differ(char a, char b)
     return tolower((unsigned char)a) != tolower((unsigned char)b);
 }
 
-/* The table of Levenshtein's distance, of which one row is kept: row[j] is the distance of the
- * word's first i characters to the name's first j. */
+/* The table of Levenshtein's distance, in which two neighbours that changed places are one edit, too
+ * (optimal string alignment). Three rows are kept, that of i at i % 3: its element j is the distance
+ * of the word's first i characters to the name's first j. */
 static int32_t distance(const char *word, int32_t length, const char *name, int32_t width)
 {
-    int32_t row[LONGEST + 1];
+    int32_t rows[3][LONGEST + 1];
     for (int32_t j = 0; j <= width; j++)
-        row[j] = j;
+        rows[0][j] = j;
     for (int32_t i = 1; i <= length; i++) {
-        int32_t diagonal = row[0];
+        int32_t *row = rows[i % 3];
+        const int32_t *last = rows[(i + 2) % 3], *before = rows[(i + 1) % 3];
         row[0] = i;
         for (int32_t j = 1; j <= width; j++) {
-            const int32_t replaced = diagonal + differ(word[i - 1], name[j - 1]);
-            diagonal = row[j];
-            row[j] = least_of(replaced, 1 + least_of(row[j], row[j - 1]));
+            const int32_t replaced = last[j - 1] + differ(word[i - 1], name[j - 1]);
+            row[j] = least_of(replaced, 1 + least_of(last[j], row[j - 1]));
+            if (i > 1 && j > 1 && !differ(word[i - 1], name[j - 2]) &&
+                !differ(word[i - 2], name[j - 1]))
+                row[j] = least_of(row[j], 1 + before[j - 2]);
         }
     }
-    return row[width];
+    return rows[length % 3][width];
 }
 
 static int begins_alike(const char *word, const char *name, int32_t length)

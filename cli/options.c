@@ -506,6 +506,7 @@ static const char *nearest_flag(cli_command command, const char *word)
     for (int f = 0; f < CLI_FLAG_COUNT; f++)
         if (is_listed(command, &cli_flag_table[f]))
             coh_nearest_offer(&nearest, cli_flag_table[f].name);
+    coh_nearest_offer(&nearest, "help");
     return nearest.name;
 }
 

@@ -66,10 +66,11 @@ COH_API const char *coh_term_text(coh_term term);
  * Fails: COH_ERR_ARGUMENT: `count` is not 0 to COH_TERM_COUNT. */
 COH_API coh_status coh_terms_set(const char *const *texts, int32_t count);
 
-/* Returns how many characters of a mistyped word have to be inserted, removed or replaced to make
- * it the name, whatever the case of its letters (Levenshtein 1966); -1 if these are too many for
- * the word to mean the name, or a text is NULL. A word that begins with the name, or is its
- * beginning, is at most 2 away. Of several names the word means the one with the least number. */
+/* Returns how many edits make a mistyped word the name, whatever the case of its letters: to
+ * insert, remove or replace a character, or to exchange two neighbours (optimal string alignment);
+ * -1 if these are too many for the word to mean the name, or a text is NULL. A word that begins
+ * with the name, or is its beginning, is at most 2 away. Of several names the word means the one
+ * with the least number. */
 COH_API int32_t coh_name_edits(const char *word, const char *name);
 
 /* The search for the name that a mistyped word means. Begins as { .word = word }. */

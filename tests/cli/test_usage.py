@@ -112,7 +112,7 @@ class Usage(ProgramTest):
         self.fails(2, "train", "gpt2-nano", "--te=4", says="is --tensorboard meant?")
         self.fails(2, "trian", "gpt2-nano", says="'trian' is not a command: is train meant?")
         for wrong, meant in (("--batchsize", "--batch"), ("--learning-rate", None), ("--microbatch", "--micro-batch"),
-                             ("--vaildation-every=3", "--validation-every"), ("--device_memory", "--device-memory"), ("-z", None)):
+                             ("--vaildation-every=3", "--validation-every"), ("--hlep", "--help"), ("--device_memory", "--device-memory"), ("-z", None)):
             answer = self.fails(2, "train", "gpt2-nano", wrong, "4", says="is not a flag of cohobate train")
             self.assertEqual(re.findall(r"is (--\S+) meant", answer.err), [meant] if meant else [])
         self.succeeds("plan", "gpt2-nano", "--sequ", "16", "--batch=1")
