@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "cli/recipe.h"
 #include "report/run.h"
@@ -292,15 +293,27 @@ static void add_given(const report_run *run, const cli_flag_row *row, cli_line *
     }
 }
 
+/* The name of the folder above a checkpoint in messages: "run" of "run/step-2", and `above` itself
+ * if the spelling tells another one, as that of ".", "run/step-2/" and a link does. */
+static void name_above(const char *checkpoint, const char *above, char *out_name, size_t bytes)
+{
+    struct stat named, wanted;
+    const char *slash = strrchr(checkpoint, '/');
+    snprintf(out_name, bytes, "%.*s", slash ? (int)(slash - checkpoint) : 1,
+             slash ? checkpoint : ".");
+    if (stat(out_name, &named) != 0 || stat(above, &wanted) != 0 || named.st_dev != wanted.st_dev ||
+        named.st_ino != wanted.st_ino)
+        snprintf(out_name, bytes, "%s", above);
+}
+
 /* Reads the run.json of the run that a checkpoint belongs to. Returns 0 if there is none, or if it
  * cannot be read, with a note: the checkpoint has all that the run needs. */
 static int read_command(const char *checkpoint, report_run *out_run)
 {
-    const char *slash = strrchr(checkpoint, '/');
-    char folder[CLI_PATH_BYTES];
-    snprintf(folder, sizeof(folder), "%.*s", slash ? (int)(slash - checkpoint) : 1,
-             slash ? checkpoint : ".");
-    const coh_status status = report_run_read_facts(folder, out_run);
+    char above[CLI_PATH_BYTES + 8], folder[CLI_PATH_BYTES + 8];
+    snprintf(above, sizeof(above), "%s/..", checkpoint);
+    const coh_status status = report_run_read_facts(above, out_run);
+    name_above(checkpoint, above, folder, sizeof(folder));
     if (status != COH_OK && status != COH_ERR_ARGUMENT) /* else it does not exist */
         cli_note_choice(
             "note: %s/run.json cannot be read: the run continues from %s, which has all "

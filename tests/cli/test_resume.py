@@ -178,8 +178,18 @@ class Resume(TrainTest):
         self.assertNotIn(note, bound.err)
         part = self.go_on("run", "--steps", 3, "--device-memory", "1GiB")
         self.assertEqual(part.err.count(f"{note} --disk '{drive}', which this one lacks: "), 1, part.err)
+        os.symlink(self.path("run", "step-3"), self.path("link"))
+        inside = self.path("run", "step-3")
+        for spelling in (inside, inside + "/", inside + "/.", self.path("link"), "."):
+            done = self.succeeds("train", "--resume", spelling, "--threads", 2, "--steps", 4, "--save", "none", cwd=inside)
+            self.assertEqual(done.err.count(f"{note} --device-memory 1GiB, which"), 1, f"{spelling}\n{done.err}")
         none = self.go_on("run", "--steps", 4)
         self.assertEqual(none.err.count(f"{note} --device-memory 1GiB, which"), 1, none.err)
+        self.write("run/run.json", "")
+        step = self.path("run", "step-4")
+        for spelling, named in ((step, self.path("run")), (step + "/", step + "//.."), (".", "./..")):
+            done = self.succeeds("train", "--resume", spelling, "--threads", 2, "--steps", 5, "--save", "none", cwd=step)
+            self.assertEqual(done.err.count(f"note: {named}/run.json cannot be read: "), 1, f"{spelling}\n{done.err}")
         os.unlink(self.path("run", "run.json"))
         self.assertNotIn(note, self.go_on("run", "--steps", 5).err)
 
