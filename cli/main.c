@@ -93,7 +93,8 @@ static int no_command(int argument_count, char **arguments)
     const char *name = argument_count > 1 ? arguments[1] : "";
     if (!strcmp(name, "--help") || !strcmp(name, "-h") || !strcmp(name, "help")) {
         const char *of = argument_count > 2 ? arguments[2] : "";
-        if (of[0] && cli_command_find(of) == CLI_COMMAND_COUNT)
+        const int is_help = !strcmp(of, "--help") || !strcmp(of, "-h");
+        if (of[0] && !is_help && cli_command_find(of) == CLI_COMMAND_COUNT)
             return no_such_command(of);
         cli_help(cli_command_find(of));
         return 0;

@@ -518,21 +518,18 @@ const char *cli_command_nearest(const char *word)
     return nearest.name;
 }
 
-/* The word that getopt refused. Of a word of short flags, as "-json", getopt moves to the next word
- * only after the last letter. */
-static const char *refused_word(char *const *arguments)
+/* The word that getopt refused, where `*at` is what optind pointed to before: getopt skips operands
+ * and takes the next word. After it, optind points to that word or to the one behind. */
+static const char *refused_word(char *const *at)
 {
-    const char *next = arguments[optind];
-    const int is_inside = optopt > 0 && optopt < LONG_BASE && next != NULL && next[0] == '-' &&
-                          next[1] != '-' && next[1] != '\0' && next[2] != '\0' &&
-                          strchr(next + 1, optopt) != NULL;
-    return is_inside ? next : arguments[optind - 1];
+    while (at[1] != NULL && (at[0][0] != '-' || at[0][1] == '\0'))
+        at++;
+    return *at;
 }
 
-static coh_status unknown_flag(cli_command command, char *const *arguments, int option)
+static coh_status unknown_flag(cli_command command, const char *flag, int option)
 {
     static cli_line list; /* large, and the stack may be small */
-    const char *flag = refused_word(arguments);
     if (option == ':') {
         cli_flag missing = flag_of_value(optopt);
         return cli_fail(COH_ERR_ARGUMENT, "%s needs a value: for example %s", flag,
@@ -661,6 +658,7 @@ coh_status cli_options_parse(cli_command command, int argument_count, char **arg
     opterr = 0;
     optind = 1;
     for (;;) {
+        const int before = optind;
         int option = getopt_long(argument_count, arguments, shorts, longs, NULL);
         if (option == -1)
             break;
@@ -669,7 +667,7 @@ coh_status cli_options_parse(cli_command command, int argument_count, char **arg
             return COH_OK;
         }
         if (option == '?' || option == ':')
-            return unknown_flag(command, arguments, option);
+            return unknown_flag(command, refused_word(arguments + before), option);
         cli_flag flag = flag_of_value(option);
         /* the flag's word: before its value, or joined with it */
         const char *word =

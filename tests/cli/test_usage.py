@@ -154,6 +154,12 @@ class Usage(ProgramTest):
         for word, meant in (("-json", "--json"), ("-batch=4", "--batch"), ("-jz", None)):
             answer = self.fails(2, "plan", "gpt2-nano", word, says=f"'{word}' is not a flag of cohobate plan")
             self.assertEqual(re.findall(r"is (--\S+) meant", answer.err), [meant] if meant else [])
+        for words in (["-x", "-xy"], ["gpt2-nano", "-x", "-xy"], ["gpt2-nano", "-x", "-axe"], ["-x", "gpt2-nano", "--json", "-xy"]):
+            self.fails(2, "plan", *words, says="'-x' is not a flag of cohobate plan")
+
+    def test_help_of_help_is_the_help(self):
+        for words in (["help", "-h"], ["help", "--help"]):
+            self.assertEqual(self.succeeds(*words).out, self.succeeds("--help").out)
 
     def test_the_constants_that_plans_use_without_a_profile_are_inspected_by_their_name(self):
         self.assertIn("profile built-in, 3 threads\n  built-in, of a host device", self.succeeds("inspect", "built-in-3").out)
