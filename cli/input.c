@@ -140,10 +140,16 @@ static found look(const char *path, int *out_error)
     return S_ISDIR(facts.st_mode) ? A_FOLDER : ANOTHER;
 }
 
+static const char *remedy_of(int error)
+{
+    return error == EACCES || error == EPERM ? "see to its rights, or give another"
+                                             : "give another";
+}
+
 static coh_status fault(const named *n, const char *path, const char *verb, int error)
 {
-    return cli_fail(COH_ERR_IO, "%s%s%s cannot be %s: %s: see to its rights, or give another",
-                    n->flag, n->space, path, verb, strerror(error));
+    return cli_fail(COH_ERR_IO, "%s%s%s cannot be %s: %s: %s", n->flag, n->space, path, verb,
+                    strerror(error), remedy_of(error));
 }
 
 static coh_status check_length(const named *n, int error)
@@ -186,9 +192,12 @@ int cli_input_probe(const char *folder)
     int fd = open(folder, O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
     if (fd < 0 && (errno == EOPNOTSUPP || errno == EISDIR || errno == ENOENT)) {
         snprintf(name, sizeof(name), "%s/cohobate-probe-XXXXXX", folder);
+        const int first = errno;
         fd = mkostemp(name, O_CLOEXEC);
         if (fd >= 0)
             (void)unlink(name);
+        else if (errno == ENOENT) /* of the file, as in /proc, and not of the folder */
+            errno = first == EISDIR ? EOPNOTSUPP : first;
     }
     if (fd >= 0)
         close(fd);
@@ -203,14 +212,11 @@ static coh_status check_makes(const named *n, const char *folder)
     if (error == 0)
         return COH_OK;
     if (strcmp(folder, n->path) == 0)
-        return cli_fail(COH_ERR_IO,
-                        "%s%s%s: no file can be made in it: %s: see to its rights, or give another",
-                        n->flag, n->space, n->path, strerror(error));
-    return cli_fail(
-        COH_ERR_IO,
-        "%s%s%s cannot be written: no file can be made in the folder %s: %s: see to its "
-        "rights, or give another",
-        n->flag, n->space, n->path, folder, strerror(error));
+        return cli_fail(COH_ERR_IO, "%s%s%s: no file can be made in it: %s: %s", n->flag, n->space,
+                        n->path, strerror(error), remedy_of(error));
+    return cli_fail(COH_ERR_IO,
+                    "%s%s%s cannot be written: no file can be made in the folder %s: %s: %s",
+                    n->flag, n->space, n->path, folder, strerror(error), remedy_of(error));
 }
 
 /* Checks the parent folder of an output. No command creates it, so that a mistyped path is
