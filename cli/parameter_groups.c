@@ -95,40 +95,64 @@ static const coh_hyperparameter *find_number(const coh_optimizer *optimizer, con
     return NULL;
 }
 
-/* Lists the names of the numbers of the run's optimizers, each once. */
-static void list_numbers(const cli_recipe *recipe, cli_line *list)
+/* The optimizer of all parameters without a pattern, -1, or of the pattern `i`. */
+static const char *optimizer_at(const cli_recipe *recipe, int64_t i)
+{
+    return i >= 0 ? recipe->optimizer_for.at[i].optimizer : cli_recipe_optimizer(recipe);
+}
+
+static void list_once(cli_line *list, const char *before, const char *dot, const char *name)
+{
+    char entry[COH_OPTIMIZER_NAME_BYTES + 64];
+    snprintf(entry, sizeof(entry), ", %s%s%.48s, ", before, dot, name);
+    if (strstr(list->text, entry) == NULL)
+        cli_line_add(list, "%s", entry + 2);
+}
+
+/* Lists the numbers of the run's optimizers, as "beta1, momentum"; those of one optimizer, as
+ * "sgd.momentum"; and the optimizers if the run has not that one. */
+static void list_numbers(const cli_recipe *recipe, const char *of, int is_there, cli_line *list)
 {
     cli_line_clear(list);
     cli_line_add(list, ", ");
     for (int64_t i = -1; i < recipe->optimizer_for.count; i++) {
-        const coh_optimizer *optimizer = coh_optimizer_find(
-            i >= 0 ? recipe->optimizer_for.at[i].optimizer : cli_recipe_optimizer(recipe));
-        for (int32_t k = 0; optimizer != NULL && k < optimizer->hyperparameter_count; k++) {
-            char entry[64];
-            snprintf(entry, sizeof(entry), ", %.48s, ", optimizer->hyperparameters[k].name);
-            if (strstr(list->text, entry) == NULL)
-                cli_line_add(list, "%s", entry + 2);
-        }
+        const char *name = optimizer_at(recipe, i);
+        const coh_optimizer *optimizer = coh_optimizer_find(name);
+        if (!is_there)
+            list_once(list, "", "", name);
+        if (!is_there || (of != NULL && strcmp(of, name) != 0))
+            continue;
+        for (int32_t k = 0; optimizer != NULL && k < optimizer->hyperparameter_count; k++)
+            list_once(list, of != NULL ? of : "", of != NULL ? "." : "",
+                      optimizer->hyperparameters[k].name);
     }
 }
 
 static coh_status refuse_number(const cli_recipe *recipe, const coh_hyperparameter_value *value)
 {
     static cli_line list; /* large, and the stack may be small */
-    list_numbers(recipe, &list);
-    return cli_fail(
-        COH_ERR_ARGUMENT, "no optimizer of this run has a number %s%s%s: %s%.*s%sleave it out",
-        value->optimizer != NULL ? value->optimizer : "", value->optimizer != NULL ? "." : "",
-        value->name, list.used > 4 ? "give one of " : "", list.used > 4 ? (int)list.used - 4 : 0,
-        list.text + 2, list.used > 4 ? ", or " : "");
+    const char *of = value->optimizer;
+    int is_there = of == NULL;
+    for (int64_t i = -1; i < recipe->optimizer_for.count; i++)
+        is_there |= of != NULL && strcmp(of, optimizer_at(recipe, i)) == 0;
+    list_numbers(recipe, of, is_there, &list);
+    if (!is_there)
+        return cli_fail(COH_ERR_ARGUMENT,
+                        "no optimizer of this run has a number %s.%s, since the run has no "
+                        "optimizer %s but %.*s: name one that it has, or leave it out",
+                        of, value->name, of, (int)list.used - 4, list.text + 2);
+    return cli_fail(COH_ERR_ARGUMENT,
+                    "no optimizer of this run has a number %s%s%s: %s%.*s%sleave it out",
+                    of != NULL ? of : "", of != NULL ? "." : "", value->name,
+                    list.used > 4 ? "give one of " : "", list.used > 4 ? (int)list.used - 4 : 0,
+                    list.text + 2, list.used > 4 ? ", or " : "");
 }
 
 static coh_status check_number(const cli_recipe *recipe, const coh_hyperparameter_value *value)
 {
     int is_used = 0;
     for (int64_t i = -1; i < recipe->optimizer_for.count; i++) {
-        const char *name =
-            i >= 0 ? recipe->optimizer_for.at[i].optimizer : cli_recipe_optimizer(recipe);
+        const char *name = optimizer_at(recipe, i);
         const coh_hyperparameter *row = find_number(coh_optimizer_find(name), value->name);
         if (row == NULL || (value->optimizer != NULL && strcmp(value->optimizer, name) != 0))
             continue;

@@ -138,6 +138,10 @@ class Optimizers(TrainTest):
         self.refused("momentum of optimizer sgd is 1", "--optimizer", "sgd", "--hyperparameter", "momentum=1")
         self.refused("no optimizer of this run has a number momentum", "--hyperparameter", "momentum=0.5")
         self.refused("no optimizer of this run has a number lion.beta1", "--hyperparameter", "lion.beta1=0.5")
+        self.refused("lion.beta1, since the run has no optimizer lion but adamw, sgd: name one that it has", "--hyperparameter",
+                     "lion.beta1=0.5", "--optimizer-for", "wte=sgd", "--optimizer-for", "wpe=sgd")
+        self.refused("a number sgd.beta1: give one of sgd.momentum, sgd.nesterov, or leave it out", "--hyperparameter",
+                     "sgd.beta1=0.9", "--optimizer-for", "wte=sgd")
         self.refused("no optimizer of this run has a number beta2", "--optimizer", "sgd", "--beta2", 0.9)
         self.refused("epsilon of optimizer adamw is 0", "--hyperparameter", "epsilon=0")
         self.refused("--reset-optimizer is for --resume", "--reset-optimizer")
