@@ -2,6 +2,7 @@
  * missing or cut off, because a run may have been killed. Next: analysis.h. */
 #include "report/run.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
@@ -284,6 +285,21 @@ static coh_status path_of(const char *folder, const char *name, char *out)
     return COH_OK;
 }
 
+/* Has the folder a checkpoint, from which a run can be resumed? */
+static int has_checkpoint(const char *folder)
+{
+    DIR *listing = opendir(folder);
+    const struct dirent *entry;
+    int is_found = 0;
+    while (listing && !is_found && (entry = readdir(listing))) {
+        const char *step = strncmp(entry->d_name, "step-", 5) == 0 ? entry->d_name + 5 : "";
+        is_found = step[0] != '\0' && step[strspn(step, "0123456789")] == '\0';
+    }
+    if (listing)
+        closedir(listing);
+    return is_found;
+}
+
 /* Adds the remedy to the failure of run.json. A newer version's names its own. */
 static coh_status refuse_facts(coh_status status, const char *path, const report_run *run)
 {
@@ -291,6 +307,10 @@ static coh_status refuse_facts(coh_status status, const char *path, const report
     snprintf(why, sizeof(why), "%s", coh_last_error());
     if (status != COH_ERR_CORRUPT || (run->json && number_of(run->json, "version") > VERSION))
         return coh_fail_prefix(status, "%s", path);
+    if (!has_checkpoint(run->folder))
+        return coh_fail(status,
+                        "%s: %s; the folder holds no checkpoint to resume from: give another run",
+                        path, why);
     return coh_fail(status,
                     "%s: %s; no checkpoint depends on it, and cohobate train --resume %s writes it "
                     "again",

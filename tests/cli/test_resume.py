@@ -205,6 +205,11 @@ class Resume(TrainTest):
             for command in (["report", self.path("run")], ["diff", self.path("whole"), self.path("run")],
                             ["watch", self.path("run"), "--once"]):
                 self.fails(4, *command, says=f"; no checkpoint depends on it, and cohobate train --resume {self.path('run')} writes it again")
+        os.mkdir(self.path("bare"))  # resuming it is refused
+        self.write("bare/run.json", "[]\n")
+        os.mkdir(self.path("bare", "step-9.partial"))
+        said = self.fails(4, "report", self.path("bare"), says="; the folder holds no checkpoint to resume from: give another run").err
+        self.assertNotIn("--resume", said)
         done = self.go_on("run", "--steps", 3)
         note = f"note: {facts} cannot be read: the run continues from {self.path('run', 'step-2')}, "
         self.assertEqual(done.err.count(note), 1, done.err)
