@@ -4,10 +4,11 @@ that vanishes in the middle of a run."""
 import contextlib
 import os
 import re
+import resource
 import shutil
 import unittest
 
-from program import COHOBATE, NANO, QUICK, TrainTest, last_save, run, start, wait_for_save
+from program import COHOBATE, FAULTY, NANO, QUICK, TrainTest, environment, last_save, run, start, wait_for_save
 
 STREAMED = ["--device-memory", "64MiB"]
 WRITES = ["--disk-write-limit", "1000000TB/day"]
@@ -83,6 +84,14 @@ class Disks(TrainTest):
         said = self.fails(5, *train, *self.folders("a"), "--disk", "/proc", says="--disk /proc: no file can be made in it: ").err
         self.assertNotIn("No such file", said)
         self.assertEqual("see to its rights" in said, "Permission denied" in said)
+
+    def test_a_drive_too_full_for_its_share_is_refused_and_not_the_file_that_measures_it(self):
+        def lower():  # so that a file that measures the drive would be refused
+            resource.setrlimit(resource.RLIMIT_FSIZE, (8 * MIB, 8 * MIB))
+        train = ["train", *NANO, *STREAMED, "--data", self.corpus(), "--save", "none", "--steps", 1, *self.folders("a", "b")]
+        for free in (0, 8):
+            self.fails(3, *train, program=FAULTY, env=environment(COH_TEST_FREE_BYTES=str(free * MIB)), preexec_fn=lower,
+                       says=f"the file system of {self.path('a')} has")
 
     def test_room_for_checkpoints_is_refused_with_the_flags_that_need_less(self):
         large = ["train", "opt-1.3b", "--sequence", 16, "--batch", 1, "--search", "quick", "--data", self.corpus(), "--steps", 9999, "--device-memory",

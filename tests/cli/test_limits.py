@@ -4,10 +4,9 @@ import json
 import os
 import re
 import resource
-import shutil
 import unittest
 
-from program import QUICK, SANITIZED, NANO, ProgramTest, environment, in_full, pairs, run
+from program import FAULTY, QUICK, SANITIZED, NANO, ProgramTest, environment, in_full, pairs, run
 
 MIB = 1 << 20
 # 150 MiB of parameters and states, plus activations that exceed 100 MiB.
@@ -41,14 +40,12 @@ class Limits(ProgramTest):
         self.assertEqual(f"refused here and now: --disk {self.folder}: no file can be made in it" in said, os.getuid() != 0)
 
     def test_a_plan_says_that_its_drive_has_too_little_room(self):
-        free = shutil.disk_usage(self.folder).free
-        too_large = [name for name, parameters in (("gpt2-xl", 1.6e9), ("llama-3.1-8b", 8e9), ("opt-30b", 30e9), ("opt-66b", 66e9))
-                     if 8 * parameters > free]
-        if not too_large:
-            self.skipTest("the drive has room for every preset")
-        done = self.succeeds("plan", too_large[0], "--search", "quick", "--batch", 1, "--sequence", 16, "--device-memory", "10GB",
-                             "--disk", self.folder, "--dtype", "f32")
-        self.assertIn(f"train would be refused here and now: the file system of {self.folder} has", done.err)
+        plan = ["plan", "gpt2-nano", *QUICK, "--device-memory", "64MiB", "--disk", self.folder]
+        peak = self.succeeds(*plan, "--json").json["peak_bytes"]["disk"]
+        says = f"train would be refused here and now: the file system of {self.folder} has"
+        for free in (0, peak // MIB - 1):
+            self.assertIn(says, self.succeeds(*plan, program=FAULTY, env=environment(COH_TEST_FREE_BYTES=str(free * MIB))).err)
+        self.assertNotIn(says, self.succeeds(*plan, program=FAULTY).err)
 
     def test_too_little_device_memory(self):
         plan = ["plan", *NANO, "--micro-batch", 2, "--device-memory"]

@@ -14,8 +14,11 @@
  *                                   all operations of the process
  *     COH_TEST_SYNC_MS=<n>          each flush of a file takes that much longer, as on a slow drive
  *
- * The program `cohobate-faulty` is the command line with this in it. Threads: as base/file_ops.h,
- * but one at a time in the whole process. */
+ * The program `cohobate-faulty` is the command line with this in it, and with space_faults.c:
+ *
+ *     COH_TEST_FREE_BYTES=<n>       every file system has at most that much free
+ *
+ * Threads: as base/file_ops.h, but one at a time in the whole process. */
 #ifndef COH_TESTS_FAULTS_FILE_FAULTS_H
 #define COH_TESTS_FAULTS_FILE_FAULTS_H
 
