@@ -219,6 +219,22 @@ static coh_status check_makes(const named *n, const char *folder)
                     n->flag, n->space, n->path, folder, strerror(error), remedy_of(error));
 }
 
+/* In a sticky folder, as /tmp, only the owner of a file or of the folder, and root, may replace the
+ * file. */
+static coh_status check_sticky(const named *n, const char *folder)
+{
+    struct stat above, old;
+    const uid_t user = geteuid();
+    if (user == 0 || stat(folder, &above) != 0 || lstat(n->path, &old) != 0)
+        return COH_OK;
+    const int is_kept = (above.st_mode & S_ISVTX) && above.st_uid != user && old.st_uid != user;
+    return is_kept ? cli_fail(COH_ERR_IO,
+                              "%s%s%s cannot be replaced: it is another user's, and the folder %s "
+                              "is sticky: give another",
+                              n->flag, n->space, n->path, folder)
+                   : COH_OK;
+}
+
 /* Checks the parent folder of an output. No command creates it, so that a mistyped path is
  * detected. */
 static coh_status check_place(const named *n)
@@ -243,7 +259,8 @@ static coh_status check_place(const named *n)
         return cli_fail(COH_ERR_CORRUPT,
                         "%s%s%s: %s is a file, and a folder is needed: give another", n->flag,
                         n->space, n->path, folder);
-    return check_makes(n, folder);
+    CLI_TRY(check_makes(n, folder));
+    return check_sticky(n, folder);
 }
 
 /* Checks that a pipe has a reader; else opening it would block the run. */

@@ -119,25 +119,30 @@ class Paths(ProgramTest):
             self.assertEqual(done.err.count("\n"), 1)
         self.fails(5, "train", "gpt2-nano", "--data", self.text, "--save", "/proc", says="--save /proc: no file can be made in it: ")
 
-    def test_a_folder_without_rights_is_named_by_the_flag_and_the_path_that_were_given(self):
-        """As root the program is run as another user, who has no rights to the folder."""
+    def as_another(self):
+        """The keywords that run the program as another user than root."""
         os.chmod(self.folder, 0o755)
-        os.mkdir(self.path("closed"), 0o755)
-        self.write("closed/there.html", "<!doctype html>\n<!-- cohobate report -->\n")
-        keywords = {}
-        if os.geteuid() == 0:
-            shutil.copy(COHOBATE, self.path("cohobate"))
-            os.mkdir(self.path("counts"))
-            os.chown(self.path("counts"), 65534, 65534)  # a build with gcov writes there, and else prints that it cannot
-            keywords = {"program": self.path("cohobate"), "user": 65534, "group": 65534,
-                        "env": environment(GCOV_PREFIX=self.path("counts"))}
-        else:
-            os.chmod(self.path("closed"), 0o555)
-            self.addCleanup(os.chmod, self.path("closed"), 0o755)
+        shutil.copy(COHOBATE, self.path("cohobate"))
+        os.mkdir(self.path("counts"))
+        os.chown(self.path("counts"), 65534, 65534)  # a build with gcov writes there, and else prints that it cannot
+        keywords = {"program": self.path("cohobate"), "user": 65534, "group": 65534,
+                    "env": environment(GCOV_PREFIX=self.path("counts"))}
         try:
             run("--version", **keywords)
         except PermissionError as error:
             self.skipTest(f"no other user can run a program here: {error}")
+        return keywords
+
+    def test_a_folder_without_rights_is_named_by_the_flag_and_the_path_that_were_given(self):
+        """As root the program is run as another user, who has no rights to the folder."""
+        os.mkdir(self.path("closed"), 0o755)
+        self.write("closed/there.html", "<!doctype html>\n<!-- cohobate report -->\n")
+        keywords = {}
+        if os.geteuid() == 0:
+            keywords = self.as_another()
+        else:
+            os.chmod(self.path("closed"), 0o555)
+            self.addCleanup(os.chmod, self.path("closed"), 0o755)
         begin = {**self.begin, "train": ["gpt2-nano", "--data", self.text]}
         tried = 0
         for command in OPERANDS:
@@ -156,6 +161,22 @@ class Paths(ProgramTest):
         for command in ("train", "eval", "generate", "profile"):
             self.fails(5, command, *begin[command], "--disk", self.path("closed"), **keywords,
                        says=f"--disk {self.path('closed')}: no file can be made in it: ")
+
+    @unittest.skipIf(os.geteuid() != 0, "only root can make the file of another user")
+    def test_another_users_file_in_a_sticky_folder_is_5_before_anything_runs(self):
+        keywords = self.as_another()
+        os.mkdir(self.path("sticky"))
+        os.chmod(self.path("sticky"), 0o1777)
+        shutil.copy(self.plan, self.path("sticky", "plan.json"))
+        plan = ["plan", "gpt2-nano", "--sequence", 16, "--batch", 1, "-o", self.path("sticky", "plan.json")]
+        said = self.fails(5, *plan, **keywords, says=f"-o {self.path('sticky', 'plan.json')} cannot be replaced: ")
+        self.assertEqual(said.out, "")
+        self.succeeds(*plan)  # as root
+        os.chown(self.path("sticky", "plan.json"), 65534, 65534)
+        self.succeeds(*plan, **keywords)
+        os.chown(self.path("sticky", "plan.json"), 0, 0)
+        os.chown(self.path("sticky"), 65534, 65534)
+        self.succeeds(*plan, **keywords)
 
     @unittest.skipIf(os.geteuid() == 0, "root may read and write everything")
     def test_what_may_not_be_read_or_written_is_5(self):
