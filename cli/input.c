@@ -263,6 +263,19 @@ static coh_status check_place(const named *n)
     return check_sticky(n, folder);
 }
 
+/* A finished file takes the place of its name: of a link, as /dev/stdout is one, and not of what the
+ * link leads to. */
+static coh_status check_link(const named *n, kind needed)
+{
+    struct stat facts;
+    if (needed != WRITES_FILE || lstat(n->path, &facts) != 0 || !S_ISLNK(facts.st_mode))
+        return COH_OK;
+    return cli_fail(COH_ERR_CORRUPT,
+                    "%s%s%s is a link, which the finished file would replace: give the path of a "
+                    "file",
+                    n->flag, n->space, n->path);
+}
+
 /* Checks that a pipe has a reader; else opening it would block the run. */
 static coh_status check_reader(const named *n, found is)
 {
@@ -316,6 +329,7 @@ static coh_status check_path(const named *n, kind needed, const char *remedy)
     CLI_TRY(check_length(n, error));
     if (error != 0)
         return fault(n, n->path, needed >= WRITES_FILE ? "written" : "read", error);
+    CLI_TRY(check_link(n, needed));
     switch (verdicts[needed][is]) {
     case FINE:
         return check_rights(n, needed, is);

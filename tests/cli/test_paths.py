@@ -105,6 +105,12 @@ class Paths(ProgramTest):
         self.refused(4, self.path("pipe"), ("any", "file"), says="read more than once: write what comes through it to a file")
         self.refused(5, self.path("pipe"), ("log",), says="a pipe without a reader")
 
+    def test_a_link_where_a_new_file_is_due_is_4_and_stays(self):
+        os.symlink(self.text, self.path("link"))
+        for link in (self.path("link"), self.path("dangling")):
+            self.refused(4, link, ("new file",), says="is a link, which the finished file would replace")
+            self.assertTrue(os.path.islink(link))
+
     def test_an_empty_file_where_something_must_be_in_it_is_4(self):
         self.refused(4, self.empty, ("file", "kept file"), says="an empty file")
 
