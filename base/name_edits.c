@@ -18,9 +18,9 @@ static int differ(char a, char b)
     return tolower((unsigned char)a) != tolower((unsigned char)b);
 }
 
-/* The table of Levenshtein's distance, in which two neighbours that changed places are one edit, too
- * (optimal string alignment). Three rows are kept, that of i at i % 3: its element j is the distance
- * of the word's first i characters to the name's first j. */
+/* The table of Levenshtein's distance, in which two neighbours that changed places are one edit,
+ * too (optimal string alignment). Three rows are kept, that of i at i % 3: its element j is the
+ * distance of the word's first i characters to the name's first j. */
 static int32_t distance(const char *word, int32_t length, const char *name, int32_t width)
 {
     int32_t rows[3][LONGEST + 1];

@@ -263,8 +263,8 @@ static coh_status check_place(const named *n)
     return check_sticky(n, folder);
 }
 
-/* A finished file takes the place of its name: of a link, as /dev/stdout is one, and not of what the
- * link leads to. */
+/* A finished file takes the place of its name: of a link, as /dev/stdout is one, and not of what
+ * the link leads to. */
 static coh_status check_link(const named *n, kind needed)
 {
     struct stat facts;

@@ -18,8 +18,8 @@ static int counts(const coh_object *object)
     return !object->survives && !object->pinned && !coh_stream_is_gradient(object->stream);
 }
 
-/* Returns 1 if gradients that outlive the step exist whole while a later micro-batch runs forward: of
- * each parameter there is a sum, which its backward goes on adding to. */
+/* Returns 1 if gradients that outlive the step exist whole while a later micro-batch runs forward:
+ * of each parameter there is a sum, which its backward goes on adding to. */
 static int are_summed(const coh_plan_options *options, const coh_object *object)
 {
     return object->stream == COH_STREAM_GRAD && options->sweep_order == COH_SWEEP_MICROBATCH &&

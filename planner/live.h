@@ -2,8 +2,8 @@
  * schedule, computed without building one.
  *
  * An object that survives a step always exists; a gradient that does, where steps meet, and while
- * later micro-batches add to it. An activation, and the data that a forward saves for its backward, exists from the instruction that
- * writes it to the last instruction that reads it. */
+ * later micro-batches add to it. An activation, and the data that a forward saves for its backward,
+ * exists from the instruction that writes it to the last instruction that reads it. */
 #ifndef COH_PLANNER_LIVE_H
 #define COH_PLANNER_LIVE_H
 
