@@ -78,6 +78,8 @@ static void note_end(coh_arena_map *map, int32_t index)
 {
     size_t stride = stride_of(map, map->segments[index].offset);
     int32_t next = map->segments[index].next;
+    if (map->taken_last[stride] == index)
+        map->taken_last[stride] = -1;
     if (map->in_stride[stride] != index)
         return;
     int is_there = next >= 0 && stride_of(map, map->segments[next].offset) == stride;
@@ -123,6 +125,9 @@ static void note_free(coh_arena_map *map, int32_t index)
     coh_segment *s = &map->segments[index];
     size_t stride = stride_of(map, s->offset);
     s->previous_free = free_before(map, index);
+    map->settles_at[stride] = INT64_MIN;
+    if (s->previous_free >= 0)
+        map->settles_at[stride_of(map, map->segments[s->previous_free].offset)] = INT64_MIN;
     s->next_free =
         s->previous_free >= 0 ? map->segments[s->previous_free].next_free : map->first_free;
     if (s->previous_free >= 0)
@@ -165,9 +170,16 @@ int32_t coh_arena_map_at(const coh_arena_map *map, uint64_t offset)
     size_t stride = stride_of(map, offset);
     if (map->in_stride[stride] < 0 || map->segments[map->in_stride[stride]].offset > offset)
         stride = marked_before(map->strides_with_begin, stride); /* the first begins at `begin` */
+    const coh_segment *segments = map->segments;
     int32_t index = map->in_stride[stride];
-    while (map->segments[index].offset + map->segments[index].bytes <= offset)
-        index = map->segments[index].next;
+    const int32_t near = map->taken_last[stride];
+    if (near >= 0 && (segments[near].offset <= offset ||
+                      segments[near].offset - offset < offset - segments[index].offset))
+        index = near;
+    while (segments[index].offset > offset)
+        index = segments[index].previous;
+    while (end_of(&segments[index]) <= offset)
+        index = segments[index].next;
     return index;
 }
 
@@ -457,8 +469,10 @@ coh_status coh_arena_map_init(coh_arena_map *map, uint64_t begin, uint64_t end,
         map->stride_bits++;
     const uint64_t usual = (strides - 1) << map->stride_bits;
     map->usual_end = end - begin < usual ? end : begin + usual;
+    COH_TRY(COH_ALLOC(COH_ARENA_STRIDES, &map->taken_last));
+    COH_TRY(COH_ALLOC(COH_ARENA_STRIDES, &map->settles_at));
     for (int i = 0; i < COH_ARENA_STRIDES; i++)
-        map->in_stride[i] = -1;
+        map->in_stride[i] = map->taken_last[i] = -1;
     COH_TRY(COH_ALLOC(COH_ARENA_STRIDES, &map->most_free));
     COH_TRY(COH_ALLOC(COH_ARENA_STRIDES, &map->oldest_free));
     COH_TRY(COH_ALLOC(COH_ARENA_STRIDES, &map->latest_next_use));
@@ -484,6 +498,8 @@ void coh_arena_map_fini(coh_arena_map *map)
     coh_free(map->most_free);
     coh_free(map->oldest_free);
     coh_free(map->latest_next_use);
+    coh_free(map->taken_last);
+    coh_free(map->settles_at);
     *map = (coh_arena_map){ 0 };
 }
 
@@ -533,6 +549,7 @@ coh_status coh_arena_map_take(coh_arena_map *map, uint32_t chunk, uint64_t offse
     s->last_moved = last_moved;
     s->pin_step = UINT32_MAX;
     map->segment_of_chunk[chunk] = first;
+    map->taken_last[stride_of(map, offset)] = first;
     return COH_OK;
 }
 
@@ -547,25 +564,45 @@ void coh_arena_map_release(coh_arena_map *map, int32_t segment)
     note_free(map, segment);
 }
 
+/* Merges the free segments that begin in a stride, from `first` on. */
+static void settle_stride(coh_arena_map *map, size_t stride, int32_t first, int64_t step)
+{
+    int64_t settles_at = INT64_MAX;
+    for (int32_t i = first; i >= 0 && stride_of(map, map->segments[i].offset) == stride;) {
+        coh_segment *s = &map->segments[i];
+        const int32_t next = s->next_free;
+        if (next < 0 || next != s->next) {
+            i = next;
+            continue;
+        }
+        const coh_segment *n = &map->segments[next];
+        const int64_t latest = s->last_use > n->last_use ? s->last_use : n->last_use;
+        if (latest > step && s->last_use != n->last_use) {
+            settles_at = latest < settles_at ? latest : settles_at;
+            i = next;
+            continue;
+        }
+        s->bytes += n->bytes;
+        map->most_free[stride] = UINT64_MAX;
+        if (n->last_moved > s->last_moved)
+            s->last_moved = n->last_moved;
+        s->last_use = (int32_t)latest;
+        unlink_segment(map, next);
+    }
+    map->settles_at[stride] = settles_at;
+}
+
 void coh_arena_map_settle(coh_arena_map *map, int64_t step)
 {
-    for (int32_t i = map->first_free; i >= 0;) {
-        const int32_t next = map->segments[i].next_free;
-        coh_segment *s = &map->segments[i];
-        if (next >= 0 && next == s->next) {
-            const coh_segment *n = &map->segments[next];
-            int both_old = s->last_use <= step && n->last_use <= step;
-            if (both_old || s->last_use == n->last_use) {
-                s->bytes += n->bytes;
-                map->most_free[stride_of(map, s->offset)] = UINT64_MAX;
-                if (n->last_moved > s->last_moved)
-                    s->last_moved = n->last_moved;
-                if (n->last_use > s->last_use)
-                    s->last_use = n->last_use;
-                unlink_segment(map, next);
-                continue;
-            }
-        }
-        i = next;
+    const size_t begin = map->first_free >= 0
+                             ? stride_of(map, map->segments[map->first_free].offset)
+                             : COH_ARENA_STRIDES;
+    int32_t before = -1; /* the last free segment of earlier strides */
+    for (size_t stride = begin; stride < COH_ARENA_STRIDES;
+         stride = marked_after(map->strides_with_free, stride)) {
+        if (map->settles_at[stride] <= step)
+            settle_stride(map, stride,
+                          before < 0 ? map->first_free : map->segments[before].next_free, step);
+        before = map->last_free[stride];
     }
 }

@@ -52,6 +52,12 @@ typedef struct coh_arena_map {
     uint64_t strides_ending_free[COH_ARENA_STRIDES / 64];
     /* By stride: no taken segment that begins there has a later next use. */
     uint64_t *latest_next_use;
+    /* By stride: the segment taken last of those that begin there; -1: none. Content comes in order
+     * of offset or against it, so the next place is mostly near. */
+    int32_t *taken_last;
+    /* By stride with free segments: no free segment that begins there merges with the next one
+     * before this step. */
+    int64_t *settles_at;
     /* strides in which any segment begins, as in_stride */
     uint64_t strides_with_begin[COH_ARENA_STRIDES / 64];
 } coh_arena_map;

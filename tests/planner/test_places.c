@@ -74,6 +74,38 @@ static void draw_content(draws *d, coh_arena_map *map, int32_t index)
     segment->pin_step = draw(d, 0, 9) == 0 ? STEP : UINT32_MAX;
 }
 
+/* Settles, and compares with one walk over all segments that merges each free one with the free
+ * ones after it. */
+static void settle(coh_arena_map *map, int64_t step)
+{
+    enum { MOST = 2 * CHANGES + 2 };
+    coh_segment expected[MOST];
+    int count = 0, seen = 0;
+    for (int32_t i = map->first; i >= 0; i = map->segments[i].next) {
+        const coh_segment *s = &map->segments[i];
+        coh_segment *before = count > 0 ? &expected[count - 1] : NULL;
+        const int are_free = before != NULL && before->chunk < 0 && s->chunk < 0;
+        assert_true(count < MOST);
+        if (are_free && ((before->last_use <= step && s->last_use <= step) ||
+                         before->last_use == s->last_use)) {
+            before->bytes += s->bytes;
+            before->last_use = s->last_use > before->last_use ? s->last_use : before->last_use;
+            before->last_moved =
+                s->last_moved > before->last_moved ? s->last_moved : before->last_moved;
+        } else {
+            expected[count++] = *s;
+        }
+    }
+    coh_arena_map_settle(map, step);
+    for (int32_t i = map->first; i >= 0; i = map->segments[i].next, seen++) {
+        const coh_segment *s = &map->segments[i], *e = &expected[seen];
+        assert_true(seen < count && s->offset == e->offset && s->bytes == e->bytes &&
+                    s->chunk == e->chunk && s->last_use == e->last_use &&
+                    s->last_moved == e->last_moved);
+    }
+    assert_int_equal(seen, count);
+}
+
 static void change(draws *d, scene *s)
 {
     coh_arena_map *map = &s->runner.map;
@@ -87,7 +119,7 @@ static void change(draws *d, scene *s)
         draw_content(d, map, map->segment_of_chunk[chunk]);
     }
     if (draw(d, 0, 15) == 0)
-        coh_arena_map_settle(map, draw(d, 0, STEP));
+        settle(map, draw(d, 0, STEP));
 }
 
 /* As coh_arena_map_after, segment by segment. */
