@@ -29,6 +29,7 @@ static void release(coh_runner *r, int32_t segment)
     coh_segment *s = &r->map.segments[segment];
     if (r->far_version[s->chunk] >= 0 && r->last_write[s->chunk] > s->last_moved)
         s->last_moved = r->last_write[s->chunk];
+    coh_vacancy_release(&r->vacancy, (uint32_t)s->chunk, s->offset, s->bytes);
     coh_arena_map_release(&r->map, segment);
 }
 
@@ -129,7 +130,9 @@ static void pin(coh_runner *r, const coh_lowered_operand *operand)
 /* Reserves a segment at a free place for a chunk that has none. */
 static coh_status reserve(coh_runner *r, uint32_t chunk, uint64_t offset)
 {
-    COH_TRY(coh_arena_map_take(&r->map, chunk, offset, coh_runner_chunk(r, chunk)->bytes));
+    const uint64_t bytes = coh_runner_chunk(r, chunk)->bytes;
+    COH_TRY(coh_arena_map_take(&r->map, chunk, offset, bytes));
+    coh_vacancy_take(&r->vacancy, chunk, offset, bytes);
     coh_arena_map_set_next_use(&r->map, r->map.segment_of_chunk[chunk],
                                coh_next_use_step(&r->next, chunk));
     return COH_OK;
@@ -432,8 +435,10 @@ static coh_status leave_step(coh_runner *r, uint32_t local_step)
         for (uint32_t k = operand->touch_begin; k < operand->touch_end; k++) {
             uint32_t chunk = coh_runner_first_chunk(r, operand) + k;
             int32_t segment = r->map.segment_of_chunk[chunk];
-            if (segment < 0)
+            if (segment < 0) {
+                coh_vacancy_renew(&r->vacancy, chunk);
                 continue;
+            }
             r->map.segments[segment].last_use = (int32_t)r->step;
             if (!r->is_compute)
                 r->map.segments[segment].last_moved = (int32_t)r->step;
@@ -626,7 +631,8 @@ coh_status coh_runner_open(coh_runner *r, const coh_level *level, const coh_sequ
     for (uint32_t i = 0; i < level->layout->object_count; i++)
         all_bytes += level->layout->objects[i].bytes;
     COH_TRY(coh_arena_map_init(&r->map, level->base_bytes, capacity, all_bytes, (uint32_t)chunks));
-    return coh_next_use_init(&r->next, level, sequence, next);
+    COH_TRY(coh_next_use_init(&r->next, level, sequence, next));
+    return coh_vacancy_init(&r->vacancy, level, &r->next);
 }
 
 void coh_runner_close(coh_runner *r)
@@ -639,6 +645,7 @@ void coh_runner_close(coh_runner *r)
     coh_free(r->snapshot);
     coh_arena_map_fini(&r->map);
     coh_next_use_fini(&r->next);
+    coh_vacancy_fini(&r->vacancy);
 }
 
 /* The lists of a long program lie next to its tables; half of a list may be unused. */

@@ -121,6 +121,7 @@ static coh_status run_twice(coh_runner *r, const uint8_t *hopes, uint64_t *offse
         COH_TRY(coh_runner_step(r, i));
     take_snapshot(r, hopes, offsets);
     coh_next_use_cross(&r->next);
+    coh_vacancy_renew_all(&r->vacancy);
     restart_versions(r);
     r->step++;
     for (uint32_t i = 0; i < r->sequence->step_count && r->open_count > 0; i++, r->step++)

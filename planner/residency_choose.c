@@ -468,41 +468,17 @@ static candidate find_place(const coh_runner *r, search *s)
 
 /* ---- homes of absent chunks ---- */
 
-/* Returns 1 if nothing lies at a chunk's home and the chunk returns there only after step
- * `until`. */
-static int is_vacant(const coh_runner *r, uint32_t home, uint64_t until)
-{
-    const coh_segment *segments = r->map.segments;
-    const uint64_t begin = r->level->home_offset[home];
-    const uint64_t end = begin + coh_runner_chunk(r, home)->bytes;
-    if (r->map.segment_of_chunk[home] >= 0 || coh_next_use_step(&r->next, home) <= until)
-        return 0;
-    for (int32_t i = coh_arena_map_at(&r->map, begin); i >= 0 && segments[i].offset < end;
-         i = segments[i].next)
-        if (segments[i].chunk >= 0)
-            return 0;
-    return 1;
-}
-
 /* Finds the highest place for a window among the homes that stay vacant until its content dies;
  * without a far tier, else the place directly above all homes. */
 static int find_vacant(const coh_runner *r, const search *s, uint64_t *out_offset)
 {
-    uint64_t until = r->step, end = r->level->floor_bytes;
+    uint64_t until = r->step;
     for (uint32_t chunk = s->window_first; chunk <= s->window_last; chunk++) {
         const uint64_t last_read = coh_next_use_last_read(&r->next, chunk);
         until = last_read > until ? last_read : until;
     }
-    for (uint32_t i = r->level->home_count; i-- > 0;) {
-        const uint32_t home = r->level->home_chunks[i];
-        const uint64_t begin = r->level->home_offset[home];
-        if (!is_vacant(r, home, until)) {
-            end = begin;
-        } else if (begin + s->bytes <= end) {
-            *out_offset = begin;
-            return 1;
-        }
-    }
+    if (coh_vacancy_find(&r->vacancy, until, s->bytes, out_offset))
+        return 1;
     if (r->level->has_far)
         return 0;
     const coh_segment *above = &r->map.segments[coh_arena_map_at(&r->map, r->level->floor_bytes)];

@@ -6,6 +6,7 @@
 #include "planner/arena_map.h"
 #include "planner/next_use.h"
 #include "planner/residency.h"
+#include "planner/vacancy.h"
 
 /* State of a snapshot chunk of a free run, after the first body. */
 enum { SNAPSHOT_NONE, SNAPSHOT_OPEN, SNAPSHOT_HIT, SNAPSHOT_GONE };
@@ -19,6 +20,7 @@ typedef struct coh_runner {
     coh_residency *out; /* NULL: nothing is recorded, only the map is kept */
     coh_arena_map map;
     coh_next_use next;
+    coh_vacancy vacancy;
     int32_t *version;        /* by chunk: logical */
     int32_t *far_version;    /* by chunk: version of the far copy; -1: useless */
     int32_t *last_write;     /* by chunk: step, -1: before the begin */
