@@ -44,6 +44,25 @@ static int follow(const coh_refusal *refusal, coh_plan_options *options)
     return 0;
 }
 
+/* Finds out whether the batch has a plan. A refusal of a fixed micro-batch need not say which other
+ * one would do, which may take long. */
+static coh_status check_plan(const coh_batch *batch, const coh_plan_options *options)
+{
+    coh_batch_plan made = { .struct_bytes = sizeof(made) };
+    coh_plan_options fixed = *options;
+    if (batch->may_change) {
+        const coh_status status = coh_batch_plan_create(batch, options, &made);
+        coh_batch_plan_destroy(&made);
+        return status;
+    }
+    fixed.microbatch_count = (int32_t)(batch->batch / batch->microbatch);
+    coh_status status = batch->make_graph(batch->context, batch->microbatch, &made.graph);
+    if (status == COH_OK)
+        status = coh_plan_create(made.graph, &fixed, &made.plan);
+    coh_batch_plan_destroy(&made);
+    return status;
+}
+
 /* Follows remedies until a plan fits, and returns their number; *options then has its budgets.
  * 0: no plan was found. */
 static int find_enough(const coh_refusal *first, const coh_batch *batch, coh_plan_options *options)
@@ -51,11 +70,8 @@ static int find_enough(const coh_refusal *first, const coh_batch *batch, coh_pla
     coh_refusal refusal = *first;
     options->search = COH_SEARCH_QUICK; /* any plan will do */
     for (int n = 0; n < MORE_MOST && follow(&refusal, options); n++) {
-        coh_batch_plan made = { .struct_bytes = sizeof(made) };
-        if (coh_batch_plan_create(batch, options, &made) == COH_OK) {
-            coh_batch_plan_destroy(&made);
+        if (check_plan(batch, options) == COH_OK)
             return n + 1;
-        }
         if (!coh_last_refusal(&refusal))
             return 0;
     }

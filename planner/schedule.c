@@ -274,8 +274,8 @@ static coh_status fill_host(coh_builder *b, const coh_level *level)
 }
 
 /* Marks, of the chunks that only pass while the body runs, as many as fit beside the marked ones:
- * an even share of all, so that the others pass at all times of the body. */
-static void mark_passing(const coh_builder *b, uint64_t room, uint8_t *marks)
+ * an even share of all, so that the others pass at all times of the body. Returns 1 if any does. */
+static int mark_passing(const coh_builder *b, uint64_t room, uint8_t *marks)
 {
     enum { MARKED = 1, PASSES = 2 };
     const coh_layout *layout = b->layout;
@@ -296,6 +296,7 @@ static void mark_passing(const coh_builder *b, uint64_t room, uint8_t *marks)
         marks[chunk] = due >= (double)layout->chunks[chunk].bytes;
         due -= marks[chunk] ? (double)layout->chunks[chunk].bytes : 0;
     }
+    return left > 0;
 }
 
 /* Places every program with homes for the marked chunks; the others take the homes of absent
@@ -335,7 +336,9 @@ static coh_status place_without_drive(coh_builder *b, coh_level *level, uint8_t 
     for (size_t i = 0; i < sizeof(left_parts) / sizeof(left_parts[0]); i++) {
         b->layout->resident_count = resident_count;
         mark_survivors(b, b->held_nearer, marks);
-        mark_passing(b, room - room / left_parts[i], marks);
+        const int is_shared = mark_passing(b, room - room / left_parts[i], marks);
+        if (!is_shared && i + 1 < sizeof(left_parts) / sizeof(left_parts[0]))
+            continue; /* the last way is the same */
         COH_TRY(share_host(b, level, marks, &peak));
         if (peak <= room)
             return COH_OK;

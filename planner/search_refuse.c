@@ -67,6 +67,7 @@ coh_status coh_search_note_least_far(coh_candidates *candidates, coh_plan *plan)
 {
     coh_candidate *all = candidates->all;
     const int32_t counts_all = plan->counts_all;
+    uint64_t effort = 0; /* of those built; a long program is not built again for fewer bytes */
     plan->least_far_bytes = 0;
     plan->counts_all = 1;
     if (candidates->count > 1)
@@ -75,9 +76,11 @@ coh_status coh_search_note_least_far(coh_candidates *candidates, coh_plan *plan)
         coh_candidate whole;
         if (all[i].far_bytes == 0)
             continue;
-        if (plan->least_far_bytes > 0 && all[i].far_bytes >= plan->least_far_bytes)
+        if (plan->least_far_bytes > 0 &&
+            (all[i].far_bytes >= plan->least_far_bytes || effort > COH_QUICK_EFFORT_MOST))
             break;
         COH_TRY(coh_candidate_make(plan, &all[i].decisions, &whole));
+        effort += whole.effort;
         if (whole.far_bytes == 0 ||
             (plan->least_far_bytes > 0 && whole.far_bytes >= plan->least_far_bytes))
             continue;
