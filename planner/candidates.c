@@ -169,7 +169,9 @@ int coh_candidate_is_better(const coh_candidate *a, const coh_candidate *b)
 coh_status coh_candidates_open(coh_candidates *candidates, const coh_plan *plan,
                                uint32_t evaluations_most)
 {
-    *candidates = (coh_candidates){ .plan = plan, .evaluations_most = evaluations_most };
+    *candidates = (coh_candidates){ .plan = plan,
+                                    .evaluations_most = evaluations_most,
+                                    .effort_most = COH_SEARCH_EFFORT_MOST };
     int32_t threads = plan->options.thread_count;
     if (threads < 2)
         return COH_OK;
@@ -333,7 +335,7 @@ static int is_too_much(const coh_candidates *candidates, const batch *b, uint64_
         return effort > COH_QUICK_EFFORT_MOST && candidates->count + (size_t)b->count > 0;
     if (search == COH_SEARCH_QUICK && candidates->best.valid)
         return effort > COH_QUICK_EFFORT_MOST;
-    return effort > COH_SEARCH_EFFORT_MOST && candidates->count > 0;
+    return effort > candidates->effort_most && candidates->count > 0;
 }
 
 coh_status coh_candidates_try(coh_candidates *candidates, const coh_decisions *list, int count)

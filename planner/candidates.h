@@ -40,7 +40,8 @@ typedef struct coh_candidates {
     uint64_t least_worn_bytes; /* of candidates that fail only by wear; 0: there are none */
     uint32_t evaluations, evaluations_most;
     int32_t is_brief; /* sets take so long that only variations that gain most are tried */
-    uint64_t effort;  /* of all candidates: the search ends at COH_SEARCH_EFFORT_MOST */
+    uint64_t effort;  /* of all candidates: the search ends at effort_most */
+    uint64_t effort_most;
 } coh_candidates;
 
 /* Builds and simulates the body of one set, and builds all other programs if the plan counts them.

@@ -356,6 +356,8 @@ static coh_status search_candidates(coh_candidates *candidates, const coh_decisi
     if (plan->options.search == COH_SEARCH_USUAL) {
         COH_TRY_GOTO(status, improve_all(candidates, least_ns), done);
         COH_TRY_GOTO(status, search_late(candidates, starts, count), done);
+        if (candidates->effort_most < candidates->effort + COH_REFINE_EFFORT)
+            candidates->effort_most = candidates->effort + COH_REFINE_EFFORT;
         status = coh_candidates_refine(
             candidates, evaluations_for(candidates->best.instruction_count) / 2, least_ns);
     }
