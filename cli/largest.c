@@ -105,16 +105,19 @@ static void print_largest(const cli_options *options, const cli_variant *found,
 {
     cli_line line;
     if (!options->json) {
-        printf("%s is the largest of %s that trains within these budgets: %.0f tokens/s, %s a step,"
-               " batch %" PRId64 ", micro-batch %" PRId64 ", limit %s\n",
-               found->label, options->max, found->speed.tokens_per_s,
-               cli_time(found->speed.step_s).at, options->batch, found->micro_batch, found->limit);
+        printf("%s is the largest of %s that trains within these budgets: %s tokens/s, %s a step of"
+               " %" PRId64 " x %s, %" PRId64 " at once, limit %s\n",
+               found->label, options->max, cli_tokens_per_s(found->speed.tokens_per_s).at,
+               cli_time(found->speed.step_s).at, found->batch,
+               cli_count((uint64_t)found->sequence, "token").at, found->micro_batch, found->limit);
         if (next)
             printf("%s does not: %s\n", next->label, next->why);
         else
             printf("no preset of the family is larger\n");
         print_budget(options, found);
-        printf("%s\n", found->prices);
+        cli_line_clear(&line);
+        cli_screen_drive(options, &found->summary, &found->speed, &line);
+        printf("%s%s\n", line.text, found->prices);
         return;
     }
     cli_line_clear(&line);

@@ -68,7 +68,13 @@ cli_speed cli_speed_get(const cli_job *job)
     s.written_per_day = times(summary->disk_bytes_written * SECONDS_PER_DAY, s.step_s);
     if (coh_profile_summarize(coh_plan_profile(job->plan), &facts) == COH_OK)
         s.endurance_bytes = (double)facts.endurance_bytes;
+    s.asks_for_limit = cli_job_wears(job);
     return s;
+}
+
+double cli_drive_days(const cli_speed *speed)
+{
+    return times(speed->endurance_bytes, speed->written_per_day);
 }
 
 /* ---- shared by both forms ---- */
@@ -387,19 +393,20 @@ static void add_limits(const cli_job *job, const cli_speed *s, cli_line *line)
     cli_line_add(line, "\n");
 }
 
-static void add_drive(const cli_job *job, const cli_speed *s, cli_line *line)
+void cli_screen_drive(const cli_options *options, const coh_plan_summary *summary,
+                      const cli_speed *s, cli_line *line)
 {
     if (s->written_per_day <= 0)
         return;
     cli_line_add(line, "drive:  %s written a step, %s a day",
-                 cli_size((uint64_t)job->summary.disk_bytes_written).at,
+                 cli_size((uint64_t)summary->disk_bytes_written).at,
                  cli_size((uint64_t)s->written_per_day).at);
     if (s->endurance_bytes > 0)
         cli_line_add(line, "; it lasts %s of that",
-                     cli_time(s->endurance_bytes / s->written_per_day * SECONDS_PER_DAY).at);
-    if (cli_given(job->options, CLI_FLAG_DISK_WRITE_LIMIT))
-        cli_line_add(line, "; at most %s allowed", cli_size(job->options->disk_write_limit).at);
-    else if (cli_job_wears(job))
+                     cli_time(cli_drive_days(s) * SECONDS_PER_DAY).at);
+    if (cli_given(options, CLI_FLAG_DISK_WRITE_LIMIT))
+        cli_line_add(line, "; at most %s allowed", cli_size(options->disk_write_limit).at);
+    else if (s->asks_for_limit)
         cli_line_add(line, "; train asks for a --disk-write-limit to bound it");
     cli_line_add(line, "\n");
 }
@@ -724,7 +731,7 @@ coh_status cli_screen(const cli_job *job, uint64_t in_memory_bytes, cli_line *li
     add_quotes(job, &speed, &plain);
     add_limits(job, &speed, &plain);
     cli_recompute_add(&recompute, &plain);
-    add_drive(job, &speed, &plain);
+    cli_screen_drive(job->options, &job->summary, &speed, &plain);
     CLI_TRY(add_memory(job, &plain));
     add_links(job, &plain);
     cli_line_add(&after, "\n");

@@ -20,10 +20,13 @@ typedef struct cli_speed {
     uint64_t steps_left;
     double written_per_day; /* bytes written to the drive per day of training; 0: none */
     double endurance_bytes; /* of the profile's drive; 0: unknown */
+    int asks_for_limit;     /* train takes such a run only with a --disk-write-limit */
 } cli_speed;
 
 cli_speed cli_speed_get(const cli_job *job);
 cli_text cli_tokens_per_s(double rate);
+/* Returns how many days of training the drive lasts; 0: unknown, or nothing is written. */
+double cli_drive_days(const cli_speed *speed);
 
 /* Returns the name or numbers of a plan's rank pattern, which live as long as the summary. */
 const char *cli_rank_pattern(const coh_plan_summary *summary);
@@ -40,6 +43,10 @@ int32_t cli_crowded_ranks(const cli_job *job);
 
 /* Adds one line, "prices: ...": the profile behind the times, and how reliable it is. */
 void cli_screen_prices(const cli_job *job, cli_line *line);
+/* Adds "drive: ...": the bytes written in a step and a day, and how long the drive lasts; nothing
+ * if nothing is written. */
+void cli_screen_drive(const cli_options *options, const coh_plan_summary *summary,
+                      const cli_speed *speed, cli_line *line);
 
 /* Print the whole screen (fails: COH_ERR_MEMORY; may plan again: recompute.c), or at most 8
  * lines of it. */

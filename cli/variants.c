@@ -4,6 +4,7 @@
 #include "cli/variants.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -130,6 +131,8 @@ static void take_plan(const cli_job *job, cli_variant *out)
     snprintf(out->limit, sizeof(out->limit), "%s", cli_limit_name(&job->summary));
     out->fits = 1;
     out->micro_batch = job->recipe.micro_batch;
+    out->batch = job->recipe.batch;
+    out->sequence = job->recipe.sequence;
     out->replica_batch = job->recipe.batch / coh_fold_shape_replicas(&job->recipe.replicas);
     out->summary = job->summary;
     out->speed = cli_speed_get(job);
@@ -187,16 +190,19 @@ void cli_variant_add_json(const cli_variant *v, cli_line *line)
         cli_line_add_json(line, "}");
         return;
     }
-    cli_line_add_json(line,
-                      "'micro_batch': %" PRId64 ", 'step_seconds': %.9f, 'bound_seconds': %.9f"
-                      ", 'gap': %.9g, 'tokens_per_second': %.9g, 'tokens_per_second_p10': %.9g"
-                      ", 'tokens_per_second_p90': %.9g, 'limit': %s, 'run_seconds': %.9f"
-                      ", 'disk_bytes_written_per_day': %.9g, 'what_if': %i, 'operators': %" PRIu32
-                      ", 'profile': %s",
-                      v->micro_batch, v->speed.step_s, (double)v->summary.bound_ns * 1e-9,
-                      v->speed.gap, v->speed.tokens_per_s, v->speed.tokens_slow_per_s,
-                      v->speed.tokens_fast_per_s, v->limit, v->speed.run_s,
-                      v->speed.written_per_day, v->is_what_if, v->operator_count, v->profile);
+    cli_line_add_json(
+        line,
+        "'batch': %" PRId64 ", 'micro_batch': %" PRId64 ", 'sequence': %" PRId64
+        ", 'step_seconds': %.9f, 'bound_seconds': %.9f"
+        ", 'gap': %.9g, 'tokens_per_second': %.9g, 'tokens_per_second_p10': %.9g"
+        ", 'tokens_per_second_p90': %.9g, 'limit': %s, 'run_seconds': %.9f"
+        ", 'disk_bytes_written': %.9g, 'disk_bytes_written_per_day': %.9g"
+        ", 'drive_life_days': %.9g, 'what_if': %i, 'operators': %" PRIu32 ", 'profile': %s",
+        v->batch, v->micro_batch, v->sequence, v->speed.step_s, (double)v->summary.bound_ns * 1e-9,
+        v->speed.gap, v->speed.tokens_per_s, v->speed.tokens_slow_per_s, v->speed.tokens_fast_per_s,
+        v->limit, v->speed.run_s, v->summary.disk_bytes_written, v->speed.written_per_day,
+        cli_drive_days(&v->speed) > 0 ? cli_drive_days(&v->speed) : NAN, v->is_what_if,
+        v->operator_count, v->profile);
     cli_line_add_json_tiers(line, "peak_bytes", v->summary.peak_bytes);
     cli_line_add_json(line, "}");
 }
@@ -205,46 +211,144 @@ void cli_variant_add_json(const cli_variant *v, cli_line *line)
 
 enum { ROWS_MOST = 1 + CLI_WHAT_IFS + CLI_SWEEP_POINTS };
 
-static void print_row(const cli_variant *v, const cli_variant *base)
+/* Widths of a table's columns. A column for the drive is there if some row writes to one; the
+ * label and the limit then take only what they need. */
+typedef struct columns {
+    int label, change, step, limit;
+    int has_drive, has_life; /* some row writes to a drive; some drive's life is known */
+} columns;
+
+static const columns usual = { .label = 27, .change = 9, .step = 9, .limit = 14 };
+
+enum { STEP_MOST = 12 }; /* "12 h 30 min" */
+
+static const char *label_of(const cli_variant *v)
+{
+    return v->label[0] ? v->label : "as it is";
+}
+
+/* The longest text, from `width` on and up to `most`. */
+static int wider(int width, int most, const char *text)
+{
+    const size_t length = strlen(text);
+    return (int)length <= width ? width : (int)length < most ? (int)length : most;
+}
+
+static columns fit_columns(const cli_variant *rows, int count)
+{
+    columns c = { .label = 8, .change = 8, .step = usual.step, .limit = 5 };
+    for (int i = 0; i < count; i++) {
+        c.label = wider(c.label, usual.label, label_of(&rows[i]));
+        if (!rows[i].fits)
+            continue;
+        c.limit = wider(c.limit, usual.limit, rows[i].limit);
+        c.step = wider(c.step, STEP_MOST, cli_time(rows[i].speed.step_s).at);
+        c.has_drive |= rows[i].speed.written_per_day > 0;
+        c.has_life |= cli_drive_days(&rows[i].speed) > 0;
+    }
+    if (!c.has_drive)
+        c = (columns){ usual.label, usual.change, c.step, usual.limit, 0, 0 };
+    return c;
+}
+
+/* "22.6 GiB": three digits, where the column of the drive takes room. */
+static cli_text three_digits(uint64_t bytes)
+{
+    const cli_text whole = cli_size(bytes);
+    cli_text text = whole;
+    char *unit = NULL;
+    const double number = strtod(whole.at, &unit);
+    if (strchr(whole.at, '.'))
+        snprintf(text.at, sizeof(text.at), "%.*f%s",
+                 number < 10    ? 2
+                 : number < 100 ? 1
+                                : 0,
+                 number, unit);
+    return text;
+}
+
+/* "5.3 days", "2.1 years"; if no drive's life is known, the bytes written in a step. */
+static cli_text drive_of(const cli_variant *v, const columns *c)
+{
+    const double days = cli_drive_days(&v->speed);
+    cli_text text;
+    if (v->speed.written_per_day <= 0)
+        snprintf(text.at, sizeof(text.at), "-");
+    else if (!c->has_life)
+        return three_digits((uint64_t)v->summary.disk_bytes_written);
+    else if (days < 730)
+        snprintf(text.at, sizeof(text.at), days < 100 ? "%.1f days" : "%.0f days", days);
+    else
+        snprintf(text.at, sizeof(text.at), "%.4g years", days / 365.25);
+    return text;
+}
+
+static void print_head(const columns *c)
+{
+    printf("%-*s %9s %*s %*s %-*s ", c->label, "what if", "tokens/s", c->change, "change", c->step,
+           "a step", c->limit, "limit");
+    if (c->has_drive)
+        printf("%10s ", c->has_life ? "drive life" : "written");
+    printf("device, host, disk\n");
+}
+
+static void print_row(const cli_variant *v, const cli_variant *base, const columns *c)
 {
     char change[32] = "-";
-    const char *label = v->label[0] ? v->label : "as it is";
     if (!v->fits) {
-        printf("%-27.27s %9s\n", label, "-");
+        printf("%-*.*s %9s\n", c->label, c->label, label_of(v), "-");
         return;
     }
     if (v != base && base->fits)
         snprintf(change, sizeof(change), "%+.1f %%",
                  100 * (v->speed.tokens_per_s / base->speed.tokens_per_s - 1));
-    printf("%-27.27s %9s %9s %9.9s %-14.14s", label, cli_tokens_per_s(v->speed.tokens_per_s).at,
-           change, cli_time(v->speed.step_s).at, v->limit);
-    for (int tier = 0; tier < COH_TIER_COUNT; tier++)
-        printf("%s %s", tier ? "," : "",
-               v->summary.peak_bytes[tier] ? cli_size(v->summary.peak_bytes[tier]).at : "-");
+    printf("%-*.*s %9s %*s %*s %-*.*s ", c->label, c->label, label_of(v),
+           cli_tokens_per_s(v->speed.tokens_per_s).at, c->change, change, c->step,
+           cli_time(v->speed.step_s).at, c->limit, c->limit, v->limit);
+    if (c->has_drive)
+        printf("%10s ", drive_of(v, c).at);
+    for (int tier = 0; tier < COH_TIER_COUNT; tier++) {
+        const uint64_t bytes = v->summary.peak_bytes[tier];
+        const cli_text size = c->has_drive ? three_digits(bytes) : cli_size(bytes);
+        printf("%s%s", tier ? ", " : "", bytes ? size.at : "-");
+    }
     printf("\n");
 }
 
-/* The profile's line for the table: that of the first row that fits; the others are changes of
- * it. */
-static const char *find_prices(const cli_variant *rows, int count)
+/* The first row that fits: the profile's line for the table is its own, since the others are
+ * changes of it. NULL: none fits. */
+static const cli_variant *find_fit(const cli_variant *rows, int count)
 {
     for (int i = 0; i < count; i++)
         if (rows[i].fits)
-            return rows[i].prices;
+            return &rows[i];
     return NULL;
+}
+
+/* Prints the work of a step, which is the same in all rows, and what the drive's column is. */
+static void print_step(const cli_variant *of, const columns *c)
+{
+    printf("a step: %" PRId64 " x %s", of->batch, cli_count((uint64_t)of->sequence, "token").at);
+    if (c->has_life)
+        printf("; drive life: days of training until the drive's endurance is written");
+    else if (c->has_drive)
+        printf("; written: to the drive in a step");
+    printf("\n");
 }
 
 static void print_table(const cli_variant *rows, int count)
 {
-    const char *prices = find_prices(rows, count);
-    printf("%-27s %9s %9s %9s %-14s %s\n", "what if", "tokens/s", "change", "a step", "limit",
-           "device, host, disk");
+    const cli_variant *first = find_fit(rows, count);
+    const columns c = fit_columns(rows, count);
+    print_head(&c);
     for (int i = 0; i < count; i++)
-        print_row(&rows[i], &rows[0]);
-    if (prices)
+        print_row(&rows[i], &rows[0], &c);
+    if (first) {
+        print_step(first, &c);
         printf("%s\nWHAT-IF: rows with an entry are of a machine that is not there\n"
-               "none has a calibration, so that they compare\n",
-               prices);
+               "calibrations by earlier runs are left out of all rows, so that rows compare\n",
+               first->prices);
+    }
     for (int i = 1; i < count; i++)
         if (rows[i].fits && rows[i].operator_count < rows[0].operator_count)
             printf("%s: by rates alone, without the measured times of operators (%" PRIu32

@@ -16,6 +16,7 @@ typedef struct cli_variant {
     char why[1024];                     /* the reason, if it does not fit */
     coh_refusal refusal;                /* the same as data; reason COH_REFUSAL_NONE: it fits */
     int64_t micro_batch, replica_batch; /* sequences; of a replica's share of a step */
+    int64_t batch, sequence;            /* sequences of a step, tokens of each */
     cli_speed speed;
     coh_plan_summary summary;
     uint64_t budget_bytes[COH_TIER_COUNT]; /* memory planned for; UINT64_MAX: unlimited */

@@ -128,11 +128,41 @@ class Variants(ProgramTest):
         self.assertEqual([row["what"] for row in stepped[1:]],
                          ["disk-read=1GB/s", "disk-read=1500MB/s", "disk-read=2GB/s"])
         table = self.succeeds("plan", *NANO, *self.disk(), "--sweep", "disk-read=1x:2x:2").out.split("\n")
-        self.assertEqual(len(table), 8)
+        self.assertEqual(len(table), 9)
         self.assertLessEqual(max(map(len, table)), 100)
-        self.assertRegex(table[4], r"^prices: profile built-in, \d+ threads? \(built-in, hash [0-9a-f]{16}\)$")
-        self.assertRegex(table[5], "^WHAT-IF: ")
-        self.assertEqual(table[6], "none has a calibration, so that they compare")
+        self.assertEqual(table[4], "a step: 2 x 16 tokens; written: to the drive in a step")
+        self.assertRegex(table[5], r"^prices: profile built-in, \d+ threads? \(built-in, hash [0-9a-f]{16}\)$")
+        self.assertRegex(table[6], "^WHAT-IF: ")
+        self.assertEqual(table[7], "calibrations by earlier runs are left out of all rows, so that rows compare")
+
+    def test_a_table_tells_how_its_rows_wear_the_drive(self):
+        """By the plan of each row alone: bytes written in a step, or the days until the endurance is written. A table of
+        rows without a drive has no such column."""
+        entries = ["device-memory=80MiB", "device-memory=4GiB"]
+        table = [flag for entry in entries for flag in ("--what-if", entry)]
+        alone = [self.plan("--disk", self.folder, "--device-memory", room) for room in ("40MiB", "80MiB", "4GiB")]
+        lines = self.succeeds("plan", *NANO, *self.disk(), *table).out.split("\n")
+        self.assertRegex(lines[0], "limit +written device, host, disk$")
+        for line, plan in zip(lines[1:], alone):
+            said = re.search(r"(\S+ [KMG]iB|-) [\d.]+ [MG]iB, -, \S+", line)[1]
+            written = plan["disk_bytes_written"]
+            self.assertEqual(said == "-", written == 0, line)
+            if written:
+                self.assertAlmostEqual(float(said.split()[0]) / (written / 2**20), 1, delta=0.01, msg=line)
+        self.assertEqual([plan["disk_bytes_written"] > 0 for plan in alone], [True, True, False])
+        rows = self.plan(*self.disk(), *table)["rows"]
+        for key in ("disk_bytes_written", "drive_life_days", "batch", "sequence"):
+            self.assertEqual([row[key] for row in rows], [plan[key] for plan in alone], key)
+
+        gpu = ["--profile", self.gpu_like(drive_endurance_bytes=10**13), "--device-memory", "40MiB", "--host-memory", "8MiB"]
+        days = self.plan(*gpu)["drive_life_days"]
+        lines = self.succeeds("plan", *NANO, *gpu, "--what-if", "host-memory=8GiB").out.split("\n")
+        self.assertRegex(lines[0], "limit +drive life device, host, disk$")
+        self.assertIn(f" {days:.1f} days " if days < 100 else f" {days:.0f} days ", lines[1])
+        self.assertRegex(lines[2], r" - [\d.]+ MiB, [\d.]+ MiB, -$")
+        lines = self.succeeds("plan", *NANO, "--device-memory", "4GiB", "--what-if", "flops=2x").out
+        self.assertNotIn("written", lines)
+        self.assertIn("\na step: 2 x 16 tokens\n", lines)
 
     def test_entries_and_ranges_that_mean_nothing_are_refused(self):
         plan = ["plan", *NANO, *TIGHT]
@@ -192,6 +222,13 @@ class Variants(ProgramTest):
             self.assertNotIn("planning ", done.err)
             found = self.succeeds("plan", "--max", "gpt2-nano", *flags, *room, "--json").json
             self.assertEqual(found["budgets"], dict(zip(("device", "host", "disk"), bytes_of)))
+
+    def test_max_says_its_tokens_and_its_drives_wear_as_the_plan_does(self):
+        flags = ["--sequence", "24", "--batch", "2", "--device-memory", "40MiB", "--disk", self.folder, "--micro-batch", "1"]
+        said = self.succeeds("plan", "--max", "gpt2-nano", *flags).out
+        self.assertIn("a step of 2 x 24 tokens, 1 at once, limit ", said)
+        drive = re.search("(?m)^drive: .*$", self.succeeds("plan", "gpt2-nano", *flags).out)[0]
+        self.assertIn(f"\n{drive}", said)
 
     def test_max_tells_a_terminal_alone_what_it_plans(self):
         master, slave = os.openpty()
