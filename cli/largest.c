@@ -34,17 +34,17 @@ static cli_text nearest_family(const char *word)
 {
     const char *name;
     cli_text tried, found = { "" };
-    int32_t least = INT32_MAX;
+    coh_nearest nearest = { .word = word };
     for (int32_t i = 0; (name = coh_model_preset_name(i)) != NULL; i++)
         for (size_t end = 0; name[end] != '\0'; end++) {
             if (name[end + 1] != '-' && name[end + 1] != '\0')
                 continue;
             snprintf(tried.at, sizeof(tried.at), "%.*s", (int)end + 1, name);
-            const int32_t edits = coh_name_edits(word, tried.at);
-            if (edits < 0 || edits >= least)
+            coh_nearest_offer(&nearest, tried.at);
+            if (nearest.name != tried.at)
                 continue;
-            least = edits;
             found = tried;
+            nearest.name = found.at;
         }
     return found;
 }

@@ -309,6 +309,22 @@ static coh_status add_disk(const cli_flag_row *row, const char *text, cli_option
     return COH_OK;
 }
 
+/* Names the choice that is nearest to the text, else the example. */
+static coh_status refuse_choice(const cli_flag_row *row, const char *text)
+{
+    char names[256], *rest = NULL;
+    coh_nearest nearest = { .word = text };
+    snprintf(names, sizeof(names), "%s", row->takes);
+    for (char *name = strtok_r(names, "|", &rest); name; name = strtok_r(NULL, "|", &rest))
+        coh_nearest_offer(&nearest, name);
+    if (nearest.name)
+        return cli_fail(COH_ERR_ARGUMENT,
+                        "--%s takes one of %s, not '%s': is %s meant? For example %s", row->name,
+                        row->takes, text, nearest.name, row->example);
+    return cli_fail(COH_ERR_ARGUMENT, "--%s takes one of %s, not '%s': for example %s", row->name,
+                    row->takes, text, row->example);
+}
+
 static coh_status parse_choice(const cli_flag_row *row, const char *text, int64_t *out_index)
 {
     size_t length = strlen(text);
@@ -321,8 +337,7 @@ static coh_status parse_choice(const cli_flag_row *row, const char *text, int64_
         }
         name += name_length + (name[name_length] == '|');
     }
-    return cli_fail(COH_ERR_ARGUMENT, "--%s takes one of %s, not '%s': for example %s", row->name,
-                    row->takes, text, row->example);
+    return refuse_choice(row, text);
 }
 
 static coh_status add_pin(const cli_flag_row *row, const char *text, cli_options *options)

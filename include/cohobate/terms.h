@@ -66,11 +66,11 @@ COH_API const char *coh_term_text(coh_term term);
  * Fails: COH_ERR_ARGUMENT: `count` is not 0 to COH_TERM_COUNT. */
 COH_API coh_status coh_terms_set(const char *const *texts, int32_t count);
 
-/* Returns how many edits make a mistyped word the name, whatever the case of its letters: to
- * insert, remove or replace a character, or to exchange two neighbours (optimal string alignment);
- * -1 if these are too many for the word to mean the name, or a text is NULL. A word that begins
- * with the name, or is its beginning, is at most 2 away. Of several names the word means the one
- * with the least number. */
+/* Returns how many edits make a mistyped word the name, whatever the case of its letters and its
+ * separators ("-", ".", "_" and " "): to insert, remove or replace a character, or to exchange two
+ * neighbours (optimal string alignment); -1 if these are too many for the word to mean the name, or
+ * a text is NULL. A word that begins with the name is at most 1 away; so is the name's beginning,
+ * its end, and a name without one part of its middle ("llama-8b" of llama-3.1-8b). */
 COH_API int32_t coh_name_edits(const char *word, const char *name);
 
 /* The search for the name that a mistyped word means. Begins as { .word = word }. */
@@ -80,8 +80,10 @@ typedef struct coh_nearest {
     int32_t edits;    /* its coh_name_edits */
 } coh_nearest;
 
-/* Takes `name` if it is nearer to the word than all that were offered before. `nearest` NULL: does
- * nothing. */
+/* Takes `name` if it is nearer to the word than all that were offered before. Of two names as near
+ * it takes the one with the word's first letter, then the one of which a part is left out, then
+ * the one that is nearer with separators.
+ * `nearest` NULL: does nothing. */
 COH_API void coh_nearest_offer(coh_nearest *nearest, const char *name);
 
 #ifdef __cplusplus

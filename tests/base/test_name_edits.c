@@ -47,8 +47,11 @@ static void random_words_have_the_distance_of_its_definition(void **state)
         const size_t length = strlen(word), width = strlen(name);
         const size_t shorter = length < width ? length : width;
         int32_t edits = defined(word, name);
-        if (shorter >= 3 && strncmp(word, name, shorter) == 0)
-            edits = least_of(edits, 2);
+        const int is_beginning = shorter >= 3 && strncmp(word, name, shorter) == 0;
+        const int is_end =
+            shorter >= 4 && strcmp(word + length - shorter, name + width - shorter) == 0;
+        if (is_beginning || is_end)
+            edits = least_of(edits, 1);
         if (edits > (length < 4 ? 1 : 2))
             edits = -1;
         assert_int_equal(coh_name_edits(word, name), edits);
@@ -61,13 +64,69 @@ static void mistyped_words_are_near_and_others_are_not(void **state)
     assert_int_equal(coh_name_edits("opt-13", "opt-13b"), 1);
     assert_int_equal(coh_name_edits("GPT2-XL", "gpt2-xl"), 0);
     assert_int_equal(coh_name_edits("a100-40", "a100-40g"), 1);
-    assert_int_equal(coh_name_edits("a100", "a100-40g"), 2);
-    assert_int_equal(coh_name_edits("h100-80g", "h100"), 2);
+    assert_int_equal(coh_name_edits("a100", "a100-40g"), 1);
+    assert_int_equal(coh_name_edits("h100-80g", "h100"), 1);
+    assert_int_equal(coh_name_edits("4090", "rtx-4090"), 1);
+    assert_int_equal(coh_name_edits("090", "rtx-4090"), -1);
+    assert_int_equal(coh_name_edits("RTX_4090", "rtx-4090"), 0);
+    assert_int_equal(coh_name_edits("llama3-8b", "llama-3.1-8b"), 1);
+    assert_int_equal(coh_name_edits("llama-8b", "llama-3.1-8b"), 1);
+    assert_int_equal(coh_name_edits("opt", "opt-125m"), 1);
     assert_int_equal(coh_name_edits("vaildation-every", "validation-every"), 1);
     assert_int_equal(coh_name_edits("learning-rate", "lr"), -1);
     assert_int_equal(coh_name_edits("bert", "gpt2"), -1);
     assert_int_equal(coh_name_edits(NULL, "gpt2"), -1);
     assert_int_equal(coh_name_edits("gpt2", NULL), -1);
+}
+
+/* The name that `word` means among `names`, which end with NULL. */
+static const char *meant(const char *word, const char *const *names)
+{
+    coh_nearest nearest = { .word = word };
+    for (; *names; names++)
+        coh_nearest_offer(&nearest, *names);
+    return nearest.name ? nearest.name : "";
+}
+
+/* What a person would say of names that exist. */
+static void the_words_of_users_mean_the_names_that_they_know(void **state)
+{
+    (void)state;
+    static const char *const models[] = {
+        "gpt2",         "gpt2-medium",  "gpt2-xl",  "opt-1.3b",  "opt-13b", "llama-2-7b",
+        "llama-3.1-8b", "llama-3.2-1b", "qwen3-8b", "qwen3-14b", NULL
+    };
+    static const char *const profiles[] = { "a100-40g", "a100-80g", "h100", "h200",
+                                            "rtx-3090", "rtx-4090", NULL };
+    static const char *const said[][2] = {
+        { "llama3-8b", "llama-3.1-8b" },
+        { "llama-3-8b", "llama-3.1-8b" },
+        { "llama-8b", "llama-3.1-8b" },
+        { "LLAMA_3.1_8B", "llama-3.1-8b" },
+        { "Llama-3.1-8B-Instruct", "llama-3.1-8b" },
+        { "llama2-7b", "llama-2-7b" },
+        { "opt-13", "opt-13b" },
+        { "opt-1.3", "opt-1.3b" },
+        { "opt1.3b", "opt-1.3b" },
+        { "gpt2_XL", "gpt2-xl" },
+        { "gpt2-xxl", "gpt2-xl" },
+        { "qwen3_14b", "qwen3-14b" },
+        { "opt", "opt-13b" },
+        { "bert", "" },
+        { "8b", "" },
+    };
+    static const char *const parts[][2] = { { "a100", "a100-40g" },     { "A100_80G", "a100-80g" },
+                                            { "4090", "rtx-4090" },     { "RTX4090", "rtx-4090" },
+                                            { "rtx 3090", "rtx-3090" }, { "h100-80g", "h100" },
+                                            { "rtx", "rtx-3090" },      { "tpu", "" } };
+    static const char *const families[] = { "llama",   "llama-2", "llama-3.1",
+                                            "qwen2.5", "qwen3",   NULL };
+    assert_string_equal(meant("llama-3", families), "llama-3.1");
+    assert_string_equal(meant("Qwen-3", families), "qwen3");
+    for (size_t i = 0; i < sizeof(said) / sizeof(said[0]); i++)
+        assert_string_equal(meant(said[i][0], models), said[i][1]);
+    for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
+        assert_string_equal(meant(parts[i][0], profiles), parts[i][1]);
 }
 
 static void the_nearest_name_is_the_first_of_the_least_edits(void **state)
@@ -103,6 +162,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(random_words_have_the_distance_of_its_definition),
         cmocka_unit_test(mistyped_words_are_near_and_others_are_not),
+        cmocka_unit_test(the_words_of_users_mean_the_names_that_they_know),
         cmocka_unit_test(the_nearest_name_is_the_first_of_the_least_edits),
         cmocka_unit_test(a_text_of_any_length_is_compared),
     };

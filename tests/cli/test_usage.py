@@ -123,6 +123,10 @@ class Usage(ProgramTest):
             (["plan", "facebook/opt-1.3b"], "opt-1.3b"), (["tune", "lama-2-7b", "-o", self.path("o")], "llama-2-7b"),
             (["plan", "bert-base"], None), (["plan", "./nowhere"], None),
             (["plan", "gpt2-nano", "--profile", "a100-40"], "a100-40g"), (["plan", "gpt2-nano", "--profile", "./h10"], "h100"),
+            (["plan", "llama3-8b"], "llama-3.1-8b"), (["plan", "qwen3_14B"], "qwen3-14b"),
+            (["plan", "gpt2-nano", "--profile", "a100"], "a100-40g"), (["plan", "gpt2-nano", "--profile", "4090"], "rtx-4090"),
+            (["plan", "gpt2-nano", "--profile", "RTX4090"], "rtx-4090"), (["plan", "gpt2-nano", "--state", "Lean"], "lean"),
+            (["plan", "gpt2-nano", "--clip-mode", "previuos"], "previous"), (["plan", "gpt2-nano", "--state", "fast"], None),
             (["plan", "gpt2-nano", "--topology", "./fronteir"], "frontier"),
             (["plan", "gpt2-nano", "--profile", "builtin"], "built-in"), (["plan", "gpt2-nano", "--profile", "mine"], None),
             (["inspect", "a100-40"], "a100-40g"), (["check", "a100_80g"], "a100-80g"), (["inspect", "mine"], None),
@@ -141,7 +145,8 @@ class Usage(ProgramTest):
             (["simulate", plan, "--profile", "built-in,disk_read=2x"], "disk-read"), (["inspect", "h100,flop=2x"], "flops"),
             (["plan", "gpt2-nano", "--profile", "h100,colour=2x"], None),
             (["explain", plan, "h.3.mpl.c_fc"], "h.3.mlp.c_fc"), (["explain", plan, "what"], None),
-            (["plan", "--max", "llama3.1"], "llama-3.1"), (["plan", "--max", "optt"], "opt"), (["plan", "--max", "bert"], None),
+            (["plan", "--max", "llama3.1"], "llama-3.1"), (["plan", "--max", "optt"], "opt"), (["plan", "--max", "gemma2"], "gemma-2"),
+            (["plan", "--max", "llama-3"], "llama-3.1"), (["plan", "--max", "bert"], None),
             (["help", "trian"], "train"), (["--help", "evla"], "eval"), (["help", "what"], None),
         ]:
             with self.subTest(arguments=arguments):
