@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/statvfs.h>
 
 #include "cli/budget.h"
 #include "cli/commands.h"
@@ -153,9 +154,27 @@ static coh_status print_text(const cli_job *job, uint64_t in_memory_bytes)
     return job->options->operators ? print_operators(job->plan) : COH_OK;
 }
 
+/* Refuses a folder of this machine in which nothing can be stored, as /proc and /sys: it is no
+ * drive. A folder that is full, or that this user may not write, is one, and gets a note. */
+static coh_status check_drives(const cli_options *options)
+{
+    coh_profile *profile = NULL;
+    coh_status status = COH_OK;
+    if (options->profile && coh_profile_read(options->profile, &profile) != COH_OK)
+        return COH_OK; /* refused when it is used */
+    const int is_here = !cli_budget_is_what_if(options, profile);
+    coh_profile_destroy(profile);
+    for (int32_t i = 0; i < options->disk_count && is_here && status == COH_OK; i++) {
+        struct statvfs facts;
+        if (statvfs(options->disk[i].folder, &facts) == 0 && facts.f_blocks == 0)
+            status = cli_input_check_disk(options->disk[i].folder);
+    }
+    return status;
+}
+
 /* The drive is not part of a plan; prints a note if this machine's has too little room or cannot be
  * written. */
-static void say_unusable_drive(const cli_job *job)
+static void say_unusable_drive(cli_job *job)
 {
     const cli_options *options = job->options;
     const uint64_t bytes = job->summary.peak_bytes[COH_TIER_DISK];
@@ -174,11 +193,14 @@ static void say_unusable_drive(const cli_job *job)
             cli_note("note: train would be refused here and now: --disk %s: no file can be made in "
                      "it: %s",
                      disks.of[i].folder, strerror(error));
+            job->is_refused_here = 1;
             return;
         }
     }
-    if (cli_disks_preflight(&disks, bytes, NULL, 0, 0, 0) == COH_ERR_FULL)
+    if (cli_disks_preflight(&disks, bytes, NULL, 0, 0, 0) == COH_ERR_FULL) {
         cli_note("note: train would be refused here and now: %s", coh_last_error());
+        job->is_refused_here = 1;
+    }
 }
 
 static coh_status plan_out(cli_job *job)
@@ -222,6 +244,7 @@ static coh_status check_table(const cli_options *options)
 coh_status cli_plan(const cli_options *options)
 {
     cli_job job;
+    CLI_TRY(check_drives(options));
     if (options->max || options->sweep || options->what_if[0]) {
         CLI_TRY(check_table(options));
         cli_choices_release();

@@ -219,6 +219,12 @@ static coh_status check_makes(const named *n, const char *folder)
                     n->flag, n->space, n->path, folder, strerror(error), remedy_of(error));
 }
 
+coh_status cli_input_check_disk(const char *folder)
+{
+    const named n = { "--disk", " ", folder, "--disk", NULL };
+    return check_makes(&n, folder);
+}
+
 /* In a sticky folder, as /tmp, only the owner of a file or of the folder, and root, may replace the
  * file. */
 static coh_status check_sticky(const named *n, const char *folder)
@@ -307,8 +313,26 @@ static coh_status check_rights(const named *n, kind needed, found is)
                : fault(n, n->path, "read", errno);
 }
 
+/* Of --disk DIR:SIZE with a SIZE that does not begin as one, the path has the colon. */
+static coh_status missing_disk(const named *n)
+{
+    const char *colon = strrchr(n->path, ':');
+    if (strcmp(n->flag, "--disk") != 0 || !colon || strchr(colon, '/'))
+        return COH_OK;
+    if (colon[1] == '\0')
+        return cli_fail(COH_ERR_ARGUMENT,
+                        "--disk %s: the size after the colon is missing: give DIR or DIR:SIZE, for "
+                        "example --disk /var/tmp:40GB",
+                        n->path);
+    return cli_fail(COH_ERR_ARGUMENT,
+                    "--disk %s: there is no such folder, and '%s' after the colon is not a size: "
+                    "give DIR or DIR:SIZE, for example --disk /var/tmp:40GB",
+                    n->path, colon + 1);
+}
+
 static coh_status missing(const named *n, const char *remedy)
 {
+    CLI_TRY(missing_disk(n));
     const char *nearest = n->name_at ? cli_artefact_nearest(n->path, n->name_at) : NULL;
     if (n->flag[0] == '\0' && cli_artefact_is_preset(n->path))
         return cli_fail(COH_ERR_ARGUMENT,

@@ -15,6 +15,9 @@ coh_status cli_input_check(const cli_options *options);
  * ones. Returns 0, or the errno of the failure; a full drive is none. */
 int cli_input_probe(const char *folder);
 
+/* Checks --disk FOLDER as train does. Fails: COH_ERR_IO: no file can be made in it. */
+coh_status cli_input_check_disk(const char *folder);
+
 /* Does folder `path` hold a *.safetensors? */
 int cli_input_has_tensors(const char *path);
 

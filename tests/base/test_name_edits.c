@@ -88,7 +88,7 @@ static const char *meant(const char *word, const char *const *names)
     return nearest.name ? nearest.name : "";
 }
 
-/* What a person would say of names that exist. */
+/* Names as users write them. */
 static void the_words_of_users_mean_the_names_that_they_know(void **state)
 {
     (void)state;

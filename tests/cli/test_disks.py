@@ -70,6 +70,13 @@ class Disks(TrainTest):
         self.fails(2, *plan, *self.folders(*"abcdefgh"), "--disk", self.folder, says="--disk is given more than 8 times")
         self.fails(2, *plan, *two, "--disk", self.path("none"), says=f"--disk {self.path('none')}")
         self.fails(2, *plan, *two, "--disk", ":1GiB", says="--disk takes DIR or DIR:SIZE")
+        for command in (plan, ["train", *NANO, *STREAMED, "--data", self.corpus()]):
+            self.fails(2, *command, "--disk", f"{self.folder}:", says=f"--disk {self.folder}:: the size after the colon is missing")
+            for wrong in ("-1GB", "x", "GB", ".5GB"):
+                self.fails(2, *command, "--disk", f"{self.folder}:{wrong}", says=f"'{wrong}' after the colon is not a size")
+        with_colon = self.path("a:b")
+        os.mkdir(with_colon)
+        self.succeeds(*plan, "--disk", with_colon)
         said = self.fails(2, "doctor", "--folder", self.folder, "--folder", self.folder + "/.", says="are one folder").err
         self.assertNotIn("--disk", said)
 

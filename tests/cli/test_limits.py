@@ -30,22 +30,28 @@ class Limits(ProgramTest):
 
     def test_a_plan_says_that_its_drive_is_too_full(self):
         plan = ["plan", "gpt2-nano", *QUICK, "--device-memory", "64MiB"]
-        self.assertIn("train would be refused here and now: --disk /proc: no file can be made in it: ",
-                      self.succeeds(*plan, "--disk", "/proc").err)
+        for more in ([], ["--json"], ["--what-if", "disk-read=2x"]):  # nothing can be stored there: no drive, to train and to plan
+            self.fails(5, *plan, "--disk", "/proc", *more, says="--disk /proc: no file can be made in it: ")
+        self.fails(5, "plan", "--max", "gpt2-nano", "--disk", "/proc", says="--disk /proc: no file can be made in it: ")
         for elsewhere in (["--disk", self.folder], ["--disk", "/proc", "--profile", "built-in-2,disk-read=2x"]):
-            self.assertNotIn("would be refused", self.succeeds(*plan, *elsewhere).err)
+            done = self.succeeds(*plan, *elsewhere)
+            self.assertNotIn("would be refused", done.err + done.out)
         os.chmod(self.folder, 0o500)
-        said = self.succeeds(*plan, "--disk", self.folder).err
+        done = self.succeeds(*plan, "--disk", self.folder)
         os.chmod(self.folder, 0o700)
-        self.assertEqual(f"refused here and now: --disk {self.folder}: no file can be made in it" in said, os.getuid() != 0)
+        self.assertEqual(f"refused here and now: --disk {self.folder}: no file can be made in it" in done.err, os.getuid() != 0)
+        self.assertEqual("to the byte; train would be refused here" in done.out, os.getuid() != 0)
 
     def test_a_plan_says_that_its_drive_has_too_little_room(self):
         plan = ["plan", "gpt2-nano", *QUICK, "--device-memory", "64MiB", "--disk", self.folder]
         peak = self.succeeds(*plan, "--json").json["peak_bytes"]["disk"]
         says = f"train would be refused here and now: the file system of {self.folder} has"
         for free in (0, peak // MIB - 1):
-            self.assertIn(says, self.succeeds(*plan, program=FAULTY, env=environment(COH_TEST_FREE_BYTES=str(free * MIB))).err)
-        self.assertNotIn(says, self.succeeds(*plan, program=FAULTY).err)
+            done = self.succeeds(*plan, program=FAULTY, env=environment(COH_TEST_FREE_BYTES=str(free * MIB)))
+            self.assertIn(says, done.err)
+            self.assertIn("to the byte; train would be refused here, see the note", " ".join(done.out.split()))
+        done = self.succeeds(*plan, program=FAULTY)
+        self.assertNotIn("would be refused", done.err + done.out)
 
     def test_too_little_device_memory(self):
         plan = ["plan", *NANO, "--micro-batch", 2, "--device-memory"]
