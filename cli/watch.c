@@ -113,6 +113,26 @@ static double tier_bytes(const report_live *live, int tier)
     return last ? last->peak_bytes[tier] : live->run.facts.predicted_peak_bytes[tier];
 }
 
+static uint64_t recorded_step(const report_live *live)
+{
+    const report_line *last = report_live_last(live);
+    return last ? last->step : 0;
+}
+
+/* The last step that is known to be done: by the end of the run, by steps.jsonl, or, if that file
+ * was emptied, by the newest checkpoint. */
+static uint64_t last_step(const report_live *live)
+{
+    const report_facts *f = &live->run.facts;
+    const uint64_t recorded = recorded_step(live);
+    if (!live->is_going && f->ended_step > 0 && f->ended_step <= UINT32_MAX)
+        return (uint64_t)f->ended_step;
+    if (recorded > 0)
+        return recorded;
+    const double first = f->first_step <= UINT32_MAX ? fmax(f->first_step, 0) : 0;
+    return !live->is_going && live->saved_step > 0 ? live->saved_step : (uint64_t)first;
+}
+
 static int has_drive(const report_live *live)
 {
     return live->link_bytes[COH_LANE_READ] + live->link_bytes[COH_LANE_WRITE] > 0;
@@ -155,18 +175,17 @@ static double running_s(const report_live *live, double now)
 static void put_pace(sheet *s, const report_live *live, const report_pace *pace)
 {
     const report_facts *f = &live->run.facts;
-    const report_line *last = report_live_last(live);
     char drawn[TEXT_BYTES], of[80] = "", left[80] = "", plan[80] = "";
     const double running = running_s(live, s->view->now);
-    const uint64_t step = last ? last->step : (uint64_t)fmax(f->first_step, 0);
+    const uint64_t step = last_step(live);
+    const double done = f->steps > 0 ? fmin((double)step / f->steps, 1) : pace->done;
     if (f->steps > 0)
         snprintf(of, sizeof(of), " of %.0f", f->steps);
     snprintf(drawn, sizeof(drawn), "%" PRIu64 "%s", step, of);
     char shown[TEXT_BYTES] = "";
-    if (isfinite(pace->done))
-        bar(s->view, pace->done, s->view->columns - LABEL - 32, shown);
-    put(s, PLAIN, "step", "%-20s %7.1f %%  %s", drawn, isfinite(pace->done) ? 100 * pace->done : 0,
-        shown);
+    if (isfinite(done))
+        bar(s->view, done, s->view->columns - LABEL - 32, shown);
+    put(s, PLAIN, "step", "%-20s %7.1f %%  %s", drawn, isfinite(done) ? 100 * done : 0, shown);
     if (live->is_going && pace->left_s > 0)
         snprintf(left, sizeof(left), ", %s left", cli_time(pace->left_s).at);
     put(s, PLAIN, "time", live->is_going ? "running for %s%s" : "began %s ago%s",
@@ -178,7 +197,8 @@ static void put_pace(sheet *s, const report_live *live, const report_pace *pace)
             pace->tokens_per_s < 100 ? 2 : 0, pace->tokens_per_s, cli_time(pace->step_s).at, plan,
             pace->steps, pace->steps == 1 ? "" : "s");
     else
-        put(s, PLAIN, "speed", "no step is done yet%s", plan);
+        put(s, PLAIN, "speed", "%s%s",
+            live->is_going ? "no step is done yet" : "steps.jsonl has no step", plan);
     put(s, PLAIN, "", "%s", "");
 }
 
@@ -423,12 +443,16 @@ static void add_saved(const report_live *live, uint64_t step, cli_line *line)
 void cli_watch_add_end(const report_live *live, cli_line *line)
 {
     const report_facts *f = &live->run.facts;
-    const report_line *last = report_live_last(live);
-    const uint64_t step = last ? last->step : 0;
+    const uint64_t step = last_step(live), recorded = recorded_step(live);
     const char *how = f->ended_how[0] ? f->ended_how : isfinite(f->steps) ? "killed" : "";
-    char of[40] = "", why[512];
+    char of[120] = "", why[512];
     if (f->steps > 0)
         snprintf(of, sizeof(of), " of %.0f", f->steps);
+    if (!live->is_going && recorded < step && recorded > 0)
+        snprintf(of + strlen(of), sizeof(of) - strlen(of),
+                 " (steps.jsonl ends at step %" PRIu64 ": it was cut)", recorded);
+    else if (!live->is_going && recorded < step)
+        snprintf(of + strlen(of), sizeof(of) - strlen(of), " (steps.jsonl has no step)");
     report_copy_printable(f->ended_sentence, why, sizeof(why));
     if (live->is_going) {
         cli_line_add(line, "The run continues: step %" PRIu64 "%s is done", step, of);

@@ -131,6 +131,7 @@ static coh_status read_facts(const json_t *root, report_facts *f)
         .fallbacks = json_object_get(root, "fallbacks"),
         .ended_how = text_of(ended, "how"),
         .ended_sentence = text_of(ended, "sentence"),
+        .ended_step = count_of(ended, "step"),
         .is_calibrated = json_is_boolean(calibrated) ? json_is_true(calibrated) : -1,
     };
     read_names(json_object_get(root, "predicted_peak_bytes"), f->predicted_peak_bytes,

@@ -33,6 +33,7 @@ typedef struct report_facts {
     double endurance_bytes;                 /* that the drive may be written in its life */
     const char *ended_how, *ended_sentence; /* "finished", "early", "stopped", "failed"; "": it runs
                                              * or was killed */
+    double ended_step;                      /* the last one that was done; NaN: not known */
 } report_facts;
 
 /* A line of steps.jsonl. */

@@ -142,6 +142,25 @@ class Watch(TrainTest):
         self.put()
         self.assertEqual(self.once()[-1], "The run continues: step 40 of 40 is done")
 
+    def test_a_run_whose_steps_were_cut_off_is_told_by_its_end_and_its_checkpoint(self):
+        os.mkdir(self.path("run", "step-30"))
+        resume = f". Resume it from step 30 with: cohobate train --resume {self.run_folder}"
+        for lines, note in ((0, "steps.jsonl has no step"), (12, "steps.jsonl ends at step 12: it was cut")):
+            self.add(*(self.line(step) for step in range(1, lines + 1)))
+            for ended, says in (("finished", f"The run finished: step 40 of 40 ({note})"),
+                                ("stopped", f"The run was stopped after step 40 of 40 ({note}){resume}")):
+                self.put(ended={"how": ended, "step": 40})
+                shown = self.once()
+                self.assertEqual(shown[-1], says)
+                self.assertRegex(self.row(shown, "step"), r"^40 of 40 +100\.0 %")
+                self.assertEqual(self.succeeds("watch", self.run_folder).out.splitlines()[-1], says)
+        self.put()  # killed
+        self.assertTrue(self.once()[-1].startswith("The run was killed after step 12 of 40. Resume it from step 30"), self.once())
+        os.truncate(self.path("run", "steps.jsonl"), 0)
+        shown = self.once()
+        self.assertTrue(shown[-1].startswith("The run was killed after step 30 of 40 (steps.jsonl has no step). Resume it with"), shown)
+        self.assertRegex(self.row(shown, "speed"), "^steps.jsonl has no step")
+
     def test_the_command_that_resumes_a_run_names_its_folder_exactly(self):
         odd = self.path("two  spaces, an ' and 宽" + " long" * 20)
         os.rename(self.run_folder, odd)
