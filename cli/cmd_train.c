@@ -89,7 +89,7 @@ static coh_status open_folder(cli_run *run)
     CLI_TRY(check_note(run, path));
     if (!path[0])
         return COH_OK;
-    CLI_TRY(cli_run_folder_open(path, run->options->data, (int64_t)run->job.recipe.keep,
+    CLI_TRY(cli_run_folder_open(path, run->options, (int64_t)run->job.recipe.keep,
                                 run->job.first_step, &run->folder));
     run->folder.keeps_best |= run->options->keep_best != 0;
     if (run->folder.step_count > 0)

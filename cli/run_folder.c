@@ -5,7 +5,9 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,6 +17,7 @@
 #include <unistd.h>
 
 #include "cli/validation.h"
+#include "report/run.h"
 
 enum { NAME_TRIES = 1000 };
 
@@ -143,28 +146,107 @@ static coh_status check_no_model(const char *folder)
                     folder);
 }
 
-/* A folder without a lock was never a run's, so files with a run's names in it are somebody else's.
- * `data` may be one of them, since a token file is read in place. */
-static coh_status check_nothing_foreign(const char *folder, const char *data)
+typedef enum lock_kind { NO_LOCK, LOCK_OF_A_RUN, ANOTHER_LOCK } lock_kind;
+
+/* A run writes its process into its lock. */
+static lock_kind find_lock(const char *folder)
 {
-    static const char *const ours[] = { "data.tokens", "plan.json", "run.json", "steps.jsonl",
-                                        "trace.bin" };
-    char path[CLI_PATH_BYTES + 16];
-    struct stat facts, read;
+    char path[CLI_PATH_BYTES + 16], text[32] = "";
     snprintf(path, sizeof(path), "%s/lock", folder);
-    if (access(path, F_OK) == 0)
+    const int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0)
+        return access(path, F_OK) == 0 ? LOCK_OF_A_RUN : NO_LOCK; /* taking it names the error */
+    const ssize_t bytes = read(fd, text, sizeof(text) - 1);
+    close(fd);
+    const size_t used = strspn(text, "0123456789 \n");
+    return bytes < 0 || (size_t)bytes == used ? LOCK_OF_A_RUN : ANOTHER_LOCK;
+}
+
+static int is_same_file(const char *path, const struct stat *facts)
+{
+    struct stat other;
+    return path && stat(path, &other) == 0 && facts->st_dev == other.st_dev &&
+           facts->st_ino == other.st_ino;
+}
+
+static coh_status refuse_foreign(const char *folder, const char *name)
+{
+    return cli_fail(COH_ERR_ARGUMENT,
+                    "--save %s holds a %s that no run wrote, and this one would replace it:"
+                    " move it, or give another folder",
+                    folder, name);
+}
+
+/* A folder without a lock was never a run's, so files with a run's names in it are somebody else's.
+ * --data may be one of them, since a token file is read in place. */
+static coh_status check_nothing_foreign(const char *folder, const cli_options *options,
+                                        lock_kind lock)
+{
+    static const char *const ours[] = { "data.tokens", "plan.json", "run.json",
+                                        "steps.jsonl", "trace.bin", "validation.tokens" };
+    const int splits = cli_given(options, CLI_FLAG_VALIDATION_SPLIT);
+    const size_t count = sizeof(ours) / sizeof(ours[0]) - !splits; /* the last is of a split */
+    char path[CLI_PATH_BYTES + 24];
+    struct stat facts;
+    if (lock == ANOTHER_LOCK)
+        return refuse_foreign(folder, "lock");
+    if (lock == LOCK_OF_A_RUN)
         return COH_OK;
-    for (size_t i = 0; i < sizeof(ours) / sizeof(ours[0]); i++) {
+    for (size_t i = 0; i < count; i++) {
         snprintf(path, sizeof(path), "%s/%s", folder, ours[i]);
-        if (stat(path, &facts) != 0 || (data && stat(data, &read) == 0 &&
-                                        facts.st_dev == read.st_dev && facts.st_ino == read.st_ino))
-            continue;
-        return cli_fail(COH_ERR_ARGUMENT,
-                        "--save %s holds a %s that no run wrote, and this one would replace it:"
-                        " move it, or give another folder",
-                        folder, ours[i]);
+        if (stat(path, &facts) == 0 && !is_same_file(options->data, &facts))
+            return refuse_foreign(folder, ours[i]);
     }
     return COH_OK;
+}
+
+/* Not a checkpoint, a link to one, a report, --data, hidden, or of the file system. */
+static int is_foreign(const struct dirent *entry)
+{
+    const char *name = entry->d_name;
+    return name[0] != '.' && strncmp(name, "step-", 5) != 0 && strcmp(name, "best") != 0 &&
+           strcmp(name, "report.html") != 0 && strcmp(name, "lost+found") != 0;
+}
+
+/* Says what else is in a folder that was no run's. Nothing of it is changed or removed. */
+static void say_foreign(const char *folder, const cli_options *options)
+{
+    enum { NAMED = 3 };
+    struct dirent **entries = NULL;
+    struct stat facts;
+    char path[CLI_PATH_BYTES + NAME_MAX + 2], name[NAME_MAX + 1];
+    int count = scandir(folder, &entries, is_foreign, alphasort), others = 0;
+    cli_line names;
+    cli_line_clear(&names);
+    for (int i = 0; i < count; i++) {
+        snprintf(path, sizeof(path), "%s/%s", folder, entries[i]->d_name);
+        const int is_read = stat(path, &facts) == 0 && (is_same_file(options->data, &facts) ||
+                                                        is_same_file(options->validation, &facts));
+        if (!is_read && others++ < NAMED) {
+            report_copy_printable(entries[i]->d_name, name, sizeof(name));
+            cli_line_add(&names, "%s", others > 1 ? ", " : "");
+            cli_line_add_word(&names, name);
+        }
+        free(entries[i]);
+    }
+    free(entries);
+    if (others > NAMED)
+        cli_line_add(&names, " and %d more", others - NAMED);
+    if (others > 0)
+        cli_note_choice("note: --save %s holds other files (%s): they stay as they are, next to "
+                        "those of this run",
+                        folder, names.text);
+}
+
+/* Says that a new run replaces the record of one that kept no checkpoint. */
+static void say_replaced(const cli_run_folder *folder)
+{
+    char path[CLI_PATH_BYTES + 16];
+    snprintf(path, sizeof(path), "%s/steps.jsonl", folder->path);
+    if (folder->step_count == 0 && access(path, F_OK) == 0)
+        cli_note_choice("note: --save %s holds the record of a run without a checkpoint: this run "
+                        "replaces it",
+                        folder->path);
 }
 
 static coh_status refuse_later(const cli_run_folder *folder, uint64_t first_step)
@@ -276,7 +358,19 @@ void cli_run_folder_find_best(cli_run_folder *folder, uint64_t validation_hash)
         write_link(folder);
 }
 
-coh_status cli_run_folder_open(const char *path, const char *data, int64_t keep_count,
+/* Under the lock. */
+static coh_status take_checkpoints(cli_run_folder *folder, uint64_t first_step)
+{
+    CLI_TRY(list_checkpoints(folder));
+    if (first_step > 0)
+        CLI_TRY(set_broken_aside(folder, first_step));
+    find_link(folder);
+    if (folder->step_count > 0 && folder->steps[folder->step_count - 1] > first_step)
+        return refuse_later(folder, first_step);
+    return COH_OK;
+}
+
+coh_status cli_run_folder_open(const char *path, const cli_options *options, int64_t keep_count,
                                uint64_t first_step, cli_run_folder *out_folder)
 {
     cli_run_folder *folder = out_folder;
@@ -291,21 +385,22 @@ coh_status cli_run_folder_open(const char *path, const char *data, int64_t keep_
     snprintf(folder->path, sizeof(folder->path), "%s", absolute);
     free(absolute);
     CLI_TRY(check_no_model(folder->path));
-    CLI_TRY(check_nothing_foreign(folder->path, data));
+    const lock_kind lock = find_lock(folder->path);
+    CLI_TRY(check_nothing_foreign(folder->path, options, lock));
+    if (lock == NO_LOCK && !folder->is_made)
+        say_foreign(folder->path, options);
     CLI_TRY(coh_run_lock_take(folder->path, &folder->lock));
-    CLI_TRY(list_checkpoints(folder));
-    if (first_step > 0)
-        CLI_TRY(set_broken_aside(folder, first_step));
-    find_link(folder);
-    if (folder->step_count > 0 && folder->steps[folder->step_count - 1] > first_step)
-        return refuse_later(folder, first_step);
+    folder->is_new = lock == NO_LOCK;
+    CLI_TRY(take_checkpoints(folder, first_step));
+    if (first_step == 0)
+        say_replaced(folder);
     return COH_OK;
 }
 
 void cli_run_folder_clear(cli_run_folder *folder)
 {
     folder->path[0] = folder->given[0] = '\0';
-    folder->is_made = 0;
+    folder->is_made = folder->is_new = 0;
     folder->lock.fd = -1;
     folder->room = (coh_space_hold){ .fd = -1 };
     folder->piece_is_out = 0;
@@ -332,12 +427,27 @@ static void remove_ours(const cli_run_folder *folder)
     }
 }
 
+/* Did the run write something into the folder? */
+static int has_record(const cli_run_folder *folder)
+{
+    static const char *const first[] = { "data.tokens", "plan.json", "run.json" };
+    char path[CLI_PATH_BYTES + 32];
+    int has_one = 0;
+    for (size_t i = 0; i < sizeof(first) / sizeof(first[0]); i++) {
+        snprintf(path, sizeof(path), "%s/%s", folder->path, first[i]);
+        has_one |= access(path, F_OK) == 0;
+    }
+    return has_one;
+}
+
+/* A folder that was no run's is none again, unless something of this run stays in it. */
 void cli_run_folder_undo(cli_run_folder *folder)
 {
     char path[CLI_PATH_BYTES + 32];
     coh_space_hold_release(&folder->room);
-    if (folder->is_made && folder->lock.fd >= 0) {
+    if (folder->is_made && folder->lock.fd >= 0)
         remove_ours(folder);
+    if ((folder->is_made || (folder->is_new && !has_record(folder))) && folder->lock.fd >= 0) {
         /* The lock is removed last, so that no other run takes the folder meanwhile. It is released
          * before the folder is removed, since NFS keeps an open file under another name. A run that
          * starts in between makes another lock, and the folder stays. */

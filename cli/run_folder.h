@@ -19,7 +19,7 @@
 #ifndef COH_CLI_RUN_FOLDER_H
 #define COH_CLI_RUN_FOLDER_H
 
-#include "cli/say.h"
+#include "cli/options.h"
 
 enum { CLI_CHECKPOINTS_MOST = 4096 };
 
@@ -27,6 +27,7 @@ typedef struct cli_run_folder {
     char path[CLI_PATH_BYTES];  /* absolute; "": no checkpoints are kept */
     char given[CLI_PATH_BYTES]; /* the path as given */
     int is_made;                /* the folder was created */
+    int is_new;                 /* the folder had no lock: it was no run's */
     coh_run_lock lock;
     coh_space_hold room;       /* for checkpoints not yet written */
     uint64_t checkpoint_bytes; /* of one, in `room` */
@@ -48,10 +49,12 @@ coh_status cli_run_folder_name(const char *model, char *out_path);
 /* Makes the folder if it does not exist (its parent must), locks it, lists its checkpoints.
  * `first_step`: the step at which the run begins; later checkpoints are refused, since the run
  * would write them again. If first_step is above 0, damaged later checkpoints are renamed to
- * step-<n>.broken, with a note. `data`: the run's input, NULL if unknown. Fails: COH_ERR_ARGUMENT
- * (in use, has later checkpoints, or files of these names that no run wrote, or a config.json of a
- * Hugging Face model), COH_ERR_IO, COH_ERR_CORRUPT (a later checkpoint has a newer version). */
-coh_status cli_run_folder_open(const char *path, const char *data, int64_t keep_count,
+ * step-<n>.broken, with a note. Notes tell of other files in a folder that was no run's, and of the
+ * record of a run without a checkpoint, which this one replaces. Fails: COH_ERR_ARGUMENT (in use,
+ * has later checkpoints, or files of these names that no run wrote, or a config.json of a Hugging
+ * Face model), COH_ERR_IO, COH_ERR_CORRUPT (a later checkpoint has a newer version). A failure
+ * leaves no lock in a folder that had none. */
+coh_status cli_run_folder_open(const char *path, const cli_options *options, int64_t keep_count,
                                uint64_t first_step, cli_run_folder *out_folder);
 /* Computes the path that cli_run_folder_open would use: absolute, links resolved in the part that
  * exists, into `out_path` of CLI_PATH_BYTES, truncated if it is longer. */

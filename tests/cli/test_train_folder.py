@@ -355,7 +355,7 @@ class TrainFolder(TrainTest):
         self.fails(4, "train", *NANO, "--data", bad, "--steps", 1, cwd=self.folder)
         self.assertEqual(sorted(os.listdir(self.folder)), ["bad.jsonl", "short.txt", "there"])
         self.fails(4, "train", *NANO, "--data", bad, "--steps", 1, "--save", self.path("there"))
-        self.assertTrue(os.path.isdir(self.path("there")))
+        self.assertEqual(os.listdir(self.path("there")), [])  # no lock, which would make it a run's
 
     def paused_while_it_tokenizes(self, case, before):
         def partial():
@@ -471,11 +471,48 @@ class TrainFolder(TrainTest):
             with open(path, encoding="utf-8") as file:
                 self.assertEqual(file.read(), "mine\n")
             self.assertEqual(os.listdir(folder), [name])
+        os.mkdir(self.path("locked"))
+        self.write("locked/run.json", "mine\n")
+        lock = self.write("locked/lock", "my own lock\n")
+        self.fails(2, "train", *TINY, "--data", self.corpus(), "--steps", 1, "--save", self.path("locked"), says="holds a lock that no run wrote")
+        os.remove(lock)
+        os.makedirs(self.path("locked", "step-1"))
+        os.remove(self.path("locked", "run.json"))
+        for _ in range(2):  # the first refusal leaves no lock, which would make the folder a run's
+            self.fails(2, "train", *TINY, "--data", self.corpus(), "--steps", 1, "--save", self.path("locked"), says="already holds step-1")
+            self.assertEqual(os.listdir(self.path("locked")), ["step-1"])
+        os.mkdir(self.path("split"))
+        self.write("split/validation.tokens", "mine\n")
+        self.fails(2, "train", *TINY, "--data", self.corpus(), "--steps", 1, "--save", self.path("split"), "--validation-split", 0.1,
+                   says="holds a validation.tokens that no run wrote")
         # a token file in the folder may be in use by the run
         os.mkdir(self.path("own"))
         self.succeeds("tokenize", self.corpus(), "-o", self.path("own", "data.tokens"))
         self.succeeds("train", *TINY, "--data", self.path("own", "data.tokens"), "--steps", 1, "--save",
                       self.path("own"))
+
+    def test_a_run_says_what_else_its_folder_holds_and_leaves_it(self):
+        def notes(*flags):
+            return re.findall("(?m)^note: --save .*", self.train("--steps", 1, *flags).err)
+        mine = {name: self.write(name, name) for name in ("c d", "b.txt", ".hidden", "a\033.txt", "e")}
+        told = notes("--save", self.folder)
+        self.assertEqual(len(told), 1)
+        self.assertIn(" other files (", told[0])
+        self.assertNotIn("\033", told[0])
+        shutil.rmtree(self.path("step-1"))
+        self.assertEqual(notes("--save", self.folder), [f"note: --save {self.folder} holds the record of a run without a checkpoint: "
+                                                        "this run replaces it"])
+        for path in mine.values():
+            with open(path, encoding="utf-8") as file:
+                self.assertEqual(file.read(), os.path.basename(path))
+        os.mkdir(self.path("new"))
+        self.assertEqual(notes("--save", self.path("new")), [])
+        self.assertEqual(notes("--save", self.path("fresh")), [])
+        os.mkdir(self.path("other"))
+        for name in ("c", "b c", ".hidden"):
+            self.write(f"other/{name}", name)
+        self.assertEqual(notes("--save", self.path("other")), [f"note: --save {self.path('other')} holds other files ('b c', c): they "
+                                                               "stay as they are, next to those of this run"])
 
     def test_two_runs_never_share_a_folder(self):
         process = start("train", *TINY, "--data", self.corpus(), "--steps", 100000, "--save", self.path("run"))
