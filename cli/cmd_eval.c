@@ -206,9 +206,9 @@ static coh_status take_smaller(evaluation *run, int64_t wanted)
                         " does not fit: %s; or give --micro-batch %" PRId64
                         ", which fits and rounds otherwise",
                         wanted, why, run->micro_batch);
-    cli_note("micro-batch %" PRId64 " -> %" PRId64
-             ": other rounding; the larger one does not fit this budget",
-             wanted, run->micro_batch);
+    cli_note_choice("micro-batch %" PRId64 " -> %" PRId64
+                    ": other rounding; the larger one does not fit this budget",
+                    wanted, run->micro_batch);
     return COH_OK;
 }
 
@@ -283,13 +283,14 @@ static coh_status choose_windows(evaluation *run)
                         run->sequence, positions);
     }
     if (!is_given && run->sequence < positions)
-        cli_note("windows of %s, %s; the model has %" PRId64 " positions: --sequence changes it",
-                 cli_count((uint64_t)run->sequence, "token").at,
-                 !inference->weights.is_checkpoint            ? "the most by default"
-                 : inference->trained_tokens == run->sequence ? "as the run was trained"
-                                                              : "the default, as the checkpoint "
-                                                                "names no length",
-                 positions);
+        cli_note_choice(
+            "windows of %s, %s; the model has %" PRId64 " positions: --sequence changes it",
+            cli_count((uint64_t)run->sequence, "token").at,
+            !inference->weights.is_checkpoint            ? "the most by default"
+            : inference->trained_tokens == run->sequence ? "as the run was trained"
+                                                         : "the default, as the checkpoint "
+                                                           "names no length",
+            positions);
     return COH_OK;
 }
 
@@ -345,6 +346,7 @@ static coh_status evaluate(evaluation *run)
     if (options->logits)
         CLI_TRY(open_logits(run));
     CLI_TRY(cli_inference_start(inference));
+    cli_choices_release();
     run->score.passed = show;
     run->score.context = run;
     cli_scoring_begin("eval", &run->scoring);
@@ -421,6 +423,7 @@ coh_status cli_eval(const cli_options *options)
     if (!options->data)
         return cli_fail(COH_ERR_ARGUMENT, "--data FILE is missing: the text to measure on");
     CLI_TRY(cli_output_check(options));
+    cli_choices_hold();
     CLI_TRY(cli_inference_open(options, &run.inference));
     coh_status status = evaluate(&run);
     if (status == COH_OK)

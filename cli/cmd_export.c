@@ -60,8 +60,9 @@ static coh_status choose_tokenizer(export_run *run)
     if (cli_recipe_has_no_tokenizer(chosen))
         return COH_OK;
     if (strcmp(chosen, "bytes") == 0) {
-        cli_note("note: no tokenizer goes along, since a folder cannot hold \"bytes\": use the "
-                 "folder with --tokenizer bytes");
+        cli_note_choice(
+            "note: no tokenizer goes along, since a folder cannot hold \"bytes\": use the "
+            "folder with --tokenizer bytes");
         return COH_OK;
     }
     snprintf(run->tokenizer, sizeof(run->tokenizer), "%s", chosen);
@@ -78,9 +79,10 @@ static const char *notices_from(const export_run *run)
         return base[0] ? base : NULL;
     if (run->tokenizer[0] && stat(run->tokenizer, &facts) == 0 && S_ISDIR(facts.st_mode))
         return run->tokenizer;
-    cli_note("note: %s, which the run began from, is gone: its LICENSE, NOTICE and README.md do "
-             "not go along",
-             base);
+    cli_note_choice(
+        "note: %s, which the run began from, is gone: its LICENSE, NOTICE and README.md do "
+        "not go along",
+        base);
     return NULL;
 }
 
@@ -231,9 +233,11 @@ static coh_status write_files(export_run *run, const char *path)
 static coh_status write_folder(export_run *run)
 {
     const char *path = run->options->output;
-    CLI_TRY(open_run(run));
+    cli_choices_hold();
     CLI_TRY(coh_folder_clear(path));
+    CLI_TRY(open_run(run));
     CLI_TRY(find_room(run));
+    cli_choices_release();
     static const char at_once[] =
         "\ncohobate export: stopped at once; what was written has no name "
         "yet, and the next export there removes it\n";

@@ -550,7 +550,8 @@ class Folder(ProgramTest):
         before = self.entries()
         out = ["-o", self.path("out")]
         self.fails(2, "export", self.path("run"), says="-o FOLDER is missing")
-        self.fails(2, "export", self.path("run"), "-o", self.path("mine"), says="exists")
+        for more in ([], ["--tokenizer", "bytes"]):  # nothing is told of an export that is not begun
+            self.assertEqual(self.fails(2, "export", self.path("run"), "-o", self.path("mine"), *more, says="exists").err.count("\n"), 1)
         self.fails(2, "export", self.path("run"), "-o", self.path("no", "where"), says="is not there")
         self.fails(2, "export", self.path("gone"), *out, says="is not there")
         self.fails(2, "export", self.path("run"), *out, "--dtype", "f64", says="f32|bf16|f16")
