@@ -7,10 +7,12 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "cli/artefact.h"
@@ -298,6 +300,26 @@ static coh_status check_reader(const named *n, found is)
     return COH_OK;
 }
 
+/* Refuses the folders in which a kernel shows its state: their files have no fixed content, and
+ * most cannot be read. */
+static coh_status check_stored(const named *n)
+{
+    static const unsigned long kernels[] = { PROC_SUPER_MAGIC,   SYSFS_MAGIC,      DEBUGFS_MAGIC,
+                                             CGROUP_SUPER_MAGIC, SECURITYFS_MAGIC, TRACEFS_MAGIC,
+                                             CGROUP2_SUPER_MAGIC };
+    struct statfs facts;
+    if (statfs(n->path, &facts) != 0)
+        return COH_OK;
+    for (size_t i = 0; i < sizeof(kernels) / sizeof(kernels[0]); i++)
+        if ((unsigned long)facts.f_type == kernels[i])
+            return cli_fail(
+                COH_ERR_CORRUPT,
+                "%s%s%s is a folder of the kernel's, as /proc and /sys are, which holds "
+                "no stored files: give another",
+                n->flag, n->space, n->path);
+    return COH_OK;
+}
+
 static coh_status check_rights(const named *n, kind needed, found is)
 {
     if (needed == APPENDS_FILE)
@@ -308,6 +330,8 @@ static coh_status check_rights(const named *n, kind needed, found is)
         return check_makes(n, n->path);
     if (needed == WRITES_FILE) /* replaced by another file */
         return check_place(n);
+    if (needed == READS_ANY && is == A_FOLDER)
+        CLI_TRY(check_stored(n));
     return access(n->path, is == A_FOLDER ? R_OK | X_OK : R_OK) == 0
                ? COH_OK
                : fault(n, n->path, "read", errno);

@@ -237,6 +237,19 @@ class Data(ProgramTest):
         chat = self.write("chat.jsonl", '{"messages": [{"role": "user", "content": "x"}]}\n')
         self.fails(4, "tokenize", chat, "--chat", "-o", self.path("o"), says=":1: no message is the assistant's")
 
+    def test_folders_without_stored_text_get_one_sentence(self):
+        run = self.path("run")
+        self.succeeds("train", *TINY, "--data", self.corpus(), "--steps", 1, "--save", run)
+        os.makedirs(self.path("pipes"))
+        os.mkfifo(self.path("pipes", "p"))
+        for folder, says in (("/proc", "a folder of the kernel's"), ("/sys", "a folder of the kernel's"), ("/proc/self", "a folder of the kernel's"),
+                             (self.path("pipes"), "holds no file (hidden ones do not count)")):
+            for command in (["eval", run, "--data", folder], ["tokenize", folder, "-o", self.path("o")],
+                            ["train", *TINY, "--data", folder, "--save", "none"],
+                            ["train", *TINY, "--data", self.corpus(), "--validation", folder, "--save", "none"]):
+                with self.subTest(command=command):
+                    self.assertEqual(self.fails(4, *command, says=says).err.count("\n"), 1)
+
     def test_data_without_text_or_too_short_for_a_sequence_says_what_is_needed(self):
         os.mkdir(self.path("folder"))
         self.write("folder/.hidden", "text")

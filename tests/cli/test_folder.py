@@ -550,7 +550,7 @@ class Folder(ProgramTest):
         before = self.entries()
         out = ["-o", self.path("out")]
         self.fails(2, "export", self.path("run"), says="-o FOLDER is missing")
-        for more in ([], ["--tokenizer", "bytes"]):  # nothing is told of an export that is not begun
+        for more in ([], ["--tokenizer", "bytes"]):  # the refusal alone is printed
             self.assertEqual(self.fails(2, "export", self.path("run"), "-o", self.path("mine"), *more, says="exists").err.count("\n"), 1)
         self.fails(2, "export", self.path("run"), "-o", self.path("no", "where"), says="is not there")
         self.fails(2, "export", self.path("gone"), *out, says="is not there")

@@ -495,10 +495,10 @@ class TrainFolder(TrainTest):
         def notes(*flags):
             return re.findall("(?m)^note: --save .*", self.train("--steps", 1, *flags).err)
         mine = {name: self.write(name, name) for name in ("c d", "b.txt", ".hidden", "a\033.txt", "e")}
-        told = notes("--save", self.folder)
-        self.assertEqual(len(told), 1)
-        self.assertIn(" other files (", told[0])
-        self.assertNotIn("\033", told[0])
+        found = notes("--save", self.folder)
+        self.assertEqual(len(found), 1)
+        self.assertIn(" other files (", found[0])
+        self.assertNotIn("\033", found[0])
         shutil.rmtree(self.path("step-1"))
         self.assertEqual(notes("--save", self.folder), [f"note: --save {self.folder} holds the record of a run without a checkpoint: "
                                                         "this run replaces it"])
