@@ -30,6 +30,9 @@ static inline coh_status coh_bytes_add(uint64_t a, uint64_t b, uint64_t *out_sum
     return COH_OK;
 }
 
+/* As coh_size_round_up (cohobate/machine.h), but at most `bytes`. Returns `text`. */
+const char *coh_size_round_down(uint64_t bytes, char *text, size_t text_bytes);
+
 /* Rounds up to a multiple of a power of two. Callers keep sizes below 2^62 (checked on input). */
 static inline uint64_t coh_bytes_round_up(uint64_t bytes, uint64_t alignment)
 {

@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "base/bytes.h"
 #include "base/plural.h"
 #include "base/refusal.h"
 #include "cohobate/machine.h"
@@ -53,6 +54,21 @@ static size_text size_of(uint64_t bytes)
 {
     size_text text;
     (void)coh_size_format(bytes, text.at, sizeof(text.at));
+    return text;
+}
+
+/* Sizes that a person types: not less than `bytes`, and not more. */
+static size_text enough_of(uint64_t bytes)
+{
+    size_text text;
+    (void)coh_size_round_up(bytes, text.at, sizeof(text.at));
+    return text;
+}
+
+static size_text most_of(uint64_t bytes)
+{
+    size_text text;
+    (void)coh_size_round_down(bytes, text.at, sizeof(text.at));
     return text;
 }
 
@@ -258,9 +274,11 @@ static void say_free_space(writer *w, const coh_refusal *r)
 
 static void add_to(writer *w, const char *verb, const char *option, const coh_change *c)
 {
+    const int is_raised = c->kind == COH_CHANGE_RAISE;
     add(w, "%s %s", verb, option);
     if (c->bytes > 0)
-        add(w, " to %s%" PRIu64 "B", at_least(c->is_least), c->bytes);
+        add(w, " to %s%s", at_least(c->is_least),
+            is_raised ? enough_of(c->bytes).at : most_of(c->bytes).at);
 }
 
 static void add_disk(writer *w, const coh_change *c)
@@ -269,8 +287,8 @@ static void add_disk(writer *w, const coh_change *c)
         add(w, "give %s", term(COH_TERM_A_DISK));
         return;
     }
-    add(w, "a change that is enough: %s%s%" PRIu64 "B", term(COH_TERM_A_DISK),
-        term(COH_TERM_DISK_SIZE), c->bytes);
+    add(w, "a change that is enough: %s%s%s", term(COH_TERM_A_DISK), term(COH_TERM_DISK_SIZE),
+        enough_of(c->bytes).at);
     if (c->microbatch > 0)
         add(w, ", where micro-batch %" PRId64 " fits", c->microbatch);
 }
@@ -287,7 +305,7 @@ static void add_dropped(writer *w, const coh_refusal *r, const coh_change *c)
             : r->reason == COH_REFUSAL_PIN  ? "the pin"
                                             : "a pin");
     if (c->bytes > 0)
-        add(w, " (then at least %" PRIu64 "B)", c->bytes);
+        add(w, " (then at least %s)", enough_of(c->bytes).at);
 }
 
 /* Changes whose texts are words and an option. */
@@ -354,8 +372,8 @@ static void add_change(writer *w, const coh_refusal *r, const coh_change *c)
     else if (c->kind == COH_CHANGE_RAISE)
         add_to(w, "raise", budget(r, c->tier), c);
     else if (c->kind == COH_CHANGE_LOWER && c->tier < 0)
-        add(w, "lower %s and %s together to %" PRIu64 "B", budget(r, DEVICE), budget(r, HOST),
-            c->bytes);
+        add(w, "lower %s and %s together to %s", budget(r, DEVICE), budget(r, HOST),
+            most_of(c->bytes).at);
     else if (c->kind == COH_CHANGE_LOWER)
         add_to(w, "lower", budget(r, c->tier), c);
     else if (c->kind == COH_CHANGE_ADD_DISK)

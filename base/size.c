@@ -5,6 +5,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/bytes.h"
 #include "base/check.h"
 #include "cohobate/machine.h"
 
@@ -131,4 +132,45 @@ const char *coh_size_format(uint64_t bytes, char *text, size_t text_bytes)
     snprintf(text, text_bytes, "%" PRIu64 ".%02u %s", hundredths / 100,
              (unsigned)(hundredths % 100), names[unit_index]);
     return text;
+}
+
+/* The value in the largest unit, with three to five digits: at least `bytes`, or at most. */
+static const char *round_to_unit(uint64_t bytes, int is_up, char *text, size_t text_bytes)
+{
+    static const char *const names[] = { "TiB", "GiB", "MiB", "KiB" };
+    size_t unit_index = 0;
+    unsigned shift = 40;
+    for (; bytes >> shift == 0 && shift > 10; shift -= 10)
+        unit_index++;
+    const uint64_t whole = bytes >> shift, one = (uint64_t)1 << shift;
+    int digits = whole < 10 ? 3 : whole < 100 ? 2 : 1;
+    const uint64_t scale = digits == 3 ? 1000 : digits == 2 ? 100 : 10;
+    uint64_t value = (uint64_t)(((wide)bytes * scale + (is_up ? one - 1 : 0)) >> shift);
+    if (whole == 0 || (((wide)value << shift) / scale) >> 64 != 0) {
+        snprintf(text, text_bytes, "%" PRIu64 "B", bytes);
+        return text;
+    }
+    uint64_t fraction = value % scale;
+    while (digits > 0 && fraction % 10 == 0) {
+        fraction /= 10;
+        digits--;
+    }
+    if (digits == 0)
+        snprintf(text, text_bytes, "%" PRIu64 "%s", value / scale, names[unit_index]);
+    else
+        snprintf(text, text_bytes, "%" PRIu64 ".%0*" PRIu64 "%s", value / scale, digits, fraction,
+                 names[unit_index]);
+    return text;
+}
+
+const char *coh_size_round_up(uint64_t bytes, char *text, size_t text_bytes)
+{
+    if (text == NULL || text_bytes == 0)
+        return text == NULL ? "" : text;
+    return round_to_unit(bytes, 1, text, text_bytes);
+}
+
+const char *coh_size_round_down(uint64_t bytes, char *text, size_t text_bytes)
+{
+    return round_to_unit(bytes, 0, text, text_bytes);
 }

@@ -84,18 +84,18 @@ static void add_changes(const coh_plan_options *given, const coh_plan_options *e
 {
     if (enough->device_memory_bytes != given->device_memory_bytes)
         cli_line_add(line, " %s %s", coh_term_text(COH_TERM_DEVICE_MEMORY),
-                     cli_size_whole(enough->device_memory_bytes).at);
+                     cli_size_enough(enough->device_memory_bytes).at);
     if (enough->host_memory_bytes != given->host_memory_bytes)
         cli_line_add(
             line, " %s %s",
             coh_term_text(given->emulate_host ? COH_TERM_EMULATED_HOST : COH_TERM_HOST_MEMORY),
-            cli_size_whole(enough->host_memory_bytes).at);
+            cli_size_enough(enough->host_memory_bytes).at);
     if (enough->disk_bytes != given->disk_bytes)
         cli_line_add(line, " --disk %s:%s", disk_count > 1 ? "(all together)" : "DIR",
-                     cli_size_whole(enough->disk_bytes).at);
+                     cli_size_enough(enough->disk_bytes).at);
     if (enough->disk_write_bytes_per_day != given->disk_write_bytes_per_day)
         cli_line_add(line, " %s %s/day", coh_term_text(COH_TERM_WRITE_LIMIT),
-                     cli_size_whole(enough->disk_write_bytes_per_day).at);
+                     cli_size_enough(enough->disk_write_bytes_per_day).at);
 }
 
 coh_status cli_lacks_name(const cli_job *job, const coh_batch *batch, coh_status status)

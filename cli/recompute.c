@@ -134,7 +134,7 @@ void cli_recompute_add(const cli_recompute *recompute, cli_line *line)
                  100 * recompute->of_step);
     if (recompute->end_bytes > 0)
         cli_line_add(line, "; with --device-memory %s %s%.0f %% would\n",
-                     cli_size_whole(recompute->end_bytes).at,
+                     cli_size_enough(recompute->end_bytes).at,
                      recompute->is_planned ? "" : "(everything in memory) ",
                      100 * recompute->end_of_forward);
     else

@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "base/bytes.h"
 #include "base/rng.h"
 #include "cohobate/machine.h"
 
@@ -39,6 +40,43 @@ static void a_size_is_read_to_the_byte(void **state)
         if (bytes != cases[i].bytes)
             fail_msg("%s read as %llu", cases[i].text, (unsigned long long)bytes);
     }
+}
+
+/* The text is read again, so parsing is the oracle; the bounds are those of three digits. */
+static void a_size_to_be_typed_is_enough_and_hardly_more(void **state)
+{
+    (void)state;
+    static const struct {
+        uint64_t bytes;
+        const char *up, *down;
+    } cases[] = {
+        { 0, "0B", "0B" },
+        { 1023, "1023B", "1023B" },
+        { 1024, "1KiB", "1KiB" },
+        { 1025, "1.001KiB", "1KiB" },
+        { 67108864, "64MiB", "64MiB" },
+        { 172892999680u, "161.1GiB", "161GiB" },
+        { 25206784, "24.04MiB", "24.03MiB" },
+        { (uint64_t)3 << 39, "1.5TiB", "1.5TiB" },
+        { UINT64_MAX, "18446744073709551615B", "16777215.9TiB" },
+    };
+    char up[32], down[32];
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        assert_string_equal(coh_size_round_up(cases[i].bytes, up, sizeof(up)), cases[i].up);
+        assert_string_equal(coh_size_round_down(cases[i].bytes, down, sizeof(down)), cases[i].down);
+    }
+    for (uint64_t i = 0; i < 20000; i++) {
+        const uint64_t drawn = coh_rng_below(5, 0, 2 * i, UINT64_MAX) >> (i % 64);
+        assert_int_equal(coh_size_parse(coh_size_round_up(drawn, up, sizeof(up)), &bytes), COH_OK);
+        if (bytes < drawn || bytes - drawn > drawn / 500)
+            fail_msg("%llu is written as %s", (unsigned long long)drawn, up);
+        (void)coh_size_round_down(drawn, down, sizeof(down));
+        assert_int_equal(coh_size_parse(down, &bytes), COH_OK);
+        if (bytes > drawn || drawn - bytes > drawn / 500 + 1)
+            fail_msg("%llu is written as %s", (unsigned long long)drawn, down);
+    }
+    assert_string_equal(coh_size_round_up(5, NULL, 0), "");
 }
 
 static void what_is_no_size_is_refused_with_a_sentence(void **state)
@@ -135,6 +173,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_size_is_read_to_the_byte),
+        cmocka_unit_test(a_size_to_be_typed_is_enough_and_hardly_more),
         cmocka_unit_test(what_is_no_size_is_refused_with_a_sentence),
         cmocka_unit_test(a_size_is_written_with_its_unit),
         cmocka_unit_test(what_is_written_reads_back_within_half_a_hundredth),

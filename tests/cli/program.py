@@ -125,6 +125,15 @@ def held_files(process, folder):
     return [name for name in held if name.startswith(os.path.realpath(folder) + os.sep)]
 
 
+UNITS = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
+
+
+def bytes_of(size):
+    """The bytes of a size as it is typed: "161.1GiB"."""
+    number, unit = re.fullmatch(r"([\d.]+)([A-Za-z]+)", size).groups()
+    return int(float(number) * UNITS[unit])
+
+
 def pairs(*all_of_them):
     """Cases that differ only in numbers: a sanitizer, which looks for errors that do not depend on values, gets the
     last one, and so does a short run."""

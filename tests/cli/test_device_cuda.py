@@ -248,7 +248,7 @@ class DeviceCuda(ProgramTest):
         profile = ["profile", "gpt2-nano", "--quick", "--device-memory"]
         self.fails(2, *profile, "1GB", says="add --device cuda:0")
         self.fails(3, *profile, "600MiB", "--device", "cuda:0", **self.gpu(),
-                   says="takes 624.00 MiB of its memory at least, and 600.00 MiB may be taken: raise --device-memory to 654311424B")
+                   says="takes 624.00 MiB of its memory at least, and 600.00 MiB may be taken: raise --device-memory to 624MiB")
 
     def as_measured(self):
         """h200's figures as a profile measured here, by the present program."""

@@ -8,7 +8,7 @@ import resource
 import shutil
 import unittest
 
-from program import COHOBATE, FAULTY, NANO, QUICK, TrainTest, environment, last_save, run, start, wait_for_save
+from program import COHOBATE, FAULTY, NANO, QUICK, TrainTest, bytes_of, environment, last_save, run, start, wait_for_save
 
 STREAMED = ["--device-memory", "64MiB"]
 WRITES = ["--disk-write-limit", "1000000TB/day"]
@@ -83,7 +83,7 @@ class Disks(TrainTest):
     def test_limits_add_up(self):
         plan = ["plan", *NANO, "--micro-batch", 2, "--device-memory", "40MiB"]
         said = self.fails(3, *plan, *self.folders("a", "b", limit=":10MiB"), says="disk: ").err
-        least = int(re.search(r"raise the sum of the --disk limits \(whole 2 MiB of each\) to (\d+)B", said)[1])
+        least = bytes_of(re.search(r"raise the sum of the --disk limits \(whole 2 MiB of each\) to (\S+)$", said.strip())[1])
         half = (least // 2 // (2 * MIB) + 2) * 2
         self.succeeds(*plan, *self.folders("a", "b", limit=f":{half}MiB"))
         train = ["train", *NANO, *STREAMED, "--data", self.corpus(), "--save", "none", "--steps", 1]

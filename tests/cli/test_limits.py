@@ -6,7 +6,7 @@ import re
 import resource
 import unittest
 
-from program import FAULTY, QUICK, SANITIZED, NANO, ProgramTest, environment, in_full, pairs, run
+from program import FAULTY, QUICK, SANITIZED, NANO, ProgramTest, bytes_of, environment, in_full, pairs, run
 
 MIB = 1 << 20
 # 150 MiB of parameters and states, plus activations that exceed 100 MiB.
@@ -21,6 +21,14 @@ class Limits(ProgramTest):
         found = re.findall(r"(\d+) bytes short", said)
         self.assertEqual(len(found), 1, said)
         return said, int(found[0])
+
+    def typed(self, needed, pattern, said):
+        """The size that the sentence gives for `needed` bytes: it is enough, hardly more, and in a unit that a person types."""
+        size = re.search(pattern, said)[1]
+        self.assertRegex(size, r"^\d{1,4}(\.\d{1,3})?[KMGT]iB$")
+        self.assertGreaterEqual(bytes_of(size), needed)
+        self.assertLessEqual(bytes_of(size), needed * 1.002)
+        return size
 
     def gpu(self, **more):
         with open(os.path.join(PROFILES, "a100-40g.json"), encoding="utf-8") as file:
@@ -57,13 +65,13 @@ class Limits(ProgramTest):
         plan = ["plan", *NANO, "--micro-batch", 2, "--device-memory"]
         said, short = self.short("device memory: ", *plan, "20MiB")
         needed = 20 * MIB + short
-        self.assertIn(f", or raise --device-memory to {needed}B", said)
+        self.succeeds(*plan, self.typed(needed, r", or raise --device-memory to (\S+)$", said))
         self.succeeds(*plan, f"{needed}B")
         self.assertEqual(self.short("device memory: ", *plan, f"{needed - 4096}B")[1], 4096)
         # with a far tier the lower bound is what is missing
         disk = ["--disk", self.folder]
         said, short = self.short("device memory: ", *plan, "1MiB", *disk)
-        self.assertIn(f"raise --device-memory to at least {MIB + short}B", said)
+        self.typed(MIB + short, r"raise --device-memory to at least (\S+)$", said)
         self.assertIn("(proven: no schedule", said)
 
     def test_what_is_proven_is_proven_with_the_flags_that_were_given(self):
@@ -74,7 +82,7 @@ class Limits(ProgramTest):
             said, short = self.short(with_, *plan, *flags)
             self.assertIn("proven", said)
             if MIB + short > least:
-                self.assertIn(f", or {remedy} (then at least {least}B)", said)
+                self.typed(least, rf", or {remedy} \(then at least (\S+)\)", said)
             else:
                 self.assertNotIn(remedy, said)
         self.assertGreater(MIB + self.short("leave out --chunk", *plan, "--chunk", "32MiB")[1], least)
@@ -88,7 +96,7 @@ class Limits(ProgramTest):
         said, short = self.short("device memory: the plan takes", *train, "--device-memory", "9999GB",
                                  preexec_fn=lower)
         self.assertGreater(short, 600 << 30)
-        self.assertRegex(said, r"lower --device-memory to \d+B$")
+        self.assertRegex(said, r"lower --device-memory to [\d.]+[GT]iB$")
 
     def test_a_gpus_host_tier_is_raised_by_its_own_flag(self):
         plan = ["plan", *NANO, "--profile", self.gpu(), "--device-memory", "40MiB", "--host-memory"]
@@ -108,15 +116,15 @@ class Limits(ProgramTest):
         more = rf", 0 B by default, and for more {hard}: also with --disk DIR, which is needed: device memory: 0 B "
         for command in (["plan", *NANO], train, ["plan", "gpt2-large"]):
             said = self.fails(3, *command, preexec_fn=lower(), says=hard).err
-            self.assertRegex(said, rf"{limit}{more}.*; raise --device-memory to at least \d+B$")
+            self.assertRegex(said, rf"{limit}{more}.*; raise --device-memory to at least [\d.]+[KM]iB$")
         # the refusal's own changes, which help within the limit, are kept
         limit_of_more = r"\(ulimit -v 409600\) leaves [\d.]+ MiB for a plan, [\d.]+ MiB by default, and for more raise it .*"
         said = self.fails(3, "plan", "gpt2", preexec_fn=lower(400), says="this step needs").err
-        self.assertRegex(said, limit_of_more + r"without a far tier; a change that is enough: --disk DIR:\d+B, where micro-batch \d+ fits, or raise")
+        self.assertRegex(said, limit_of_more + r"without a far tier; a change that is enough: --disk DIR:[\d.]+GiB, where micro-batch \d+ fits, or raise")
         self.succeeds("plan", "gpt2", "--disk", self.folder, *QUICK, preexec_fn=lower(400))
         pinned = ["plan", "gpt2", "--disk", self.folder, "--sequence", 1024, "--pin", "blocks.*=keep"]
         said = self.fails(3, *pinned, preexec_fn=lower(400), says="leave out pins").err
-        self.assertRegex(said, limit_of_more + r"with these pins no schedule .* or leave out pins \(then at least \d+B\)$")
+        self.assertRegex(said, limit_of_more + r"with these pins no schedule .* or leave out pins \(then at least [\d.]+MiB\)$")
         self.assertRegex(self.fails(3, *train, "--device-memory", "1GiB", preexec_fn=lower(), says=hard).err,
                          rf"{limit}: {hard}, or give --device-memory of at most that: device memory: the plan takes")
         for most, remedy in ((1 << 40, "1073741824"), (resource.RLIM_INFINITY, "unlimited")):
@@ -167,8 +175,8 @@ class Limits(ProgramTest):
         plan = ["plan", *NANO, "--micro-batch", 2, "--device-memory"]
         said, short = self.short("host memory: ", *plan, "40MiB", "--emulate-host", "10MiB")
         self.assertGreater(short, 12 * 11e6 - 10 * MIB)  # at least parameters and two states in f32
-        least = re.search(r"raise --emulate-host to at least (\d+B)", said)[1]
-        self.succeeds(*plan, "40MiB", "--emulate-host", f"{int(least[:-1]) + MIB}B")
+        least = re.search(r"raise --emulate-host to at least ([\d.]+MiB)", said)[1]
+        self.succeeds(*plan, "40MiB", "--emulate-host", f"{bytes_of(least) + MIB}B")
         self.needs_exactly("host memory: ", [*ROOMY, "--emulate-host"], "")
 
     def needs_exactly(self, says, plan, place):
@@ -178,8 +186,8 @@ class Limits(ProgramTest):
         said, short = self.short(says, *plan, f"{place}{states}B")
         needed = states + short
         if says == "disk: ":  # the first refusal names the plan's room, not the states'
-            self.assertIn(f"raise --disk to {needed}B", first)
-        self.assertIn(f" to {needed}B", said)
+            self.typed(needed, r"raise --disk to (\S+)$", first)
+        self.succeeds(*plan, f"{place}{self.typed(needed, r' to ([0-9.]+[KMG]iB)', said)}")
         for room in ((states + needed) // 2 // 4096 * 4096, needed - 4096):
             said, short = self.short(says, *plan, f"{place}{room}B")
             self.assertEqual(room + short, needed)
@@ -190,15 +198,15 @@ class Limits(ProgramTest):
         plan = ["plan", *NANO, "--micro-batch", 2]
         said, short = self.short("disk: ", *plan, "--device-memory", "40MiB", "--disk", self.folder + ":10MiB")
         self.assertGreater(short, 12 * 11e6 - 10 * MIB)
-        least = re.search(r"raise --disk to (\d+)B", said)[1]
-        self.succeeds(*plan, "--device-memory", "40MiB", "--disk", f"{self.folder}:{least}B")
+        least = re.search(r"raise --disk to (\S+)$", said)[1]
+        self.succeeds(*plan, "--device-memory", "40MiB", "--disk", f"{self.folder}:{least}")
         self.needs_exactly("disk: ", [*ROOMY, "--disk"], self.folder + ":")
 
     def test_a_disk_that_suffices_is_named_where_none_was_given(self):
         for flags in pairs([], ["--sweep-order", "auto", "--micro-batch", 2]):
             plan = [*ROOMY, *flags]
             said = self.fails(3, *plan, says="a change that is enough: --disk DIR:").err
-            size = re.search(r"--disk DIR:(\d+\w+), where micro-batch \d fits", said)[1]
+            size = re.search(r"--disk DIR:([\d.]+\w+), where micro-batch \d fits", said)[1]
             self.succeeds(*plan, "--disk", f"{self.folder}:{size}")
 
     def test_a_host_tier_that_may_not_be_locked(self):
@@ -226,7 +234,7 @@ class Limits(ProgramTest):
                 run += ["--data", self.corpus(), "--save", "none", "--steps", 1]
             said, short = self.short("device memory: up to", *run, "--device-memory", "300MiB")
             self.assertEqual(short, 200 * MIB)
-            self.assertIn(f"memory.max and measure again, or lower --device-memory to {100 * MIB}B", said)
+            self.assertIn(f"memory.max and measure again, or lower --device-memory to 100MiB", said)
         run = ["plan", *NANO, "--profile", host, "--device-memory", "60MiB"]
         _, short = self.short("--device-memory and --emulate-host together", *run, "--emulate-host", "300MiB")
         self.assertEqual(short, 260 * MIB)

@@ -6,7 +6,7 @@ import re
 import unittest
 
 import model_folder
-from program import TrainTest, seal_of
+from program import TrainTest, run, seal_of
 
 SMALL = ["--tokenizer", "bytes", "--sequence", 16, "--threads", 2, "--dtype", "f32", "--validation", "none"]
 WINDOWS = 7  # of the small data in one epoch
@@ -133,7 +133,8 @@ class Resume(TrainTest):
         def sized(size):
             return ["plan", *(f"{flag}:{size}" if flag == self.folder else flag for flag in flags), "--calibration", "none"]
 
-        asked = int(re.search(r"raise --disk to (\d+)B", self.fails(3, *sized("200kB")).err)[1])
+        self.succeeds(*sized(re.search(r"raise --disk to (\S+)$", self.fails(3, *sized("200kB")).err.strip())[1]))
+        asked = json.loads(run(*sized("200kB"), "--json").out)["changes"][0]["bytes"]
         self.succeeds(*sized(f"{asked}B"))
         self.fails(3, *sized(f"{asked - 1}B"))
 

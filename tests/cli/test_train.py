@@ -11,7 +11,7 @@ import termios
 import time
 import unittest
 
-from program import (COHOBATE, NANO, QUICK, SANITIZED, TINY, TINY_USUAL, TrainTest, environment, in_full, lines_of,
+from program import (COHOBATE, NANO, QUICK, SANITIZED, TINY, TINY_USUAL, TrainTest, bytes_of, environment, in_full, lines_of,
                      pairs, run)
 
 
@@ -240,12 +240,15 @@ class Train(TrainTest):
         done = self.fails(3, "plan", *big, "--device-memory", "24MiB", says="a change that is enough: --disk DIR")
         none = self.fails(3, "plan", *big, "--micro-batch", "auto", "--device-memory", "24MiB", says="--disk DIR")
         self.assertIn("no micro-batch from 4 down to 1 fits", none.err)
-        size = re.search(r"--disk DIR:(\w+), where micro-batch 4 fits", done.err)[1]
+        size = re.search(r"--disk DIR:([\w.]+), where micro-batch 4 fits", done.err)[1]
         self.succeeds("plan", *big, "--device-memory", "24MiB", "--disk", f"{self.folder}:{size}")
         big += ["--micro-batch", "auto"]
         done = self.fails(3, "plan", *big, "--device-memory", "1MiB", says="also with --disk DIR")
         self.assertEqual(done.err.count("also with --disk DIR"), 1, done.err)
-        least = int(re.search(r"raise --device-memory to (?:at least )?(\d+)B", done.err)[1])
+        least = (1 << 20) + int(re.search(r"(\d+) bytes short", done.err)[1])
+        typed = re.search(r"raise --device-memory to (?:at least )?(\S+)$", done.err.strip())[1]
+        self.assertGreaterEqual(bytes_of(typed), least)
+        self.succeeds("plan", *big, "--device-memory", typed, "--disk", self.folder)
         fits = self.succeeds("plan", *big, "--device-memory", f"{least}B", "--disk", self.folder)
         self.assertIn("micro-batch 4 -> 1: other rounding", fits.err)
         self.fails(3, "plan", *big, "--device-memory", f"{least - 4096}B", "--disk", self.folder)

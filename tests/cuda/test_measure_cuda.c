@@ -338,7 +338,7 @@ static void no_more_is_taken_than_may_be(void **state)
     refuse_noting(&options, (size_t)8 << 30, COH_ERR_MEMORY, "");
     assert_true(most_asked > (size_t)64 << 20 && most_asked < (size_t)1 << 30);
     options.device_bytes = LEAST - 1;
-    refuse_noting(&options, (size_t)8 << 30, COH_ERR_FULL, "raise device memory to 654311424B");
+    refuse_noting(&options, (size_t)8 << 30, COH_ERR_FULL, "raise device memory to 624MiB");
     assert_int_equal(most_asked, 0);
     options.device_bytes = LEAST;
     coh_profile *profile = measure(&options, begin_with());
