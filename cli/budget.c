@@ -30,6 +30,17 @@ static uint64_t chunk_bytes(const cli_options *options)
     return options->chunk_bytes / COH_CHUNK_BYTES_LEAST * COH_CHUNK_BYTES_LEAST;
 }
 
+/* The threads of a plan for another machine, as a profile's, are not those of this one. */
+static void say_few_cores(const cli_options *options)
+{
+    const int32_t cores = coh_machine_core_count();
+    if (!cli_given(options, CLI_FLAG_THREADS) || options->profile || options->threads <= cores)
+        return;
+    cli_note_choice("note: --threads %d on %d core%s: they take turns, and predicted times are "
+                    "those of a core for each thread",
+                    (int)options->threads, (int)cores, cores == 1 ? "" : "s");
+}
+
 coh_status cli_budget_check(const cli_options *options)
 {
     coh_device_summary device = { .struct_bytes = sizeof(device) };
@@ -46,6 +57,7 @@ coh_status cli_budget_check(const cli_options *options)
                         "--plan %s holds its own pins: leave --pin and --pins out, or plan again"
                         " with them",
                         options->plan_file);
+    say_few_cores(options);
     if (chunk_bytes(options) != options->chunk_bytes)
         cli_note_choice("note: --chunk %s is rounded down to %s: chunks are multiples of %s",
                         options->written[CLI_FLAG_CHUNK], cli_size_whole(chunk_bytes(options)).at,

@@ -6,7 +6,7 @@ import re
 import resource
 import unittest
 
-from program import FAULTY, QUICK, SANITIZED, NANO, ProgramTest, bytes_of, environment, in_full, pairs, run
+from program import FAULTY, QUICK, SANITIZED, NANO, TINY, ProgramTest, bytes_of, environment, in_full, pairs, run
 
 MIB = 1 << 20
 # 150 MiB of parameters and states, plus activations that exceed 100 MiB.
@@ -60,6 +60,19 @@ class Limits(ProgramTest):
             self.assertIn("to the byte; train would be refused here, see the note", " ".join(done.out.split()))
         done = self.succeeds(*plan, program=FAULTY)
         self.assertNotIn("would be refused", done.err + done.out)
+
+    def test_more_threads_than_cores_get_a_note(self):
+        def one_core():
+            os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+        plan, replay = ["plan", *NANO[:-2], *QUICK], self.path("plan.json")
+        train = ["train", *TINY[:-2], "--data", self.corpus(), "--steps", 1, "--save", "none"]
+        note = "note: --threads 2 on 1 core: they take turns"
+        for command in (plan, [*plan, "--json", "-o", replay], [*plan, "--what-if", "disk-read=2x"], train):
+            self.assertEqual(self.succeeds(*command, "--threads", 2, preexec_fn=one_core).err.count(note), 1, command)
+            self.assertNotIn("--threads", self.succeeds(*command, "--threads", 1, preexec_fn=one_core).err)
+            self.assertNotIn("--threads", self.succeeds(*command, preexec_fn=one_core).err)
+        # a plan for another machine has that machine's cores
+        self.assertNotIn("they take turns", self.succeeds(*plan, "--threads", 2, "--profile", "h100", preexec_fn=one_core).err)
 
     def test_too_little_device_memory(self):
         plan = ["plan", *NANO, "--micro-batch", 2, "--device-memory"]
