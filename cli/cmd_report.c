@@ -144,8 +144,11 @@ static coh_status report_operands(const cli_options *options, report_form form, 
         status = report_write(all->list, all->count, form, path);
     /* A folder of somebody else can be read, but not written. */
     if (status == COH_ERR_IO && says && !options->output) {
+        static const char remedy[] = ": give another"; /* the path is not the user's own */
         char why[512];
         snprintf(why, sizeof(why), "%s", coh_last_error());
+        if (ends_with(why, remedy))
+            why[strlen(why) - strlen(remedy)] = '\0';
         status = cli_fail(status, "%s: give another place by -o FILE", why);
     }
     if (status == COH_OK && says)

@@ -195,7 +195,8 @@ def refusals(folder):
     partial = os.path.join(path, "report.html.partial")
     os.mkdir(partial)  # as a folder that may not be written
     sentences.append(run("report", path, expect=5)[1])
-    assert "give another place by -o FILE" in sentences[-1], sentences[-1]
+    assert sentences[-1].strip().endswith(": give another place by -o FILE"), sentences[-1]
+    assert sentences[-1].count("give another") == 1, sentences[-1]
     os.rmdir(partial)
     json_path = os.path.join(path, "run.json")
     with open(json_path, encoding="utf-8") as file:
