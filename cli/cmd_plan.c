@@ -1,7 +1,6 @@
 /* cohobate plan: plans a run without running it, and prints the plan, or tables of variants. The
  * one idea: it opens the same job as train. Next: job.c, screen.c, variants.c. */
 #include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/statvfs.h>
@@ -9,24 +8,14 @@
 #include "cli/budget.h"
 #include "cli/commands.h"
 #include "cli/disks.h"
+#include "cli/hints.h"
 #include "cli/input.h"
 #include "cli/output.h"
 #include "cli/plan_report.h"
-#include "cli/progress.h"
 #include "cli/refusal.h"
 #include "cli/replay.h"
 #include "cli/screen.h"
 #include "cli/variants.h"
-
-/* The largest shares of a step's time that are worth a change of states, or of what gradients are
- * clipped by or how they are summed, and the longest program for which they are looked for. */
-#define WORTH_SAYING      0.99
-#define WORTH_SAYING_BITS 0.95
-enum { HINT_INSTRUCTIONS_MOST = 30000 };
-
-/* With fewer tokens at once a line is printed, if there could be more: products of few rows are
- * slow. */
-enum { TOKENS_FEW = 2048 };
 
 static void print_operator(const coh_plan_operator *op)
 {
@@ -48,108 +37,12 @@ static coh_status print_operators(const coh_plan *plan)
     return COH_OK;
 }
 
-/* Plans the step with other options by a quick search. Returns its time as a share of the job's
- * step; INFINITY without a plan. */
-static double share_of_step(const cli_job *job, coh_plan_options options)
-{
-    coh_plan_summary other = { .struct_bytes = sizeof(other) };
-    coh_plan *plan = NULL;
-    options.search = COH_SEARCH_QUICK;
-    coh_status status = coh_plan_create(job->graph, &options, &plan);
-    if (status == COH_OK)
-        status = coh_plan_summarize(plan, &other);
-    coh_plan_destroy(plan);
-    return status == COH_OK ? (double)other.step_ns / (double)job->summary.step_ns : INFINITY;
-}
-
-/* Where states of AdamW move over a link, plans the step with 8-bit moments by a quick search, and
- * prints its time if it is shorter. Without such a plan nothing is printed. */
-static void add_lean(const cli_job *job, cli_line *line)
-{
-    coh_plan_options options = job->plan_options;
-    const int is_adamw = options.optimizer[0] == '\0' || strcmp(options.optimizer, "adamw") == 0;
-    if (job->summary.state_link_bytes == 0 || !is_adamw || options.optimizer_choice_count > 0 ||
-        job->budget.plan_file != NULL || job->summary.instruction_count > HINT_INSTRUCTIONS_MOST)
-        return;
-    snprintf(options.optimizer, sizeof(options.optimizer), "adamw8");
-    const double share = share_of_step(job, options);
-    if (share < WORTH_SAYING)
-        cli_line_add(line, "states: with 8-bit moments (%s) a step takes %s, %.2f of this one\n",
-                     coh_model_size_get(&job->model).dtype == COH_DTYPE_BF16 ? "--state lean"
-                                                                             : "--optimizer adamw8",
-                     cli_time(share * (double)job->summary.step_ns * 1e-9).at, share);
-}
-
-/* Where gradients move over a link since their updates wait for the norm, plans the step with
- * updates in backward by a quick search, and prints its time if it is much shorter. */
-static void add_previous(const cli_job *job, cli_line *line)
-{
-    coh_plan_options options = job->plan_options;
-    if (job->summary.grad_link_bytes == 0 || !options.deferred_update ||
-        cli_given(job->options, CLI_FLAG_CLIP_MODE) || job->budget.plan_file != NULL ||
-        job->summary.instruction_count > HINT_INSTRUCTIONS_MOST)
-        return;
-    options.deferred_update = options.speculates = 0;
-    const double share = share_of_step(job, options);
-    if (share < WORTH_SAYING_BITS)
-        cli_line_add(line,
-                     "clip:   by the norm of the step before (--clip-mode previous) a step takes "
-                     "%s, %.2f of this one\n",
-                     cli_time(share * (double)job->summary.step_ns * 1e-9).at, share);
-}
-
-/* Where a step streams each micro-batch through all layers only since the other order rounds
- * otherwise (tied models), plans the step in that order by a quick search, and prints its time if
- * it is much shorter: the planner chooses no other rounding by itself. */
-static void add_layers(const cli_job *job, cli_line *line)
-{
-    const coh_plan_summary *summary = &job->summary;
-    coh_plan_options options = job->plan_options;
-    if (summary->order_keeps_bits || summary->sweep_order == COH_SWEEP_LAYER ||
-        summary->work_link_bytes + summary->grad_link_bytes == 0 ||
-        options.microbatch_count == coh_fold_shape_replicas(&options.replicas) ||
-        cli_given(job->options, CLI_FLAG_SWEEP_ORDER) || job->options->resume ||
-        job->budget.plan_file != NULL || summary->instruction_count > HINT_INSTRUCTIONS_MOST)
-        return;
-    options.sweep_order = COH_SWEEP_LAYER;
-    const double share = share_of_step(job, options);
-    if (share < WORTH_SAYING_BITS)
-        cli_line_add(
-            line,
-            "order:  by layers (--sweep-order layer, other rounding) a step takes %s, %.2f "
-            "of this one\n",
-            cli_time(share * (double)summary->step_ns * 1e-9).at, share);
-}
-
-/* Tells how the default micro-batch came to be small. Other sizes round otherwise, so the planner
- * chooses none by itself. */
-static void add_micro_batch(const cli_job *job, cli_line *line)
-{
-    const cli_recipe *recipe = &job->recipe;
-    const int64_t share = recipe->batch / coh_fold_shape_replicas(&recipe->replicas);
-    if (cli_given(job->options, CLI_FLAG_MICRO_BATCH) || job->options->resume ||
-        job->budget.plan_file != NULL || recipe->micro_batch >= share ||
-        recipe->micro_batch * recipe->sequence >= TOKENS_FEW)
-        return;
-    cli_line_add(line,
-                 "batch:  %" PRId64 " x %s at once are few (%" PRId64
-                 " is the largest divisor of %" PRId64 " up to 8); --micro-batch\n"
-                 "        auto finds the fastest divisor (other rounding)\n",
-                 recipe->micro_batch, cli_count((uint64_t)recipe->sequence, "token").at,
-                 recipe->micro_batch, share);
-}
-
 static coh_status print_text(const cli_job *job, uint64_t in_memory_bytes)
 {
     cli_line line;
     cli_line_clear(&line);
     CLI_TRY(cli_screen(job, in_memory_bytes, &line));
-    cli_progress_begin("comparing with other states of", job->model.name, CLI_PROGRESS_FIRST_S);
-    add_lean(job, &line);
-    add_previous(job, &line);
-    add_layers(job, &line);
-    cli_progress_end();
-    add_micro_batch(job, &line);
+    cli_hints_add(job, &line);
     printf("%s", line.text);
     return job->options->operators ? print_operators(job->plan) : COH_OK;
 }

@@ -20,8 +20,7 @@ cli_text cli_tokens_per_s(double rate)
     return text;
 }
 
-/* Breaks long lines; continuations are indented. */
-static void add_wrapped(const char *text, cli_line *line)
+void cli_screen_wrap(const char *text, cli_line *line)
 {
     while (*text) {
         size_t length = strcspn(text, "\n"), indent = 0;
@@ -697,17 +696,17 @@ static int count_lines(const char *text)
     cli_line wrapped;
     int count = 0;
     cli_line_clear(&wrapped);
-    add_wrapped(text, &wrapped);
+    cli_screen_wrap(text, &wrapped);
     for (const char *at = wrapped.text; (at = strchr(at, '\n')) != NULL; at++)
         count++;
     return count;
 }
 
 /* Returns how many groups the lines before and after them leave room for, next to the head of their
- * table and what `plan` adds: other states, another clipping. */
+ * table and what `plan` adds: other states, another clipping, more tokens (hints.h). */
 static int32_t groups_that_fit(const char *before, const char *after)
 {
-    enum { HEAD_LINES = 2, ADDED_LINES = 2 };
+    enum { HEAD_LINES = 2, ADDED_LINES = 3 };
     const int others = HEAD_LINES + ADDED_LINES + count_lines(before) + count_lines(after);
     const int left = CLI_SCREEN_LINES - others;
     return left < CLI_GROUPS_LEAST ? CLI_GROUPS_LEAST : left > CLI_GROUPS ? CLI_GROUPS : left;
@@ -740,7 +739,7 @@ coh_status cli_screen(const cli_job *job, uint64_t in_memory_bytes, cli_line *li
     CLI_TRY(add_groups(job, groups_that_fit(plain.text, after.text), &plain));
     if (job->options->rehearse > 0)
         add_rehearsal(job, &after);
-    add_wrapped(plain.text, line);
-    add_wrapped(after.text, line);
+    cli_screen_wrap(plain.text, line);
+    cli_screen_wrap(after.text, line);
     return COH_OK;
 }

@@ -52,6 +52,8 @@ void cli_screen_drive(const cli_options *options, const coh_plan_summary *summar
  * lines of it. */
 coh_status cli_screen(const cli_job *job, uint64_t in_memory_bytes, cli_line *line);
 void cli_screen_short(const cli_job *job, cli_line *line);
+/* Adds lines, broken at the columns of a screen; continuations are indented. */
+void cli_screen_wrap(const char *text, cli_line *line);
 
 /* ---- recompute ---- */
 

@@ -183,6 +183,38 @@ class Plan(ProgramTest):
                 self.assertIn(f"limit: {name} ({words}): no schedule ", said)
 
     @on_any_processor
+    def test_the_screen_of_a_slow_default_names_what_helps_with_the_figures_of_those_plans(self):
+        slow = ["plan", "llama-3.1-8b", "--profile", "rtx-4090", "--calibration", "none", "--search", "quick"]
+        said, usual = self.screen_and_object(*slow)
+        self.assertGreater(usual["disk_bytes_written"], 0)
+        for label, flags in (("states: with 8-bit moments (--state lean)", ["--state", "lean"]),
+                             ("both:   --state lean --clip-mode previous:", ["--state", "lean", "--clip-mode", "previous"])):
+            share = float(re.search(re.escape(label) + r" a step takes \S+ \S+, (0\.\d\d) of this one; drive unused", said)[1])
+            alone = self.succeeds(*slow, *flags, "--json").json
+            self.assertAlmostEqual(alone["step_seconds"] / usual["step_seconds"], share, delta=0.006)
+            self.assertEqual(alone["disk_bytes_written"], 0)
+        rate, times = re.search(r"tokens: a step of more of them \(--sequence 2048\) trains (\d+) tokens/s, ([\d.]+) times", said).groups()
+        alone = self.succeeds(*slow, "--sequence", "2048", "--json").json
+        self.assertAlmostEqual(alone["tokens_per_second"], float(rate), delta=1)
+        self.assertAlmostEqual(alone["tokens_per_second"] / usual["tokens_per_second"], float(times), delta=0.06)
+        # a given sequence is kept, and another batch tried
+        said, usual = self.screen_and_object(*slow, "--sequence", "512", "--clip-mode", "exact", "--state", "lean", "--host-memory", "32GB")
+        self.assertNotIn("--sequence", said)
+        rate = re.search(r"tokens: a step of more of them \(--batch 32\) trains (\d+) tokens/s", said)[1]
+        alone = self.succeeds(*slow, "--sequence", "512", "--clip-mode", "exact", "--state", "lean", "--host-memory", "32GB", "--batch", "32",
+                              "--json").json
+        self.assertGreaterEqual(alone["tokens_per_second"], float(rate) * 0.99)
+
+    def test_a_step_too_long_to_compare_names_what_to_try(self):
+        long = ["plan", "gpt2-nano", "--sequence", "16", "--batch", "128", "--micro-batch", "1", "--device-memory", "30MiB",
+                "--disk", self.folder, "--search", "quick", "--dtype", "bf16"]
+        said, plan = self.screen_and_object(*long)
+        self.assertIn(f"try:    --state lean --clip-mode previous, perhaps faster (not compared: {plan['instruction_count']} instructions)", said)
+        said, _ = self.screen_and_object(*long, "--state", "lean")
+        self.assertIn("try:    --clip-mode previous, perhaps", said)
+        self.assertNotIn("try:", self.screen_and_object(*long, "--state", "lean", "--clip-mode", "previous")[0])
+
+    @on_any_processor
     def test_the_screen_says_what_a_user_would_try_next(self):
         of = ["--profile", "rtx-4090", "--calibration", "none"]
         model, device, host = ("gpt2", "700MB", "1800MB") if SHORT else ("gpt2-xl", "6GB", "16GB")

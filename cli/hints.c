@@ -1,0 +1,260 @@
+/* Plans a step otherwise, and says what that would bring. The one idea: each hint is a quick plan
+ * of the job's own options with one or two changed. Next: hints.h, and screen.c for the lines
+ * before. */
+#include "cli/hints.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/progress.h"
+#include "cli/screen.h"
+
+/* The largest shares of a step's time that are worth a change of states, or of what gradients are
+ * clipped by or how they are summed; the least gain in tokens/s that is worth another step. */
+#define WORTH_SAYING        0.99
+#define WORTH_SAYING_BITS   0.95
+#define WORTH_SAYING_TOKENS 1.25
+/* A step that computes for less of its time than this waits for bytes that more tokens share. */
+#define COMPUTES_MOSTLY 0.75
+
+/* HINT_INSTRUCTIONS_MOST: the longest program for which plans are compared. TOKENS_FEW: with fewer
+ * at once a line is printed, if there could be more, since products of few rows are slow.
+ * TOKENS_TIMES: the larger step that is tried. */
+enum { HINT_INSTRUCTIONS_MOST = 30000, TOKENS_FEW = 2048, TOKENS_TIMES = 4 };
+
+/* A plan with other options. */
+typedef struct other {
+    double share;        /* of the job's step; INFINITY: there is no plan */
+    double days;         /* that the drive lasts; 0: unknown */
+    double disk_written; /* bytes of a step */
+} other;
+
+static other plan_otherwise(const cli_job *job, const coh_graph *graph, coh_plan_options options)
+{
+    coh_plan_summary summary = { .struct_bytes = sizeof(summary) };
+    const cli_speed speed = cli_speed_get(job);
+    other found = { .share = INFINITY };
+    coh_plan *plan = NULL;
+    options.search = COH_SEARCH_QUICK;
+    if (options.spare_disk_bytes > 0) /* this plan may do without it */
+        options.disk_bytes = 0;
+    coh_status status = coh_plan_create(graph, &options, &plan);
+    if (status == COH_OK)
+        status = coh_plan_summarize(plan, &summary);
+    coh_plan_destroy(plan);
+    if (status != COH_OK || job->summary.step_ns == 0)
+        return found;
+    found.share = (double)summary.step_ns / (double)job->summary.step_ns;
+    found.disk_written = summary.disk_bytes_written;
+    if (found.disk_written > 0)
+        found.days = cli_drive_days(&speed) * job->summary.disk_bytes_written / found.disk_written *
+                     found.share;
+    return found;
+}
+
+/* Adds "a step takes 6.1 s, 0.53 of this one". */
+static void add_step(const cli_job *job, const other *found, cli_line *line)
+{
+    cli_line_add(line, "a step takes %s, %.2f of this one",
+                 cli_time(found->share * (double)job->summary.step_ns * 1e-9).at, found->share);
+}
+
+/* Adds what becomes of the drive if this plan uses it. */
+static void add_drive(const cli_job *job, const other *found, cli_line *line)
+{
+    if (job->summary.disk_bytes_written > 0 && found->disk_written <= 0)
+        cli_line_add(line, "; drive unused");
+    else if (found->days > 0)
+        cli_line_add(line, "; drive %s", cli_time(found->days * 86400).at);
+}
+
+static const char *lean_flag(const cli_job *job)
+{
+    const int is_bf16 = coh_model_size_get(&job->model).dtype == COH_DTYPE_BF16;
+    return is_bf16 ? "--state lean" : "--optimizer adamw8";
+}
+
+/* Do states of AdamW, chosen by nobody else, move over a link? */
+static int may_be_lean(const cli_job *job)
+{
+    const coh_plan_options *options = &job->plan_options;
+    return job->summary.state_link_bytes > 0 && options->optimizer_choice_count == 0 &&
+           (options->optimizer[0] == '\0' || strcmp(options->optimizer, "adamw") == 0);
+}
+
+/* Do gradients move over a link since their updates wait for the norm? */
+static int may_clip_by_previous(const cli_job *job)
+{
+    return job->summary.grad_link_bytes > 0 && job->plan_options.deferred_update &&
+           !cli_given(job->options, CLI_FLAG_CLIP_MODE);
+}
+
+static void make_lean(coh_plan_options *options)
+{
+    snprintf(options->optimizer, sizeof(options->optimizer), "adamw8");
+}
+
+static void clip_by_previous(coh_plan_options *options)
+{
+    options->deferred_update = options->speculates = 0;
+}
+
+/* A line for states, and one for clipping: alone, or with those states if that is better yet. */
+static void add_states(const cli_job *job, cli_line *line)
+{
+    coh_plan_options options = job->plan_options;
+    other lean = { .share = INFINITY }, previous = lean, both = lean;
+    if (may_be_lean(job)) {
+        make_lean(&options);
+        lean = plan_otherwise(job, job->graph, options);
+    }
+    if (may_be_lean(job) && may_clip_by_previous(job)) {
+        clip_by_previous(&options);
+        both = plan_otherwise(job, job->graph, options);
+    }
+    if (lean.share < WORTH_SAYING) {
+        cli_line_add(line, "states: with 8-bit moments (%s) ", lean_flag(job));
+        add_step(job, &lean, line);
+        add_drive(job, &lean, line);
+        cli_line_add(line, "\n");
+    }
+    if (both.share < WORTH_SAYING_BITS * fmin(lean.share, 1)) {
+        cli_line_add(line, "both:   %s --clip-mode previous: ", lean_flag(job));
+        add_step(job, &both, line);
+        add_drive(job, &both, line);
+        cli_line_add(line, "\n");
+        return;
+    }
+    options = job->plan_options;
+    if (may_clip_by_previous(job)) {
+        clip_by_previous(&options);
+        previous = plan_otherwise(job, job->graph, options);
+    }
+    if (previous.share < WORTH_SAYING_BITS) {
+        cli_line_add(line, "clip:   by the last step's norm (--clip-mode previous) ");
+        add_step(job, &previous, line);
+        cli_line_add(line, "\n");
+    }
+}
+
+/* Where a step streams each micro-batch through all layers only since the other order rounds
+ * otherwise (tied models), plans the step in that order: the planner chooses no other rounding by
+ * itself. */
+static void add_layers(const cli_job *job, cli_line *line)
+{
+    const coh_plan_summary *summary = &job->summary;
+    coh_plan_options options = job->plan_options;
+    if (summary->order_keeps_bits || summary->sweep_order == COH_SWEEP_LAYER ||
+        summary->work_link_bytes + summary->grad_link_bytes == 0 ||
+        options.microbatch_count == coh_fold_shape_replicas(&options.replicas) ||
+        cli_given(job->options, CLI_FLAG_SWEEP_ORDER) || job->options->resume)
+        return;
+    options.sweep_order = COH_SWEEP_LAYER;
+    const other found = plan_otherwise(job, job->graph, options);
+    if (found.share < WORTH_SAYING_BITS) {
+        cli_line_add(line, "order:  by layers (--sweep-order layer, other rounding) ");
+        add_step(job, &found, line);
+        cli_line_add(line, "\n");
+    }
+}
+
+/* Adds a line if a step of more tokens has more of them a second: `flag` with `value`. */
+static void add_gain(const cli_job *job, double share, double times, const char *flag,
+                     int64_t value, cli_line *line)
+{
+    const double gain = times / share;
+    if (gain >= WORTH_SAYING_TOKENS)
+        cli_line_add(line,
+                     "tokens: a step of more of them (--%s %" PRId64 ") trains %s tokens/s, %.1f "
+                     "times as many\n",
+                     flag, value, cli_tokens_per_s(gain * cli_speed_get(job).tokens_per_s).at,
+                     gain);
+}
+
+/* A longer sequence, if the default was taken: the plan of another graph. Returns 0 if the model
+ * takes none. */
+static int add_sequence(const cli_job *job, cli_line *line)
+{
+    const cli_recipe *recipe = &job->recipe;
+    const int64_t positions = coh_model_size_get(&job->model).positions;
+    coh_graph *graph = NULL;
+    int64_t times = 1;
+    while (times < 2 * TOKENS_TIMES && 2 * times * recipe->sequence <= positions)
+        times *= 2;
+    if (cli_given(job->options, CLI_FLAG_SEQUENCE) || times == 1)
+        return 0;
+    const int64_t sequence = times * recipe->sequence;
+    if (coh_model_train_graph(&job->model, recipe->micro_batch, sequence, &graph) != COH_OK)
+        return 0;
+    const other found = plan_otherwise(job, graph, job->plan_options);
+    coh_graph_destroy(graph);
+    add_gain(job, found.share, (double)times, "sequence", sequence, line);
+    return isfinite(found.share);
+}
+
+/* A larger step shares what a step moves among more tokens. */
+static void add_tokens(const cli_job *job, cli_line *line)
+{
+    const coh_plan_summary *summary = &job->summary;
+    coh_plan_options options = job->plan_options;
+    const double compute = (double)summary->busy_ns[COH_LANE_COMPUTE];
+    if (summary->state_link_bytes + summary->work_link_bytes + summary->grad_link_bytes == 0 ||
+        compute > COMPUTES_MOSTLY * (double)summary->step_ns || job->options->resume ||
+        add_sequence(job, line) ||
+        (uint64_t)summary->instruction_count * TOKENS_TIMES > HINT_INSTRUCTIONS_MOST)
+        return;
+    options.microbatch_count *= TOKENS_TIMES;
+    const other found = plan_otherwise(job, job->graph, options);
+    add_gain(job, found.share, TOKENS_TIMES, "batch", TOKENS_TIMES * job->recipe.batch, line);
+}
+
+/* Tells how the default micro-batch came to be small. Other sizes round otherwise, so the planner
+ * chooses none by itself. */
+static void add_micro_batch(const cli_job *job, cli_line *line)
+{
+    const cli_recipe *recipe = &job->recipe;
+    const int64_t share = recipe->batch / coh_fold_shape_replicas(&recipe->replicas);
+    if (cli_given(job->options, CLI_FLAG_MICRO_BATCH) || job->options->resume ||
+        recipe->micro_batch >= share || recipe->micro_batch * recipe->sequence >= TOKENS_FEW)
+        return;
+    cli_line_add(line,
+                 "batch:  %" PRId64 " x %s at once are few (%" PRId64
+                 " is the largest divisor of %" PRId64 " up to 8); --micro-batch\n"
+                 "        auto finds the fastest divisor (other rounding)\n",
+                 recipe->micro_batch, cli_count((uint64_t)recipe->sequence, "token").at,
+                 recipe->micro_batch, share);
+}
+
+/* A step that is too long to be compared. */
+static void add_untried(const cli_job *job, cli_line *line)
+{
+    const int lean = may_be_lean(job), previous = may_clip_by_previous(job);
+    if (!lean && !previous)
+        return;
+    cli_line_add(line, "try:    %s%s%s, perhaps faster (not compared: %u instructions)\n",
+                 lean ? lean_flag(job) : "", lean && previous ? " " : "",
+                 previous ? "--clip-mode previous" : "", job->summary.instruction_count);
+}
+
+void cli_hints_add(const cli_job *job, cli_line *line)
+{
+    cli_line hints;
+    cli_line_clear(&hints);
+    if (job->budget.plan_file != NULL)
+        return;
+    if (job->summary.instruction_count > HINT_INSTRUCTIONS_MOST) {
+        add_untried(job, &hints);
+    } else {
+        cli_progress_begin("comparing with other states of", job->model.name, CLI_PROGRESS_FIRST_S);
+        add_states(job, &hints);
+        const size_t used = hints.used;
+        add_layers(job, &hints);
+        if (hints.used == used) /* one of them, since a screen has 40 lines */
+            add_tokens(job, &hints);
+        cli_progress_end();
+    }
+    add_micro_batch(job, &hints);
+    cli_screen_wrap(hints.text, line);
+}
