@@ -172,6 +172,20 @@ static const char *other_kind(const char *path)
     return S_ISFIFO(facts.st_mode) ? "a pipe" : S_ISSOCK(facts.st_mode) ? "a socket" : "a device";
 }
 
+/* A file next to a run.json: the folder of both is meant. */
+static coh_status refuse_file_of_run(const named *n)
+{
+    const char *slash = strrchr(n->path, '/');
+    const int length = slash == n->path ? 1 : slash ? (int)(slash - n->path) : 1;
+    const char *begin = slash ? n->path : ".";
+    char path[CLI_PATH_BYTES + 16];
+    snprintf(path, sizeof(path), "%.*s/run.json", length, begin);
+    if (access(path, F_OK) != 0)
+        return COH_OK;
+    return cli_fail(COH_ERR_CORRUPT, "%s%s%s is a file, and a run's folder is needed: give %.*s",
+                    n->flag, n->space, n->path, length, begin);
+}
+
 static coh_status wrong(const named *n, kind needed, found is)
 {
     static const char *const names[FOUND_COUNT] = { [NOTHING] = "not there",
@@ -179,6 +193,8 @@ static coh_status wrong(const named *n, kind needed, found is)
                                                     [A_FILE] = "a file",
                                                     [A_FOLDER] = "a folder" };
     const char *name = is == ANOTHER ? other_kind(n->path) : names[is];
+    if (needed == READS_RUN && is == A_FILE)
+        CLI_TRY(refuse_file_of_run(n));
     if (is == ANOTHER && needed <= READS_ANY) /* as in --data <(command) */
         return cli_fail(COH_ERR_CORRUPT,
                         "%s%s%s is %s, and %s is needed, since it is read more than once: write "
@@ -354,15 +370,30 @@ static coh_status missing_disk(const named *n)
                     n->path, colon + 1);
 }
 
-static coh_status missing(const named *n, const char *remedy)
+/* A preset's name where the command takes something that a preset does not have. */
+static coh_status refuse_preset(const named *n, kind needed)
+{
+    if (needed == READS_PLAN)
+        return cli_fail(COH_ERR_ARGUMENT,
+                        "%s is a preset, and %s takes a plan file: write one with cohobate plan %s "
+                        "-o plan.json",
+                        n->path, n->taker, n->path);
+    if (needed == READS_RUN)
+        return cli_fail(COH_ERR_ARGUMENT,
+                        "%s is a preset, and %s takes the folder of a run, as train makes it",
+                        n->path, n->taker);
+    return cli_fail(COH_ERR_ARGUMENT,
+                    "%s is a preset, which has no weights: give the folder of a run, a "
+                    "checkpoint or a Hugging Face model",
+                    n->path);
+}
+
+static coh_status missing(const named *n, kind needed, const char *remedy)
 {
     CLI_TRY(missing_disk(n));
     const char *nearest = n->name_at ? cli_artefact_nearest(n->path, n->name_at) : NULL;
     if (n->flag[0] == '\0' && cli_artefact_is_preset(n->path))
-        return cli_fail(COH_ERR_ARGUMENT,
-                        "%s is a preset, which has no weights: give the folder of a run, a "
-                        "checkpoint or a Hugging Face model",
-                        n->path);
+        return refuse_preset(n, needed);
     if (nearest)
         return cli_fail(COH_ERR_ARGUMENT, "%s%s%s is not there: is %s meant? Or %s", n->flag,
                         n->space, n->path, nearest, remedy);
@@ -382,7 +413,7 @@ static coh_status check_path(const named *n, kind needed, const char *remedy)
     case FINE:
         return check_rights(n, needed, is);
     case MISSING:
-        return missing(n, remedy);
+        return missing(n, needed, remedy);
     case NEEDS_PLACE:
         return check_place(n);
     case WRONG:

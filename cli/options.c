@@ -477,12 +477,22 @@ static const cli_flag_row *flag_elsewhere(cli_command command, const char *word)
     return found;
 }
 
+/* The commands of all flags of the row's name: some commands take another value for it. */
+static uint32_t owners_of(const cli_flag_row *row)
+{
+    uint32_t owners = 0;
+    for (int f = 0; f < CLI_FLAG_COUNT; f++)
+        if (strcmp(cli_flag_table[f].name, row->name) == 0)
+            owners |= cli_flag_table[f].commands;
+    return owners;
+}
+
 static coh_status not_of(cli_command command, const cli_flag_row *row)
 {
     char owners[256] = "";
     size_t used = 0;
     for (int c = 0; c < CLI_COMMAND_COUNT && used < sizeof(owners); c++)
-        if (row->commands >> c & 1)
+        if (owners_of(row) >> c & 1)
             used += (size_t)snprintf(owners + used, sizeof(owners) - used, "%s%s", used ? ", " : "",
                                      commands[c].name);
     return cli_fail(COH_ERR_ARGUMENT,
@@ -607,7 +617,13 @@ static coh_status check_operand(cli_options *options, int argument_count, char *
         return cli_fail(COH_ERR_ARGUMENT,
                         "'%s' is one operand too many: cohobate %s takes %s (see cohobate %s"
                         " --help)",
-                        arguments[optind + most], command, name ? name : "flags only", command);
+                        arguments[optind + most], command,
+                        options->command == CLI_EXPLAIN  ? "PLAN and OPERATOR"
+                        : options->command == CLI_DIFF   ? "two RUNs"
+                        : options->command == CLI_REPORT ? "up to eight RUNs"
+                        : name                           ? name
+                                                         : "flags only",
+                        command);
     if (operand_count >= 1)
         options->operand = arguments[optind];
     options->operands = arguments + optind;

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/file_text.h"
@@ -318,12 +319,36 @@ static coh_status refuse_facts(coh_status status, const char *path, const report
                     path, why, run->folder);
 }
 
+/* Is the folder a checkpoint in a run's? `out_parent` is then that one. */
+static int is_checkpoint(const char *folder, char out_parent[PATH_MAX])
+{
+    char path[PATH_MAX];
+    size_t end = strlen(folder);
+    while (end > 1 && folder[end - 1] == '/')
+        end--;
+    size_t begin = end, length;
+    while (begin > 0 && folder[begin - 1] != '/')
+        begin--;
+    const char *name = folder + begin;
+    length = begin > 1 ? begin - 1 : begin;
+    snprintf(out_parent, PATH_MAX, "%.*s", (int)length, folder);
+    if (length == 0)
+        snprintf(out_parent, PATH_MAX, ".");
+    return strncmp(name, "step-", 5) == 0 && path_of(out_parent, "run.json", path) == COH_OK &&
+           access(path, F_OK) == 0;
+}
+
 static coh_status read_json(const char *path, report_run *run)
 {
-    char *text;
+    char *text, parent[PATH_MAX];
     size_t bytes;
     struct stat facts;
-    if (stat(path, &facts) != 0 && (errno == ENOENT || errno == ENOTDIR))
+    const int is_gone = stat(path, &facts) != 0 && (errno == ENOENT || errno == ENOTDIR);
+    if (is_gone && is_checkpoint(run->folder, parent))
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "%s is a checkpoint, and a run's folder is needed: give %s", run->folder,
+                        parent);
+    if (is_gone)
         return coh_fail(COH_ERR_ARGUMENT,
                         "%s does not exist: give the folder of a run that recorded itself", path);
     COH_TRY(coh_file_read_whole(path, FACTS_BYTES, &text, &bytes));

@@ -155,6 +155,24 @@ class Usage(ProgramTest):
         self.fails(2, "plan", "gpt2-nano", "--hyperparameter", "momentm=0.9", "--optimizer-for", "wte=sgd",
                    says="has a number momentm: give one of beta1, beta2, ")
 
+    def test_what_is_near_to_the_operand_that_is_needed_is_answered_with_it(self):
+        for command, more in (("report", []), ("watch", []), ("trace", ["-o", self.path("t.json")])):
+            self.fails(2, command, "gpt2", *more, says=f"gpt2 is a preset, and {command} takes the folder of a run")
+        for command, more in (("simulate", []), ("explain", ["h.0.attn"])):
+            self.fails(2, command, "gpt2", *more, says=f"{command} takes a plan file: write one with cohobate plan gpt2 -o plan.json")
+        self.fails(2, "explain", "a", "b", "c", says="takes PLAN and OPERATOR")
+        self.fails(2, "diff", "a", "b", "c", says="takes two RUNs")
+        self.fails(2, "watch", "a", "--json", says="--json is not a flag of cohobate watch, but of train, plan, generate, eval")
+        os.makedirs(self.path("run", "step-3"))
+        for name in ("run.json", "steps.jsonl"):
+            self.write(f"run/{name}", "{}")
+        given = f"a run's folder is needed: give {self.path('run')}\n"
+        for command in ("report", "watch"):
+            for end in ("step-3", "step-3/"):
+                self.assertTrue(self.fails(2, command, self.path("run", end), says=" is a checkpoint").err.endswith(given))
+            self.assertTrue(self.fails(4, command, self.path("run", "steps.jsonl"), says=" is a file").err.endswith(given))
+            self.assertTrue(self.fails(2, command, "step-3", cwd=self.path("run")).err.endswith(" is needed: give .\n"))
+
     def test_the_word_that_is_no_flag_is_named_and_not_the_one_before(self):
         for word, meant in (("-json", "--json"), ("-batch=4", "--batch"), ("-jz", None)):
             answer = self.fails(2, "plan", "gpt2-nano", word, says=f"'{word}' is not a flag of cohobate plan")
