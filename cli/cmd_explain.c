@@ -422,6 +422,7 @@ static coh_status explain(const cli_replay *replay, explanation *e)
 {
     CLI_TRY(check_room(replay));
     CLI_TRY(find_operator(replay, e));
+    cli_choices_release();
     CLI_TRY(try_all(replay, e));
     say_why(replay, e);
     if (replay->options.json)
@@ -436,6 +437,7 @@ coh_status cli_explain(const cli_options *options)
     cli_replay *replay = calloc(1, sizeof(*replay));
     explanation *e = calloc(1, sizeof(*e));
     coh_status status = replay && e ? COH_OK : COH_ERR_MEMORY;
+    cli_choices_hold();
     if (status != COH_OK)
         (void)cli_fail(status, "no memory for a plan's alternatives");
     else

@@ -196,10 +196,11 @@ static void say_other_times(const cli_replay *replay)
 {
     const uint64_t step_ns = replay->job.summary.step_ns;
     if (step_ns != replay->file.step_ns)
-        cli_note("note: %s was made for %s a step; by today's profile and calibration a step takes "
-                 "%s (--calibration FILE, or none, chooses another calibration)",
-                 replay->options.operand, cli_time((double)replay->file.step_ns * 1e-9).at,
-                 cli_time((double)step_ns * 1e-9).at);
+        cli_note_choice(
+            "note: %s was made for %s a step; by today's profile and calibration a step takes "
+            "%s (--calibration FILE, or none, chooses another calibration)",
+            replay->options.operand, cli_time((double)replay->file.step_ns * 1e-9).at,
+            cli_time((double)step_ns * 1e-9).at);
 }
 
 coh_status cli_replay_open(const cli_options *options, cli_replay *out_replay)
