@@ -19,7 +19,7 @@ enum { WHY_BYTES = 512 }; /* two reasons and a path fit in a message */
 static coh_status check_named(const char *path, uint64_t *out_hash)
 {
     coh_checkpoint *checkpoint;
-    CLI_TRY(coh_checkpoint_open(path, &checkpoint));
+    CLI_TRY(cli_weights_blame_going(path, coh_checkpoint_open(path, &checkpoint)));
     cli_progress_begin("reading", path, CLI_PROGRESS_FIRST_S);
     const coh_status status = coh_checkpoint_check(checkpoint, out_hash);
     cli_progress_end();
@@ -60,7 +60,7 @@ static coh_status find_newest(const char *path, char out_path[CLI_PATH_BYTES], u
 {
     coh_checkpoint *checkpoint;
     coh_checkpoint_facts facts = { .struct_bytes = sizeof(facts) };
-    CLI_TRY(coh_checkpoint_open(path, &checkpoint));
+    CLI_TRY(cli_weights_blame_going(path, coh_checkpoint_open(path, &checkpoint)));
     const coh_status status = coh_checkpoint_facts_get(checkpoint, &facts);
     if (status == COH_OK) {
         snprintf(out_path, CLI_PATH_BYTES, "%s", facts.path);

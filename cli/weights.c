@@ -3,6 +3,7 @@
  * cohobate/checkpoint.h. */
 #include "cli/weights.h"
 
+#include <dirent.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -10,11 +11,39 @@
 #include <string.h>
 #include <unistd.h>
 
+static int has_checkpoint(const char *folder)
+{
+    DIR *listing = opendir(folder);
+    const struct dirent *entry;
+    int is_found = 0;
+    while (listing && !is_found && (entry = readdir(listing)))
+        is_found = strncmp(entry->d_name, "step-", 5) == 0 && !strchr(entry->d_name, '.');
+    if (listing)
+        closedir(listing);
+    return is_found;
+}
+
+coh_status cli_weights_blame_going(const char *path, coh_status status)
+{
+    char why[1024];
+    int32_t is_held = 0;
+    int64_t process = 0;
+    if (status != COH_ERR_CORRUPT || has_checkpoint(path))
+        return status;
+    snprintf(why, sizeof(why), "%s", coh_last_error());
+    if (coh_run_lock_holder(path, &is_held, &process) == COH_OK && is_held)
+        return cli_fail(status,
+                        "%s has no checkpoint yet, and its run continues (process %" PRId64
+                        "): wait for its first save (--save-every N), or stop it, which saves",
+                        path, process);
+    return cli_fail(status, "%s", why);
+}
+
 coh_status cli_weights_open_checkpoint(const char *path, cli_weights *out_weights)
 {
     *out_weights = (cli_weights){ .facts.struct_bytes = sizeof(out_weights->facts),
                                   .adapters = out_weights->adapters };
-    CLI_TRY(coh_checkpoint_open(path, &out_weights->checkpoint));
+    CLI_TRY(cli_weights_blame_going(path, coh_checkpoint_open(path, &out_weights->checkpoint)));
     out_weights->is_checkpoint = 1;
     const coh_status status =
         coh_checkpoint_facts_get(out_weights->checkpoint, &out_weights->facts);
@@ -46,8 +75,8 @@ coh_status cli_weights_resolve(const char *path, int64_t vocabulary, coh_model *
 {
     char below[CLI_PATH_BYTES];
     if (strchr(path, '/') || snprintf(below, sizeof(below), "./%s", path) >= CLI_PATH_BYTES)
-        return coh_model_resolve(path, vocabulary, out_model);
-    return coh_model_resolve(below, vocabulary, out_model);
+        snprintf(below, sizeof(below), "%s", path);
+    return cli_weights_blame_going(path, coh_model_resolve(below, vocabulary, out_model));
 }
 
 coh_status cli_weights_check_vocabulary(const coh_model *model, const coh_tokenizer *tokenizer)

@@ -27,6 +27,9 @@ coh_status cli_weights_resolve(const char *path, int64_t vocabulary, coh_model *
 coh_status cli_weights_open(coh_model *model, cli_weights *out_weights);
 /* Likewise a checkpoint whose model is not known yet. */
 coh_status cli_weights_open_checkpoint(const char *path, cli_weights *out_weights);
+/* Call it after a failure to find a checkpoint. A folder whose run continues and has not saved yet
+ * gets another sentence. Returns `status`. */
+coh_status cli_weights_blame_going(const char *path, coh_status status);
 /* Call it if no checkpoint was found: fails with COH_ERR_ARGUMENT if the folder is in use by a run
  * that has not saved yet. Otherwise keeps the current error message. */
 coh_status cli_weights_check_not_in_use(const char *folder);

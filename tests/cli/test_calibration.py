@@ -57,6 +57,9 @@ class Calibration(ProgramTest):
             said = " ".join(self.succeeds(*command, "--calibration", path).out.split())
             self.assertIn("calibrated by 1 run", said)
             self.assertNotIn("calibrated", self.succeeds(*command, "--calibration", "none").out)
+        # a note tells of the other prices, unless nothing is explained
+        self.assertEqual(self.succeeds("explain", file, "wte", "--calibration", path).err.count("was made for"), 1)
+        self.assertEqual(self.fails(2, "explain", file, "nothing", "--calibration", path, says="is no operator").err.count("\n"), 1)
 
     def test_a_replay_notes_other_prices_exactly_if_they_are_other(self):
         path, plain, priced = self.path("calibration.json"), self.path("plain.json"), self.path("priced.json")

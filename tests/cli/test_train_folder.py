@@ -521,6 +521,9 @@ class TrainFolder(TrainTest):
                 break
         self.fails(2, "train", *TINY, "--data", self.corpus(), "--save", self.path("run"),
                    says=f"in use by process {process.pid}")
+        for command in (["eval", self.path("run"), "--data", self.corpus()], ["export", self.path("run"), "-o", self.path("o")],
+                        ["inspect", self.path("run")], ["check", self.path("run")], ["generate", self.path("run"), "--prompt", "a"]):
+            self.fails(4, *command, says=f"has no checkpoint yet, and its run continues (process {process.pid})")
         # it has no checkpoint yet, but that is not the reason
         self.fails(2, "train", "--resume", self.path("run"), says=f"in use by process {process.pid}")
         process.kill()

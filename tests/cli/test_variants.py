@@ -249,12 +249,6 @@ class Replays(ProgramTest):
         path = self.path("plan.json")
         return path, self.succeeds("plan", *NANO, "--json", "-o", path, *flags).json
 
-    def test_a_refused_explanation_has_no_note_on_prices(self):
-        path, _ = self.made(*TIGHT, "--disk", self.folder)
-        other = ["explain", path, "--profile", "built-in-2,disk-read=0.5x"]
-        self.assertEqual(self.fails(2, *other, "h.0.nothing", says="is no operator").err.count("\n"), 1)
-        self.assertEqual(self.succeeds(*other, "ln_f").err.count("was made for"), 1)
-
     def test_simulate_prices_the_very_program_by_another_profile(self):
         path, made = self.made(*TIGHT, "--disk", self.folder)
         same = self.succeeds("simulate", path, "--json").json
