@@ -131,6 +131,16 @@ static void print_largest(const cli_options *options, const cli_variant *found,
     printf("%s}\n", line.text);
 }
 
+/* Not even `smallest` fits. */
+static void print_none_json(const cli_options *options, const cli_variant *smallest)
+{
+    cli_line line;
+    cli_line_clear(&line);
+    cli_line_add_json(&line, "{'family': %s, 'largest': null, 'next': ", options->max);
+    cli_variant_add_json(smallest, &line);
+    printf("%s}\n", line.text);
+}
+
 /* Tries models from the largest down: a plan that does not fit usually fails at once, while a plan
  * that fits takes seconds. So only one fitting plan is made, and the failure before it gives the
  * reason. */
@@ -158,6 +168,8 @@ coh_status cli_plan_largest(const cli_options *options)
         if (status == COH_OK && tried[i].fits)
             break;
     }
+    if (status == COH_OK && i == count && options->json)
+        print_none_json(options, &tried[count - 1]);
     if (status == COH_OK && i < count)
         print_largest(options, &tried[i], i > 0 ? &tried[i - 1] : NULL);
     else if (status == COH_OK)

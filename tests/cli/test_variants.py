@@ -6,7 +6,7 @@ import re
 import subprocess
 import unittest
 
-from program import COHOBATE, NANO, QUICK, SHORT, TINY, ProgramTest, environment
+from program import COHOBATE, NANO, QUICK, SHORT, TINY, ProgramTest, environment, run
 
 TIGHT = ["--device-memory", "40MiB"]
 
@@ -203,6 +203,8 @@ class Variants(ProgramTest):
         self.assertEqual(alone["step_seconds"], found["largest"]["step_seconds"])
         self.fails(3, "plan", following, *flags)
         self.fails(3, "plan", "--max", "gpt2", *QUICK, "--device-memory", "1MiB", says="not even gpt2-pico")
+        none = run("plan", "--max", "gpt2", *QUICK, "--device-memory", "1MiB", "--json")
+        self.assertEqual((none.code, none.json["largest"], none.json["next"]["what"], none.json["next"]["fits"]), (3, None, "gpt2-pico", False))
         all_fit = self.succeeds("plan", "--max", "gpt2-nano", "--sequence", "16", "--batch", "1").out
         self.assertIn("no preset of the family is larger", all_fit)
         self.assertRegex(all_fit, r"(?m)^prices: profile built-in")
