@@ -132,11 +132,18 @@ static coh_status set_broken_aside(cli_run_folder *folder, uint64_t first_step)
     return COH_OK;
 }
 
-/* A path to a folder with a config.json means the Hugging Face model in it, so a checkpoint there
- * would never be found. */
+/* A path to a folder with a config.json means the Hugging Face model in it, and one to a folder
+ * with a manifest.json that checkpoint, so a run's checkpoints there would never be found. */
 static coh_status check_no_model(const char *folder)
 {
     char path[CLI_PATH_BYTES + 16];
+    snprintf(path, sizeof(path), "%s/manifest.json", folder);
+    if (access(path, F_OK) == 0)
+        return cli_fail(
+            COH_ERR_ARGUMENT,
+            "--save %s holds manifest.json, a checkpoint, in which no run is kept: give "
+            "another folder, or go on from it with --resume %s",
+            folder, folder);
     snprintf(path, sizeof(path), "%s/config.json", folder);
     if (access(path, F_OK) != 0)
         return COH_OK;

@@ -534,6 +534,12 @@ class TrainFolder(TrainTest):
         self.fails(2, "train", *TINY, "--data", self.corpus(), "--steps", 2, "--save", self.path("run"),
                    says="--resume")
 
+    def test_no_run_is_kept_in_a_checkpoint(self):
+        self.train("--steps", 1, "--save", self.path("run"))
+        before = sorted(os.listdir(self.path("run", "step-1")))
+        self.fails(2, "train", *TINY, "--data", self.corpus(), "--steps", 1, "--save", self.path("run", "step-1"), says="holds manifest.json")
+        self.assertEqual(sorted(os.listdir(self.path("run", "step-1"))), before)
+
     def test_a_later_checkpoint_is_set_aside_only_if_it_is_damaged(self):
         self.train("--steps", 2, "--save-every", 1, "--save", self.path("run"))
         first, manifest = self.path("run", "step-1"), self.path("run", "step-2", "manifest.json")
