@@ -198,7 +198,10 @@ static void put_pace(sheet *s, const report_live *live, const report_pace *pace)
             pace->steps, pace->steps == 1 ? "" : "s");
     else
         put(s, PLAIN, "speed", "%s%s",
-            live->is_going ? "no step is done yet" : "steps.jsonl has no step", plan);
+            pace->steps > 0  ? "not known"
+            : live->is_going ? "no step is done yet"
+                             : "steps.jsonl has no step",
+            plan);
     put(s, PLAIN, "", "%s", "");
 }
 

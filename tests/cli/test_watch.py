@@ -160,6 +160,8 @@ class Watch(TrainTest):
         shown = self.once()
         self.assertTrue(shown[-1].startswith("The run was killed after step 30 of 40 (steps.jsonl has no step). Resume it with"), shown)
         self.assertRegex(self.row(shown, "speed"), "^steps.jsonl has no step")
+        self.add(self.line(1, seconds=-0.5))
+        self.assertRegex(self.row(self.once(), "speed"), "^not known")
 
     def test_the_command_that_resumes_a_run_names_its_folder_exactly(self):
         odd = self.path("two  spaces, an ' and 宽" + " long" * 20)
