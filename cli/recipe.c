@@ -277,15 +277,24 @@ static uint64_t asks_for_f32_gradients(const cli_options *options)
     return cli_given(options, CLI_FLAG_GRADIENTS) && options->gradients == COH_DTYPE_F32;
 }
 
+static coh_status refuse_optimizer(const char *name)
+{
+    coh_nearest nearest = { .word = name };
+    for (int32_t i = 0; i < coh_optimizer_count(); i++)
+        coh_nearest_offer(&nearest, coh_optimizer_at(i)->name);
+    return cli_fail(COH_ERR_ARGUMENT,
+                    "--optimizer is one of adamw, adamw8, adamw8sr, lion and sgd, or of an "
+                    "extension (--kinds), not '%s'%s%s%s",
+                    name, nearest.name ? ": is " : "", nearest.name ? nearest.name : "",
+                    nearest.name ? " meant?" : "");
+}
+
 coh_status cli_recipe_set_optimizer(cli_recipe *recipe, const cli_options *options)
 {
     if (!cli_given(options, CLI_FLAG_OPTIMIZER))
         return COH_OK;
     if (coh_optimizer_find(options->optimizer) == NULL)
-        return cli_fail(COH_ERR_ARGUMENT,
-                        "--optimizer is one of adamw, adamw8, adamw8sr, lion and sgd, or of an "
-                        "extension (--kinds), not '%s'",
-                        options->optimizer);
+        return refuse_optimizer(options->optimizer);
     snprintf(recipe->optimizer, sizeof(recipe->optimizer), "%s", options->optimizer);
     return COH_OK;
 }

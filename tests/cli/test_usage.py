@@ -127,6 +127,7 @@ class Usage(ProgramTest):
             (["plan", "gpt2-nano", "--profile", "a100"], "a100-40g"), (["plan", "gpt2-nano", "--profile", "4090"], "rtx-4090"),
             (["plan", "gpt2-nano", "--profile", "RTX4090"], "rtx-4090"), (["plan", "gpt2-nano", "--state", "Lean"], "lean"),
             (["plan", "gpt2-nano", "--clip-mode", "previuos"], "previous"), (["plan", "gpt2-nano", "--state", "fast"], None),
+            (["plan", "gpt2-nano", "--optimizer", "Adam"], "adamw"), (["plan", "gpt2-nano", "--optimizer", "rmsprop"], None),
             (["plan", "gpt2-nano", "--topology", "./fronteir"], "frontier"),
             (["plan", "gpt2-nano", "--profile", "builtin"], "built-in"), (["plan", "gpt2-nano", "--profile", "mine"], None),
             (["inspect", "a100-40"], "a100-40g"), (["check", "a100_80g"], "a100-80g"), (["inspect", "mine"], None),
