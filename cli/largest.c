@@ -100,24 +100,40 @@ static void add_budget_json(const cli_variant *found, cli_line *line)
     cli_line_add_json(line, "}");
 }
 
+static void print_text(const cli_options *options, const cli_variant *found,
+                       const cli_variant *next)
+{
+    cli_line line, wrapped;
+    cli_line_clear(&line);
+    cli_line_clear(&wrapped);
+    cli_line_add(&line,
+                 "%s is the largest of %s that trains within these budgets: %s tokens/s, %s a step "
+                 "of %" PRId64 " x %s, %" PRId64 " at once, limit %s\n",
+                 found->label, options->max, cli_tokens_per_s(found->speed.tokens_per_s).at,
+                 cli_time(found->speed.step_s).at, found->batch,
+                 cli_count((uint64_t)found->sequence, "token").at, found->micro_batch,
+                 found->limit);
+    if (next)
+        cli_line_add(&line, "%s does not: %s\n", next->label, next->why);
+    else
+        cli_line_add(&line, "no preset of the family is larger\n");
+    cli_screen_wrap(line.text, &wrapped);
+    printf("%s", wrapped.text);
+    print_budget(options, found);
+    cli_line_clear(&line);
+    cli_line_clear(&wrapped);
+    cli_screen_drive(options, &found->summary, &found->speed, &line);
+    cli_line_add(&line, "%s\n", found->prices);
+    cli_screen_wrap(line.text, &wrapped);
+    printf("%s", wrapped.text);
+}
+
 static void print_largest(const cli_options *options, const cli_variant *found,
                           const cli_variant *next)
 {
     cli_line line;
     if (!options->json) {
-        printf("%s is the largest of %s that trains within these budgets: %s tokens/s, %s a step of"
-               " %" PRId64 " x %s, %" PRId64 " at once, limit %s\n",
-               found->label, options->max, cli_tokens_per_s(found->speed.tokens_per_s).at,
-               cli_time(found->speed.step_s).at, found->batch,
-               cli_count((uint64_t)found->sequence, "token").at, found->micro_batch, found->limit);
-        if (next)
-            printf("%s does not: %s\n", next->label, next->why);
-        else
-            printf("no preset of the family is larger\n");
-        print_budget(options, found);
-        cli_line_clear(&line);
-        cli_screen_drive(options, &found->summary, &found->speed, &line);
-        printf("%s%s\n", line.text, found->prices);
+        print_text(options, found, next);
         return;
     }
     cli_line_clear(&line);

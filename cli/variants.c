@@ -292,19 +292,29 @@ static void print_head(const columns *c)
     printf("device, host, disk\n");
 }
 
+/* A label in the columns there are: ".." stands for its end. */
+static void print_label(const cli_variant *v, const columns *c)
+{
+    const char *label = label_of(v);
+    if ((int)strlen(label) > c->label)
+        printf("%.*s..", c->label - 2, label);
+    else
+        printf("%-*s", c->label, label);
+}
+
 static void print_row(const cli_variant *v, const cli_variant *base, const columns *c)
 {
     char change[32] = "-";
+    print_label(v, c);
     if (!v->fits) {
-        printf("%-*.*s %9s\n", c->label, c->label, label_of(v), "-");
+        printf(" %9s\n", "-");
         return;
     }
     if (v != base && base->fits)
         snprintf(change, sizeof(change), "%+.1f %%",
                  100 * (v->speed.tokens_per_s / base->speed.tokens_per_s - 1));
-    printf("%-*.*s %9s %*s %*s %-*.*s ", c->label, c->label, label_of(v),
-           cli_tokens_per_s(v->speed.tokens_per_s).at, c->change, change, c->step,
-           cli_time(v->speed.step_s).at, c->limit, c->limit, v->limit);
+    printf(" %9s %*s %*s %-*.*s ", cli_tokens_per_s(v->speed.tokens_per_s).at, c->change, change,
+           c->step, cli_time(v->speed.step_s).at, c->limit, c->limit, v->limit);
     if (c->has_drive)
         printf("%10s ", drive_of(v, c).at);
     for (int tier = 0; tier < COH_TIER_COUNT; tier++) {
@@ -344,10 +354,13 @@ static void print_table(const cli_variant *rows, int count)
     for (int i = 0; i < count; i++)
         print_row(&rows[i], &rows[0], &c);
     if (first) {
+        cli_line prices;
+        cli_line_clear(&prices);
+        cli_screen_wrap(first->prices, &prices);
         print_step(first, &c);
-        printf("%s\nWHAT-IF: rows with an entry are of a machine that is not there\n"
+        printf("%sWHAT-IF: rows with an entry are of a machine that is not there\n"
                "calibrations by earlier runs are left out of all rows, so that rows compare\n",
-               first->prices);
+               prices.text);
     }
     for (int i = 1; i < count; i++)
         if (rows[i].fits && rows[i].operator_count < rows[0].operator_count)
