@@ -242,7 +242,7 @@ class Data(ProgramTest):
         self.succeeds("train", *TINY, "--data", self.corpus(), "--steps", 1, "--save", run)
         os.makedirs(self.path("pipes"))
         os.mkfifo(self.path("pipes", "p"))
-        for folder, says in (("/proc", "a folder of the kernel's"), ("/sys", "a folder of the kernel's"), ("/proc/self", "a folder of the kernel's"),
+        for folder, says in (("/proc", "a folder of the kernel's"), ("/proc/sys", "a folder of the kernel's"), ("/proc/self", "a folder of the kernel's"),
                              (self.path("pipes"), "holds no file (hidden ones do not count)")):
             for command in (["eval", run, "--data", folder], ["tokenize", folder, "-o", self.path("o")],
                             ["train", *TINY, "--data", folder, "--save", "none"],
