@@ -277,15 +277,17 @@ static void add_host_rate(const coh_profile_summary *facts, cli_line *line)
 void cli_screen_prices(const cli_job *job, cli_line *line)
 {
     coh_profile_summary facts = { .struct_bytes = sizeof(facts) };
+    const int is_what_if = cli_budget_is_what_if(job->options, coh_plan_profile(job->plan));
     if (coh_profile_summarize(coh_plan_profile(job->plan), &facts) != COH_OK)
         return;
     cli_line_add(line, "prices: %sprofile %s (%s%s%s, hash %016" PRIx64 ")",
-                 cli_budget_is_what_if(job->options, coh_plan_profile(job->plan)) ? "WHAT-IF, "
-                                                                                  : "",
-                 facts.name, facts.source, facts.date[0] ? " of " : "", facts.date, facts.hash);
+                 is_what_if ? "WHAT-IF, " : "", facts.name, facts.source,
+                 facts.date[0] ? " of " : "", facts.date, facts.hash);
     if (job->calibration.runs > 0)
         cli_line_add(line, ", calibrated by %" PRIu32 " run%s (--calibration none leaves them out)",
                      job->calibration.runs, job->calibration.runs == 1 ? "" : "s");
+    else if (!job->on_gpu && !is_what_if && facts.fingerprint == 0)
+        cli_line_add(line, ": a guess, not calibrated");
     if (job->on_gpu && facts.fingerprint == 0)
         cli_line_add(line, ": peaks, no run is as fast");
     if (facts.shared_host_bytes_per_s > 0 && job->summary.peak_bytes[COH_TIER_HOST] > 0)

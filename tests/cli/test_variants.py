@@ -131,7 +131,8 @@ class Variants(ProgramTest):
         self.assertEqual(len(table), 9)
         self.assertLessEqual(max(map(len, table)), 100)
         self.assertEqual(table[4], "a step: 2 x 16 tokens; written: to the drive in a step")
-        self.assertRegex(table[5], r"^prices: profile built-in, \d+ threads? \(built-in, hash [0-9a-f]{16}\)$")
+        self.assertRegex(table[5], r"^prices: profile built-in, \d+ threads? \(built-in, hash [0-9a-f]{16}\): "
+                                   "a guess, not calibrated$")
         self.assertRegex(table[6], "^WHAT-IF: ")
         self.assertEqual(table[7], "calibrations by earlier runs are left out of all rows, so that rows compare")
 
