@@ -10,9 +10,11 @@
 
 #include "cohobate/models.h"
 #include "planner/candidates.h"
+#include "planner/effort.h"
 #include "planner/layout.h"
 #include "planner/plan_make.h"
 #include "planner/residency.h"
+#include "planner/search.h"
 #include "tests/planner/toy_graph.h"
 
 #define GIB ((uint64_t)1 << 30)
@@ -213,30 +215,56 @@ static void a_light_operator_runs_again_and_its_output_stays(void **state)
     coh_graph_destroy(graph);
 }
 
+/* A step in so little memory that most activations are recomputed or cross the link. */
+static void make_tight(coh_graph **out_graph, coh_profile **out_profile,
+                       coh_plan_options *out_options)
+{
+    coh_model model;
+    must(coh_model_preset("opt-350m", 0, &model));
+    coh_model_dtype_set(&model, COH_DTYPE_BF16);
+    must(coh_model_train_graph(&model, 8, 2048, out_graph));
+    must(coh_profile_read("rtx-3090", out_profile));
+    coh_plan_options_init(out_options);
+    out_options->profile = *out_profile;
+    out_options->device_memory_bytes = 2 * GIB;
+    out_options->host_memory_bytes = 32 * GIB;
+    out_options->deferred_update = 1;
+}
+
 /* Without light operators and writes to dead space the search found 657 ms. */
 static void the_search_finds_a_faster_plan(void **state)
 {
     (void)state;
-    coh_model model;
     coh_graph *graph = NULL;
     coh_profile *profile = NULL;
     coh_plan_options options;
     coh_plan *plan = NULL;
-    must(coh_model_preset("opt-350m", 0, &model));
-    coh_model_dtype_set(&model, COH_DTYPE_BF16);
-    must(coh_model_train_graph(&model, 8, 2048, &graph));
-    must(coh_profile_read("rtx-3090", &profile));
-    coh_plan_options_init(&options);
-    options.profile = profile;
-    options.device_memory_bytes = 2 * GIB;
-    options.host_memory_bytes = 32 * GIB;
-    options.deferred_update = 1;
+    make_tight(&graph, &profile, &options);
     must(coh_plan_create(graph, &options, &plan));
     print_message("%.1f ms\n", (double)plan->simulations[COH_PROGRAM_BODY].period_ns * 1e-6);
     assert_true(plan->simulations[COH_PROGRAM_BODY].period_ns < 650000000);
     assert_true(plan->least.light_ns <= plan->least.ns);
     assert_true(plan->least.light_ns <= plan->simulations[COH_PROGRAM_BODY].period_ns);
     assert_int_equal(plan->decisions.light, 1);
+    coh_plan_destroy(plan);
+    coh_profile_destroy(profile);
+    coh_graph_destroy(graph);
+}
+
+/* A search that has spent its effort before the last stage. */
+static void the_last_stage_has_effort_of_its_own(void **state)
+{
+    (void)state;
+    coh_graph *graph = NULL;
+    coh_profile *profile = NULL;
+    coh_plan_options options;
+    coh_plan *plan = NULL;
+    make_tight(&graph, &profile, &options);
+    must(coh_plan_open(graph, &options, &plan));
+    plan->search_effort = COH_SEARCH_EFFORT_MOST;
+    must(coh_plan_search(plan));
+    assert_true(plan->decisions.light > COH_LIGHT_NONE);
+    assert_true(plan->search_effort <= COH_SEARCH_EFFORT_MOST + 2 * COH_REFINE_EFFORT);
     coh_plan_destroy(plan);
     coh_profile_destroy(profile);
     coh_graph_destroy(graph);
@@ -308,6 +336,7 @@ int main(void)
         cmocka_unit_test(blocks_with_pinned_activations_have_none),
         cmocka_unit_test(a_light_operator_runs_again_and_its_output_stays),
         cmocka_unit_test(the_search_finds_a_faster_plan),
+        cmocka_unit_test(the_last_stage_has_effort_of_its_own),
         cmocka_unit_test(the_last_stage_of_a_search_finds_better_plans),
         cmocka_unit_test(a_plan_in_memory_recomputes_fewer_blocks),
     };
