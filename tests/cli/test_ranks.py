@@ -5,7 +5,7 @@ import os
 import re
 import unittest
 
-from program import FAULTY, QUICK, TINY, TrainTest, environment, in_full, pairs, run
+from program import FAULTY, QUICK, SHORT, TINY, TrainTest, environment, in_full, pairs, run
 
 RUN = ["gpt2-pico", "--sequence", "16", "--batch", "8", *QUICK]
 F32 = ["--dtype", "f32"]
@@ -222,8 +222,9 @@ class Ranks(TrainTest):
 
     def test_the_least_of_a_link_is_no_more_than_a_plan_moves(self):
         """What other ranks send need not come over the link."""
-        shape = ["gpt2-medium", "--sequence", 512, "--batch", 8, "--gradients", "f32", *SHAPE, "--ranks", 4, "--search", "quick",
-                 "--profile", "rtx-4090,node-link=25GB/s,device-memory=1GB,host-memory=8GB", "--calibration", "none", "--json"]
+        model, memory = ("gpt2", "device-memory=300MB,host-memory=3GB") if SHORT else ("gpt2-medium", "device-memory=1GB,host-memory=8GB")
+        shape = [model, "--sequence", 512, "--batch", 8, "--gradients", "f32", *SHAPE, "--ranks", 4, "--search", "quick",
+                 "--profile", f"rtx-4090,node-link=25GB/s,{memory}", "--calibration", "none", "--json"]
         for pattern in ("zero2", "zero3"):
             plan = self.succeeds("plan", *shape, "--pattern", pattern).json
             self.assertGreater(plan["link_bytes"]["h2d"], 0)
@@ -275,7 +276,7 @@ class Ranks(TrainTest):
         for pattern in ("zero1", "zero3"):
             with self.subTest(pattern=pattern):
                 self.succeeds("plan", "gpt2-nano", "--sequence", 16, "--batch", 8, "--micro-batch", 2, *F32, "--search", "quick", "--ranks", 2,
-                              "--replicas", 2, "--pattern", pattern, "--device-memory", "8MiB", "--disk", self.folder, "--rehearse", 4)
+                              "--replicas", 2, "--pattern", pattern, "--device-memory", "8MiB", "--disk", self.folder, "--rehearse", 4, "--json")
         self.train("--steps", 4, "--save", self.path("recorded"), "--record", 2, *F32, *SHAPE, "--ranks", 2, model=RUN)
         self.succeeds("report", self.path("recorded"))
         slow = ["--profile", "built-in,node-link=1MB/s"]
