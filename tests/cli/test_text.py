@@ -305,7 +305,7 @@ class Text(ProgramTest):
             long, ["train", "--help"], ["--help"], ["--version"], ["doctor"], ["plan", *TINY], ["plan", *TINY, "--json"],
             ["tune", *TINY_USUAL, "-o", self.path("kernels.json"), "--json"], ["tokenize", self.corpus(), "-o", tokens],
             ["check", tokens], ["inspect", run, "--json"], ["inspect", run, "--hash"],
-            ["eval", run, "--data", self.corpus(lines=20)], ["report", run], ["report", run, "--json"],
+            ["eval", run, "--data", self.write("few.txt", "text\n" * 20)], ["report", run], ["report", run, "--json"],
             ["generate", run, "--prompt", "line", "--tokens", 1],
             ["train", *TINY, "--data", self.corpus(), "--steps", 1, "--save", "none"],
         ]:
