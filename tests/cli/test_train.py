@@ -215,14 +215,14 @@ class Train(TrainTest):
         planned = self.succeeds("plan", *big, *budget, *auto, "--json")
         self.assertIn("micro-batch 4 -> 2: other rounding", planned.err)
         self.assertEqual(planned.json["micro_batch"], 2)
-        lowered = self.train("--steps", 2, "--save", self.path("run"), *budget, *auto, model=big)
+        lowered = self.train("--steps", 1, "--save", self.path("run"), *budget, *auto, model=big)
         # without a flag, the plan's own micro-batch is used
         self.succeeds("plan", *big, *budget, *auto, "-o", self.path("plan.json"))
-        planned = self.train("--steps", 2, "--save", "none", *budget, "--plan", self.path("plan.json"), model=big)
+        planned = self.train("--steps", 1, "--save", "none", *budget, "--plan", self.path("plan.json"), model=big)
         self.assertIn("micro-batch 4 -> 2: that of the plan", planned.err)
         self.assertEqual(self.says_hash(planned), self.says_hash(lowered))
         self.assertIn("micro-batch 4 -> 2: other rounding", lowered.err)
-        given = self.train("--steps", 2, "--save", "none", *budget, "--micro-batch", 2, model=big)
+        given = self.train("--steps", 1, "--save", "none", *budget, "--micro-batch", 2, model=big)
         self.assertNotIn("other rounding", given.err)
         self.assertEqual(self.says_hash(lowered), self.says_hash(given))
         # with a disk the default fits, so it stays
@@ -241,15 +241,15 @@ class Train(TrainTest):
         none = self.fails(3, "plan", *big, "--micro-batch", "auto", "--device-memory", "24MiB", says="--disk DIR")
         self.assertIn("no micro-batch from 4 down to 1 fits", none.err)
         size = re.search(r"--disk DIR:([\w.]+), where micro-batch 4 fits", done.err)[1]
-        self.succeeds("plan", *big, "--device-memory", "24MiB", "--disk", f"{self.folder}:{size}")
+        self.succeeds("plan", *big, "--device-memory", "24MiB", "--disk", f"{self.folder}:{size}", "--json")
         big += ["--micro-batch", "auto"]
         done = self.fails(3, "plan", *big, "--device-memory", "1MiB", says="also with --disk DIR")
         self.assertEqual(done.err.count("also with --disk DIR"), 1, done.err)
         least = (1 << 20) + int(re.search(r"(\d+) bytes short", done.err)[1])
         typed = re.search(r"raise --device-memory to (?:at least )?(\S+)$", done.err.strip())[1]
         self.assertGreaterEqual(bytes_of(typed), least)
-        self.succeeds("plan", *big, "--device-memory", typed, "--disk", self.folder)
-        fits = self.succeeds("plan", *big, "--device-memory", f"{least}B", "--disk", self.folder)
+        self.succeeds("plan", *big, "--device-memory", typed, "--disk", self.folder, "--json")
+        fits = self.succeeds("plan", *big, "--device-memory", f"{least}B", "--disk", self.folder, "--json")
         self.assertIn("micro-batch 4 -> 1: other rounding", fits.err)
         self.fails(3, "plan", *big, "--device-memory", f"{least - 4096}B", "--disk", self.folder)
 
@@ -445,9 +445,9 @@ class Train(TrainTest):
 
     def test_a_pipe_gets_at_most_one_line_of_progress_in_ten_seconds(self):
         begin = time.monotonic()
-        done = self.train("--steps", 30, "--save", "none", "--json", "--device-memory", "130MiB", "--disk", self.folder, model=NANO)
+        done = self.train("--steps", 10, "--save", "none", "--json", "--device-memory", "130MiB", "--disk", self.folder, model=NANO)
         lines = [line for line in done.err.split("\n") if line.startswith("step ")]
-        self.assertRegex(lines[0], r"^step 1/30  loss [\d.]+  .* left \(predicted\)  (waits \d+ % for \w+|no waits)  device ")
+        self.assertRegex(lines[0], r"^step 1/10  loss [\d.]+  .* left \(predicted\)  (waits \d+ % for \w+|no waits)  device ")
         self.assertLessEqual(len(lines), 1 + (time.monotonic() - begin) // 10)
         self.assertNotIn("\033", done.err)
 
