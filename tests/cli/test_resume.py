@@ -6,7 +6,7 @@ import re
 import unittest
 
 import model_folder
-from program import TrainTest, run, seal_of
+from program import QUICK, TrainTest, run, seal_of
 
 SMALL = ["--tokenizer", "bytes", "--sequence", 16, "--threads", 2, "--dtype", "f32", "--validation", "none"]
 WINDOWS = 7  # of the small data in one epoch
@@ -100,7 +100,7 @@ class Resume(TrainTest):
 
     def test_speculating_has_the_bits_of_exact_clipping_and_goes_on_so(self):
         flags = ["--batch", 4, "--micro-batch", 2, "--lr", "3e-3", "--schedule-steps", 6, "--clip", 0.05]
-        room = ["--device-memory", "300KiB", "--disk", self.folder]
+        room = ["--device-memory", "300KiB", "--disk", self.folder, *QUICK]
         exact = self.says_hash(self.begin("exact", *flags, "--steps", 6))
         whole = self.begin("whole", *flags, "--steps", 6, *room, "--clip-mode", "speculate")
         self.assertEqual(self.says_hash(whole), exact)
