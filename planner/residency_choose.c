@@ -3,6 +3,8 @@
  * samples first, so that most other places are quickly known to be worse. Called by residency.c. */
 #include "planner/residency_state.h"
 
+#include <assert.h>
+
 /* Passes of decreasing minimum idle time, tried from the strictest on. */
 enum { PASS_COUNT = 3 };
 
@@ -468,6 +470,23 @@ static candidate find_place(const coh_runner *r, search *s)
 
 /* ---- homes of absent chunks ---- */
 
+int coh_residency_homes_agree(const coh_runner *r)
+{
+    const coh_segment *segments = r->map.segments;
+    for (uint32_t i = 0; i < r->level->home_count; i++) {
+        const uint32_t home = r->level->home_chunks[i];
+        const uint64_t begin = r->level->home_offset[home];
+        const uint64_t end = begin + coh_runner_chunk(r, home)->bytes;
+        int is_taken = r->map.segment_of_chunk[home] >= 0;
+        for (int32_t k = coh_arena_map_at(&r->map, begin); k >= 0 && segments[k].offset < end;
+             k = segments[k].next)
+            is_taken |= segments[k].chunk >= 0;
+        if (coh_vacancy_of(&r->vacancy, i) != (is_taken ? 0 : coh_next_use_step(&r->next, home)))
+            return 0;
+    }
+    return 1;
+}
+
 /* Finds the highest place for a window among the homes that stay vacant until its content dies;
  * without a far tier, else the place directly above all homes. */
 static int find_vacant(const coh_runner *r, const search *s, uint64_t *out_offset)
@@ -477,6 +496,7 @@ static int find_vacant(const coh_runner *r, const search *s, uint64_t *out_offse
         const uint64_t last_read = coh_next_use_last_read(&r->next, chunk);
         until = last_read > until ? last_read : until;
     }
+    assert(coh_residency_homes_agree(r));
     if (coh_vacancy_find(&r->vacancy, until, s->bytes, out_offset))
         return 1;
     if (r->level->has_far)

@@ -71,4 +71,8 @@ int coh_runner_holds_between(const coh_runner *r, uint32_t chunk);
 int coh_residency_choose(const coh_runner *r, const coh_lowered_operand *operand,
                          uint64_t *out_offset);
 
+/* Returns 1 if the tree of vacant homes has what the map and the next uses say. For assertions: it
+ * visits every home. */
+int coh_residency_homes_agree(const coh_runner *r);
+
 #endif

@@ -32,6 +32,12 @@ void coh_vacancy_release(coh_vacancy *vacancy, uint32_t chunk, uint64_t offset, 
 void coh_vacancy_renew(coh_vacancy *vacancy, uint32_t chunk);
 void coh_vacancy_renew_all(coh_vacancy *vacancy);
 
+/* Returns the next use of the chunk of a home that is not taken, else 0. */
+static inline uint64_t coh_vacancy_of(const coh_vacancy *vacancy, uint32_t home)
+{
+    return vacancy->latest[vacancy->leaf_begin + home];
+}
+
 /* Finds the highest run of homes vacant until step `until` that has `bytes` bytes; a run extends to
  * the next home that is taken, the last one to level->floor_bytes. Returns 1 and the offset of its
  * first home, or 0. */
