@@ -227,6 +227,20 @@ static coh_status lock_path(const char *folder, char out_path[PATH_MAX])
     return COH_OK;
 }
 
+/* A run's lock holds a number, or nothing yet. */
+static int is_run_lock(int fd)
+{
+    struct stat facts;
+    char text[32] = "";
+    if (fstat(fd, &facts) != 0 || !S_ISREG(facts.st_mode))
+        return 0;
+    const ssize_t got = pread(fd, text, sizeof(text), 0);
+    if (got <= 0 || got == sizeof(text))
+        return got == 0;
+    const size_t digits = strspn(text, "0123456789");
+    return digits > 0 && digits + strspn(text + digits, " \n") == (size_t)got;
+}
+
 enum { READER_TRIES = 1000000 };
 
 /* Locks as flock does. If a shared lock can be had, no run holds the exclusive one, only
@@ -253,7 +267,7 @@ coh_status coh_run_lock_holder(const char *folder, int32_t *out_is_held, int64_t
     *out_is_held = 0;
     *out_process = 0;
     COH_TRY(lock_path(folder, text));
-    const int fd = open(text, O_RDONLY | O_CLOEXEC);
+    const int fd = open(text, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0 && errno == ENOENT)
         return COH_OK;
     if (fd < 0)
@@ -280,11 +294,17 @@ coh_status coh_run_lock_take(const char *folder, coh_run_lock *out_lock)
     coh_status status = COH_OK;
     out_lock->fd = -1;
     COH_TRY(lock_path(folder, text));
-    int fd = open(text, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-    if (fd < 0)
+    int fd = open(text, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0644);
+    if (fd < 0 && errno != ELOOP && errno != EISDIR)
         return coh_fail(COH_ERR_IO,
                         "%s cannot be opened: %s: see to its rights, or use another folder", text,
                         strerrordesc_np(errno));
+    if (fd < 0 || !is_run_lock(fd)) {
+        if (fd >= 0)
+            (void)close(fd);
+        return coh_fail(COH_ERR_CORRUPT, "%s is no lock of a run: move it, or use another folder",
+                        text);
+    }
     if (lock_alone(fd) != 0) {
         status = errno == EWOULDBLOCK ? tell_holder(fd, folder)
                                       : coh_fail(COH_ERR_IO, "%s cannot be locked: %s", text,
@@ -292,9 +312,10 @@ coh_status coh_run_lock_take(const char *folder, coh_run_lock *out_lock)
         (void)close(fd);
         return status;
     }
-    /* The number only informs a run that is refused, so failing to write it is not an error. */
+    /* The number only informs a run that is refused, so failing to write it is not an error. A kill
+     * leaves a number there, since an empty lock does not show that the folder is a run's. */
     const int length = snprintf(text, sizeof(text), "%ld\n", (long)getpid());
-    if (ftruncate(fd, 0) != 0 || pwrite(fd, text, (size_t)length, 0) != length)
+    if (pwrite(fd, text, (size_t)length, 0) != length || ftruncate(fd, length) != 0)
         (void)ftruncate(fd, 0);
     out_lock->fd = fd;
     return COH_OK;

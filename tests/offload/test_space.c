@@ -192,6 +192,49 @@ static void a_locked_folder_is_refused_with_its_holder(void **state)
     coh_run_lock_release(&second);
 }
 
+static void put_text(const char *path, const char *text)
+{
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    assert_true(fputs(text, file) >= 0);
+    assert_int_equal(fclose(file), 0);
+}
+
+static void a_lock_that_no_run_wrote_is_refused_and_left_as_it_is(void **state)
+{
+    (void)state;
+    static const char *const foreign[] = { "my own lock\n", "1\n2 is no lock\n", "\n",
+                                           "1                                       \n" };
+    char path[300], other[300], read_back[64];
+    coh_run_lock lock;
+    struct stat facts;
+    snprintf(path, sizeof(path), "%s/lock", folder);
+    snprintf(other, sizeof(other), "%s/other", folder);
+    for (size_t i = 0; i < sizeof(foreign) / sizeof(foreign[0]); i++) {
+        put_text(path, foreign[i]);
+        assert_int_equal(coh_run_lock_take(folder, &lock), COH_ERR_CORRUPT);
+        assert_int_equal(lock.fd, -1);
+        FILE *file = fopen(path, "r");
+        assert_non_null(file);
+        read_back[fread(read_back, 1, sizeof(read_back) - 1, file)] = '\0';
+        fclose(file);
+        assert_string_equal(read_back, foreign[i]);
+    }
+    assert_int_equal(unlink(path), 0);
+    put_text(other, "");
+    assert_int_equal(symlink("other", path), 0);
+    assert_int_equal(coh_run_lock_take(folder, &lock), COH_ERR_CORRUPT);
+    assert_true(stat(other, &facts) == 0 && facts.st_size == 0);
+    assert_true(unlink(path) == 0 && unlink(other) == 0);
+    assert_int_equal(mkfifo(path, 0600), 0);
+    assert_int_equal(coh_run_lock_take(folder, &lock), COH_ERR_CORRUPT);
+    assert_int_equal(unlink(path), 0);
+    put_text(path, "123456789\n"); /* a run's, of a longer number than this process has */
+    assert_int_equal(coh_run_lock_take(folder, &lock), COH_OK);
+    assert_true(stat(path, &facts) == 0 && facts.st_size < 10);
+    coh_run_lock_release(&lock);
+}
+
 static void a_lock_is_seen_with_its_holder_and_left_as_it_is(void **state)
 {
     (void)state;
@@ -268,6 +311,7 @@ int main(void)
         WITH_FOLDER(held_room_has_blocks_and_is_given_back_piece_by_piece),
         WITH_FOLDER(room_that_is_not_there_is_not_held),
         WITH_FOLDER(a_locked_folder_is_refused_with_its_holder),
+        WITH_FOLDER(a_lock_that_no_run_wrote_is_refused_and_left_as_it_is),
         WITH_FOLDER(a_lock_is_seen_with_its_holder_and_left_as_it_is),
         WITH_FOLDER(a_run_is_not_refused_because_somebody_looks_at_the_lock),
         WITH_FOLDER(a_lock_dies_with_its_process),
