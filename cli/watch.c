@@ -454,7 +454,7 @@ void cli_watch_add_end(const report_live *live, cli_line *line)
     if (!live->is_going && recorded < step && recorded > 0)
         snprintf(of + strlen(of), sizeof(of) - strlen(of),
                  " (steps.jsonl ends at step %" PRIu64 ": it was cut)", recorded);
-    else if (!live->is_going && recorded < step)
+    else if (!live->is_going && recorded == 0 && (step > 0 || strcmp(how, "killed") == 0))
         snprintf(of + strlen(of), sizeof(of) - strlen(of), " (steps.jsonl has no step)");
     report_copy_printable(f->ended_sentence, why, sizeof(why));
     if (live->is_going) {

@@ -163,6 +163,15 @@ class Watch(TrainTest):
         self.add(self.line(1, seconds=-0.5))
         self.assertRegex(self.row(self.once(), "speed"), "^not known")
 
+    def test_a_killed_run_whose_steps_were_emptied_is_told_without_a_checkpoint(self):
+        self.add(self.line(1))
+        os.truncate(self.path("run", "steps.jsonl"), 0)
+        self.put()
+        says = "The run was killed after step 0 of 40 (steps.jsonl has no step). It has no checkpoint"
+        self.assertTrue(self.once()[-1].startswith(says), self.once())
+        self.hold()
+        self.assertEqual(self.once()[-1], "The run continues: step 0 of 40 is done")
+
     def test_the_command_that_resumes_a_run_names_its_folder_exactly(self):
         odd = self.path("two  spaces, an ' and 宽" + " long" * 20)
         os.rename(self.run_folder, odd)
