@@ -296,8 +296,7 @@ static int64_t choose_vocabulary(const cli_job *job)
     return own > ids ? own : ids;
 }
 
-/* Resolves the model and the number of rows of its table, at least as many as the tokenizer
- * needs. */
+/* Resolves the model, whose table has at least as many rows as the tokenizer has ids. */
 static coh_status resolve_model(cli_job *job)
 {
     const cli_options *options = job->options;
@@ -308,8 +307,9 @@ static coh_status resolve_model(cli_job *job)
                         "--vocabulary %" PRId64 " is below the tokenizer's %" PRId64
                         ": give at least that",
                         options->vocabulary, ids);
-    CLI_TRY(coh_model_resolve(options->operand,
-                              given ? options->vocabulary : choose_vocabulary(job), &job->model));
+    const int64_t rows = given ? options->vocabulary : choose_vocabulary(job);
+    CLI_TRY(cli_weights_blame_going(options->operand,
+                                    coh_model_resolve(options->operand, rows, &job->model)));
     return cli_weights_check_vocabulary(&job->model, job->tokenizer);
 }
 

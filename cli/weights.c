@@ -9,15 +9,22 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+/* Does the folder have a folder step-<number>? */
 static int has_checkpoint(const char *folder)
 {
     DIR *listing = opendir(folder);
     const struct dirent *entry;
+    struct stat facts;
     int is_found = 0;
-    while (listing && !is_found && (entry = readdir(listing)))
-        is_found = strncmp(entry->d_name, "step-", 5) == 0 && !strchr(entry->d_name, '.');
+    while (listing && !is_found && (entry = readdir(listing))) {
+        const char *name = entry->d_name;
+        const size_t digits = strncmp(name, "step-", 5) == 0 ? strspn(name + 5, "0123456789") : 0;
+        is_found = digits > 0 && name[5 + digits] == '\0' &&
+                   fstatat(dirfd(listing), name, &facts, 0) == 0 && S_ISDIR(facts.st_mode);
+    }
     if (listing)
         closedir(listing);
     return is_found;

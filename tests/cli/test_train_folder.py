@@ -522,8 +522,15 @@ class TrainFolder(TrainTest):
         self.fails(2, "train", *TINY, "--data", self.corpus(), "--save", self.path("run"),
                    says=f"in use by process {process.pid}")
         for command in (["eval", self.path("run"), "--data", self.corpus()], ["export", self.path("run"), "-o", self.path("o")],
-                        ["inspect", self.path("run")], ["check", self.path("run")], ["generate", self.path("run"), "--prompt", "a"]):
+                        ["inspect", self.path("run")], ["check", self.path("run")], ["generate", self.path("run"), "--prompt", "a"],
+                        ["train", self.path("run"), "--data", self.corpus()], ["plan", self.path("run")]):
             self.fails(4, *command, says=f"has no checkpoint yet, and its run continues (process {process.pid})")
+        os.mkdir(self.path("run", "step-"))
+        for name in ("step-5", "step-x"):  # none of them is a checkpoint
+            self.write(f"run/{name}", "")
+        self.fails(4, "inspect", self.path("run"), says="has no checkpoint yet, and its run continues")
+        for name in ("step-5", "step-x"):
+            os.remove(self.path("run", name))
         # it has no checkpoint yet, but that is not the reason
         self.fails(2, "train", "--resume", self.path("run"), says=f"in use by process {process.pid}")
         process.kill()
