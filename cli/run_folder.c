@@ -16,6 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "cli/data.h"
 #include "cli/validation.h"
 #include "report/run.h"
 
@@ -153,20 +154,29 @@ static coh_status check_no_model(const char *folder)
                     folder);
 }
 
-typedef enum lock_kind { NO_LOCK, LOCK_OF_A_RUN, ANOTHER_LOCK } lock_kind;
+typedef enum lock_kind { NO_LOCK, EMPTY_LOCK, LOCK_OF_A_RUN, ANOTHER_LOCK } lock_kind;
 
-/* A run writes its process into its lock. */
+/* A run writes the number of its process into its lock; a kill before that leaves it empty. */
 static lock_kind find_lock(const char *folder)
 {
     char path[CLI_PATH_BYTES + 16], text[32] = "";
+    struct stat facts;
     snprintf(path, sizeof(path), "%s/lock", folder);
-    const int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    if (lstat(path, &facts) != 0)
+        return NO_LOCK; /* taking it names the error */
+    if (!S_ISREG(facts.st_mode) || facts.st_size >= (off_t)sizeof(text))
+        return ANOTHER_LOCK;
+    const int fd = open(path, O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0)
-        return access(path, F_OK) == 0 ? LOCK_OF_A_RUN : NO_LOCK; /* taking it names the error */
+        return LOCK_OF_A_RUN; /* likewise */
     const ssize_t bytes = read(fd, text, sizeof(text) - 1);
     close(fd);
-    const size_t used = strspn(text, "0123456789 \n");
-    return bytes < 0 || (size_t)bytes == used ? LOCK_OF_A_RUN : ANOTHER_LOCK;
+    const size_t digits = strspn(text, "0123456789");
+    if (bytes == 0)
+        return EMPTY_LOCK;
+    return bytes < 0 || (digits > 0 && digits + strspn(text + digits, " \n") == (size_t)bytes)
+               ? LOCK_OF_A_RUN
+               : ANOTHER_LOCK;
 }
 
 static int is_same_file(const char *path, const struct stat *facts)
@@ -176,42 +186,157 @@ static int is_same_file(const char *path, const struct stat *facts)
            facts->st_ino == other.st_ino;
 }
 
+/* A name that is a run's, of a file that is not. */
 static coh_status refuse_foreign(const char *folder, const char *name)
 {
+    char path[CLI_PATH_BYTES + NAME_MAX + 2], shown[NAME_MAX + 1];
+    struct stat facts;
+    snprintf(path, sizeof(path), "%s/%s", folder, name);
+    report_copy_printable(name, shown, sizeof(shown));
+    if (lstat(path, &facts) == 0 && S_ISLNK(facts.st_mode))
+        return cli_fail(COH_ERR_CORRUPT,
+                        "--save %s holds a link %s, which the run would replace or write through:"
+                        " move it, or give another folder",
+                        folder, shown);
     return cli_fail(COH_ERR_ARGUMENT,
                     "--save %s holds a %s that no run wrote, and this one would replace it:"
                     " move it, or give another folder",
-                    folder, name);
+                    folder, shown);
 }
 
-/* A folder without a lock was never a run's, so files with a run's names in it are somebody else's.
- * --data may be one of them, since a token file is read in place. */
-static coh_status check_nothing_foreign(const char *folder, const cli_options *options,
-                                        lock_kind lock)
+/* The files that each run writes, whatever its data. */
+static const char *const records[] = { "plan.json", "run.json", "steps.jsonl", "trace.bin" };
+enum { RECORDS = sizeof(records) / sizeof(records[0]) };
+
+/* Links are not followed and not replaced, and no input is, also not in the folder of a run. */
+static coh_status check_records(const char *folder, const cli_options *options)
 {
-    static const char *const ours[] = { "data.tokens", "plan.json", "run.json",
-                                        "steps.jsonl", "trace.bin", "validation.tokens" };
-    const int splits = cli_given(options, CLI_FLAG_VALIDATION_SPLIT);
-    const size_t count = sizeof(ours) / sizeof(ours[0]) - !splits; /* the last is of a split */
     char path[CLI_PATH_BYTES + 24];
     struct stat facts;
-    if (lock == ANOTHER_LOCK)
-        return refuse_foreign(folder, "lock");
-    if (lock == LOCK_OF_A_RUN)
-        return COH_OK;
-    for (size_t i = 0; i < count; i++) {
-        snprintf(path, sizeof(path), "%s/%s", folder, ours[i]);
-        if (stat(path, &facts) == 0 && !is_same_file(options->data, &facts))
-            return refuse_foreign(folder, ours[i]);
+    for (int i = 0; i < RECORDS; i++) {
+        snprintf(path, sizeof(path), "%s/%s", folder, records[i]);
+        if (lstat(path, &facts) != 0)
+            continue;
+        if (S_ISLNK(facts.st_mode))
+            return refuse_foreign(folder, records[i]);
+        if (is_same_file(options->data, &facts) || is_same_file(options->validation, &facts))
+            return cli_fail(COH_ERR_ARGUMENT,
+                            "--save %s holds %s, which this run reads and would replace: move it, "
+                            "or give another folder",
+                            folder, records[i]);
     }
     return COH_OK;
 }
 
-/* Not a checkpoint, a link to one, a report, --data, hidden, or of the file system. */
+/* Is it a name of an unfinished file, which a run replaces or removes? */
+static int is_rest(const char *name)
+{
+    static const char *const rests[] = { "best.partial", "plan.json.partial", "reserve.partial",
+                                         "run.json.partial" };
+    const size_t step = strncmp(name, "step-", 5) == 0 ? 5 + strspn(name + 5, "0123456789") : 0;
+    int is_one = step > 5 && strcmp(name + step, ".partial") == 0;
+    for (size_t i = 0; i < sizeof(rests) / sizeof(rests[0]); i++)
+        is_one |= strcmp(name, rests[i]) == 0;
+    return is_one || is_token_rest(name) || strncmp(name, "tokenizer.partial-", 18) == 0;
+}
+
+/* Is it a name of tokens that the run may write, as "data-8.2.tokens"? */
+static int is_tokens_name(const char *name, const cli_options *options, uint64_t first_step)
+{
+    static const char *const parts[] = { "data", "validation" };
+    const int splits = cli_given(options, CLI_FLAG_VALIDATION_SPLIT) || options->resume;
+    char step[32];
+    const size_t step_bytes = (size_t)snprintf(step, sizeof(step), "-%" PRIu64, first_step);
+    for (int i = 0; i < 1 + splits; i++) {
+        if (strncmp(name, parts[i], strlen(parts[i])) != 0)
+            continue;
+        const char *rest = name + strlen(parts[i]);
+        rest += strncmp(rest, step, step_bytes) == 0 ? step_bytes : 0;
+        if (rest[0] == '.' && rest[1] >= '2' && rest[1] <= '9')
+            rest += 2;
+        if (strcmp(rest, ".tokens") == 0)
+            return 1;
+    }
+    return 0;
+}
+
+/* May the run replace or remove `name`? A token file that is --data is read in place. */
+static int is_claimed(const char *folder, const char *name, const cli_options *options,
+                      uint64_t first_step)
+{
+    char path[CLI_PATH_BYTES + NAME_MAX + 2];
+    struct stat facts;
+    int is_ours = is_rest(name), is_text = 0;
+    for (int i = 0; i < RECORDS; i++)
+        is_ours |= strcmp(name, records[i]) == 0;
+    if (is_ours || !is_tokens_name(name, options, first_step))
+        return is_ours;
+    snprintf(path, sizeof(path), "%s/%s", folder, name);
+    return stat(path, &facts) != 0 || !is_same_file(options->data, &facts) ||
+           cli_data_is_text("data", options->data, &is_text) != COH_OK || is_text;
+}
+
+/* A folder without a lock was never a run's, so files with a run's names in it are somebody
+ * else's. */
+static coh_status check_nothing_foreign(const char *folder, const cli_options *options,
+                                        uint64_t first_step)
+{
+    struct dirent **entries = NULL;
+    const int count = scandir(folder, &entries, NULL, alphasort);
+    coh_status status = COH_OK;
+    for (int i = 0; i < count; i++) {
+        const char *name = entries[i]->d_name;
+        if (status == COH_OK && is_claimed(folder, name, options, first_step))
+            status = refuse_foreign(folder, name);
+        free(entries[i]);
+    }
+    free(entries);
+    return status;
+}
+
+/* A run that was killed while it wrote the number into its lock has a run.json. */
+static int has_run_json(const char *folder)
+{
+    report_run run;
+    const int has_one = report_run_read_facts(folder, &run) == COH_OK;
+    if (has_one)
+        report_run_close(&run);
+    return has_one;
+}
+
+/* Finds out whether the folder was a run's, and refuses what no run wrote. */
+static coh_status claim(cli_run_folder *folder, const cli_options *options, uint64_t first_step)
+{
+    const lock_kind lock = find_lock(folder->path);
+    if (lock == ANOTHER_LOCK)
+        return refuse_foreign(folder->path, "lock");
+    folder->is_new = lock == NO_LOCK || (lock == EMPTY_LOCK && !has_run_json(folder->path));
+    folder->has_empty_lock = lock == EMPTY_LOCK;
+    CLI_TRY(check_records(folder->path, options));
+    return folder->is_new ? check_nothing_foreign(folder->path, options, first_step) : COH_OK;
+}
+
+/* Returns the step that the link at `path` names; UINT64_MAX: it is no link to a checkpoint next to
+ * it, so not a run's. */
+static uint64_t step_of_link(const char *path)
+{
+    char target[32], *end;
+    const ssize_t length = readlink(path, target, sizeof(target) - 1);
+    if (length < 6)
+        return UINT64_MAX;
+    target[length] = '\0';
+    if (strncmp(target, "step-", 5) != 0 || target[5] < '0' || target[5] > '9')
+        return UINT64_MAX;
+    const uint64_t step = strtoull(target + 5, &end, 10);
+    return *end == '\0' ? step : UINT64_MAX;
+}
+
+/* Not a checkpoint, a report, hidden, or of the file system. */
 static int is_foreign(const struct dirent *entry)
 {
     const char *name = entry->d_name;
-    return name[0] != '.' && strncmp(name, "step-", 5) != 0 && strcmp(name, "best") != 0 &&
+    const int is_step = strncmp(name, "step-", 5) == 0 && name[5] >= '0' && name[5] <= '9';
+    return name[0] != '.' && !is_step && strcmp(name, "lock") != 0 &&
            strcmp(name, "report.html") != 0 && strcmp(name, "lost+found") != 0;
 }
 
@@ -229,7 +354,9 @@ static void say_foreign(const char *folder, const cli_options *options)
         snprintf(path, sizeof(path), "%s/%s", folder, entries[i]->d_name);
         const int is_read = stat(path, &facts) == 0 && (is_same_file(options->data, &facts) ||
                                                         is_same_file(options->validation, &facts));
-        if (!is_read && others++ < NAMED) {
+        const int is_best =
+            strcmp(entries[i]->d_name, "best") == 0 && step_of_link(path) != UINT64_MAX;
+        if (!is_read && !is_best && others++ < NAMED) {
             report_copy_printable(entries[i]->d_name, name, sizeof(name));
             cli_line_add(&names, "%s", others > 1 ? ", " : "");
             cli_line_add_word(&names, name);
@@ -297,14 +424,9 @@ static int name_link(const cli_run_folder *folder, const char *suffix, char *out
 /* If a link `best` exists, the run continues to keep the best. */
 static void find_link(cli_run_folder *folder)
 {
-    char path[CLI_PATH_BYTES], target[32], *end;
-    const ssize_t length =
-        name_link(folder, "", path) ? readlink(path, target, sizeof(target) - 1) : -1;
-    if (length < 6)
-        return;
-    target[length] = '\0';
-    const uint64_t step = strtoull(target + 5, &end, 10);
-    if (strncmp(target, "step-", 5) != 0 || *end != '\0')
+    char path[CLI_PATH_BYTES];
+    const uint64_t step = name_link(folder, "", path) ? step_of_link(path) : UINT64_MAX;
+    if (step == UINT64_MAX)
         return;
     folder->keeps_best = 1;
     for (int i = 0; i < folder->step_count; i++)
@@ -319,10 +441,10 @@ static void write_link(cli_run_folder *folder)
     struct stat facts;
     if (!name_link(folder, "", path) || !name_link(folder, ".partial", fresh))
         return;
-    if (lstat(path, &facts) == 0 && !S_ISLNK(facts.st_mode)) {
-        cli_note(
-            "warning: %s is not a link and stays as it is; the best checkpoint is step-%" PRIu64,
-            path, folder->best_step);
+    if (lstat(path, &facts) == 0 && step_of_link(path) == UINT64_MAX) {
+        cli_note("warning: %s is not a link to a checkpoint of the run and stays as it is; the best"
+                 " checkpoint is step-%" PRIu64,
+                 path, folder->best_step);
         return;
     }
     snprintf(target, sizeof(target), "step-%" PRIu64, folder->best_step);
@@ -392,12 +514,10 @@ coh_status cli_run_folder_open(const char *path, const cli_options *options, int
     snprintf(folder->path, sizeof(folder->path), "%s", absolute);
     free(absolute);
     CLI_TRY(check_no_model(folder->path));
-    const lock_kind lock = find_lock(folder->path);
-    CLI_TRY(check_nothing_foreign(folder->path, options, lock));
-    if (lock == NO_LOCK && !folder->is_made)
+    CLI_TRY(claim(folder, options, first_step));
+    if (folder->is_new && !folder->is_made)
         say_foreign(folder->path, options);
     CLI_TRY(coh_run_lock_take(folder->path, &folder->lock));
-    folder->is_new = lock == NO_LOCK;
     CLI_TRY(take_checkpoints(folder, first_step));
     if (first_step == 0)
         say_replaced(folder);
@@ -407,7 +527,7 @@ coh_status cli_run_folder_open(const char *path, const cli_options *options, int
 void cli_run_folder_clear(cli_run_folder *folder)
 {
     folder->path[0] = folder->given[0] = '\0';
-    folder->is_made = folder->is_new = 0;
+    folder->is_made = folder->is_new = folder->has_empty_lock = 0;
     folder->lock.fd = -1;
     folder->room = (coh_space_hold){ .fd = -1 };
     folder->piece_is_out = 0;
@@ -459,7 +579,10 @@ void cli_run_folder_undo(cli_run_folder *folder)
          * before the folder is removed, since NFS keeps an open file under another name. A run that
          * starts in between makes another lock, and the folder stays. */
         snprintf(path, sizeof(path), "%s/lock", folder->path);
-        (void)unlink(path);
+        if (!folder->has_empty_lock)
+            (void)unlink(path);
+        else
+            (void)ftruncate(folder->lock.fd, 0); /* as it was */
     }
     coh_run_lock_release(&folder->lock);
     if (folder->is_made)

@@ -27,7 +27,8 @@ typedef struct cli_run_folder {
     char path[CLI_PATH_BYTES];  /* absolute; "": no checkpoints are kept */
     char given[CLI_PATH_BYTES]; /* the path as given */
     int is_made;                /* the folder was created */
-    int is_new;                 /* the folder had no lock: it was no run's */
+    int is_new;                 /* the folder had no lock of a run: it was no run's */
+    int has_empty_lock;         /* it had an empty one */
     coh_run_lock lock;
     coh_space_hold room;       /* for checkpoints not yet written */
     uint64_t checkpoint_bytes; /* of one, in `room` */
@@ -51,8 +52,9 @@ coh_status cli_run_folder_name(const char *model, char *out_path);
  * would write them again. If first_step is above 0, damaged later checkpoints are renamed to
  * step-<n>.broken, with a note. Notes tell of other files in a folder that was no run's, and of the
  * record of a run without a checkpoint, which this one replaces. Fails: COH_ERR_ARGUMENT (in use,
- * has later checkpoints, or files of these names that no run wrote, or a config.json of a Hugging
- * Face model), COH_ERR_IO, COH_ERR_CORRUPT (a later checkpoint has a newer version). A failure
+ * has later checkpoints, or files of these names, or of unfinished ones, that no run wrote, or a
+ * config.json of a Hugging Face model), COH_ERR_IO, COH_ERR_CORRUPT (a later checkpoint has a newer
+ * version, or a file that would be replaced or written through is a link). A failure
  * leaves no lock in a folder that had none. */
 coh_status cli_run_folder_open(const char *path, const cli_options *options, int64_t keep_count,
                                uint64_t first_step, cli_run_folder *out_folder);

@@ -8,6 +8,7 @@ import resource
 import shlex
 import shutil
 import signal
+import stat
 import time
 import unittest
 
@@ -229,6 +230,7 @@ class TrainFolder(TrainTest):
         os.mkdir(self.path("run"))
         for name in ("data.tokens.partial-12", "validation-8.tokens.partial-12", "mine.tokens.partial-1", "data.tokens.partial-x"):
             self.write("run/" + name, "half")
+        self.write("run/lock", "12\n")  # it was a run's folder
         self.train("--steps", 1, "--save", self.path("run"))
         self.assertEqual(sorted(os.listdir(self.path("run"))), ["data.tokens", "data.tokens.partial-x", "lock",
                                                                 "mine.tokens.partial-1", "plan.json", "run.json", "step-1",
@@ -490,6 +492,87 @@ class TrainFolder(TrainTest):
         self.succeeds("tokenize", self.corpus(), "-o", self.path("own", "data.tokens"))
         self.succeeds("train", *TINY, "--data", self.path("own", "data.tokens"), "--steps", 1, "--save",
                       self.path("own"))
+
+    def content_of(self, folder):
+        """What is there, links not followed."""
+        def content(path):
+            if os.path.islink(path):
+                return f"link to {os.readlink(path)}"
+            if not stat.S_ISREG(os.stat(path).st_mode):
+                return stat.S_IFMT(os.stat(path).st_mode)
+            with open(path, "rb") as file:
+                return file.read()
+        return {os.path.relpath(os.path.join(above, name), folder): content(os.path.join(above, name))
+                for above, folders, files in os.walk(folder) for name in folders + files}
+
+    def documents(self):
+        return self.write("other.jsonl", "".join(f'{{"text": "{i * 7919 % 10007} other words"}}\n' for i in range(400)))
+
+    def is_refused(self, code, folder, says, *more):
+        before = self.content_of(folder)
+        done = self.fails(code, "train", *TINY, "--data", self.corpus(), "--steps", 1, "--save", folder, *more, says=says)
+        self.assertNotIn("stay as they are", done.err)
+        self.assertEqual(self.content_of(folder), before)
+
+    def test_unfinished_files_that_no_run_wrote_are_not_removed(self):
+        for name in ("reserve.partial", "best.partial", "run.json.partial", "plan.json.partial", "data-old.tokens.partial-3",
+                     "validation.tokens.partial-3", "step-7.partial/m.bin", "tokenizer.partial-1-2/x", "data.2.tokens"):
+            with self.subTest(name=name):
+                folder = self.path(name.replace("/", "-"))
+                os.makedirs(os.path.dirname(os.path.join(folder, name)))
+                self.write(os.path.join(folder, name), "x")
+                self.is_refused(2, folder, f"holds a {name.split('/')[0]} that no run wrote")
+        killed = self.path("killed")  # a folder that was a run's is cleaned
+        os.mkdir(killed)
+        for name in ("lock", "reserve.partial", "data.tokens.partial-3"):
+            self.write(os.path.join(killed, name), "1\n")
+        self.train("--steps", 1, "--save", killed)
+        self.assertFalse([name for name in os.listdir(killed) if "partial" in name])
+
+    def test_links_are_neither_replaced_nor_written_through(self):
+        for name in ("plan.json", "run.json", "steps.jsonl", "trace.bin", "data.tokens", "lock"):
+            for target in ("nowhere", "precious.txt"):
+                with self.subTest(name=name, target=target):
+                    folder = self.path(name + target)
+                    os.mkdir(folder)
+                    self.write(os.path.join(folder, "precious.txt"), "")
+                    os.symlink(target, os.path.join(folder, name))
+                    self.is_refused(4, folder, f"holds a link {name}, which the run would replace or write through")
+        self.train("--steps", 1, "--save", self.path("run"))
+        shutil.rmtree(self.path("run", "step-1"))
+        shutil.move(self.path("run", "steps.jsonl"), self.path("elsewhere"))
+        os.symlink(self.path("elsewhere"), self.path("run", "steps.jsonl"))
+        self.is_refused(4, self.path("run"), "holds a link steps.jsonl")
+
+    def test_a_lock_that_is_no_run_s_stays_as_it_is(self):
+        for name, make, code in (("long", lambda path: self.write(path, "".join(f"{i}\n" for i in range(1, 1001))), 2),
+                                 ("a pipe", os.mkfifo, 2), ("a folder", os.mkdir, 2), ("text", lambda path: self.write(path, "\n1\n"), 2)):
+            with self.subTest(name=name):
+                os.mkdir(self.path(name))
+                make(self.path(name, "lock"))
+                self.is_refused(code, self.path(name), "holds a lock that no run wrote")
+        os.mkdir(self.path("empty"))  # a run killed before it wrote its number, or somebody's
+        self.write("empty/lock", "")
+        mine = self.write("empty/steps.jsonl", "mine\n")
+        self.is_refused(2, self.path("empty"), "holds a steps.jsonl that no run wrote")
+        os.remove(mine)
+        self.train("--steps", 1, "--save", self.path("empty"))
+        shutil.rmtree(self.path("empty", "step-1"))
+        os.truncate(self.path("empty", "lock"), 0)
+        self.train("--steps", 1, "--save", self.path("empty"))  # run.json tells that it was a run's
+
+    def test_a_link_best_that_names_no_checkpoint_stays(self):
+        for before in ([], ["lock"]):
+            folder = self.path("run" + "".join(before))
+            os.mkdir(folder)
+            for name in before:
+                self.write(os.path.join(folder, name), "1\n")
+            os.symlink("../dbest", os.path.join(folder, "best"))
+            said = self.succeeds("train", *TINY, "--data", self.documents(), "--steps", 2, "--save", folder, "--keep-best",
+                                 "--validation-split", 0.1, "--save-every", 1, "--validation-every", 1).err
+            self.assertEqual(os.readlink(os.path.join(folder, "best")), "../dbest")
+            self.assertIn("best is not a link to a checkpoint of the run and stays as it is", said)
+            self.assertEqual("holds other files (best): they stay as they are" in said, not before)
 
     def test_a_run_says_what_else_its_folder_holds_and_leaves_it(self):
         def notes(*flags):
