@@ -104,6 +104,12 @@ static void add_recipe(const cli_job *job, const coh_trace *trace, cli_line *lin
                       job->summary.parameter_count, flops, trace->flops_per_s);
 }
 
+static const char *name_of(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
 /* All that a note of a checkpoint keeps of the run, and how its ranks are divided: a comparison
  * names what differs (report/diff.c). */
 static coh_status add_settings(const cli_job *job, int descriptor, cli_line *line)
@@ -225,6 +231,8 @@ coh_status cli_record_write_run(const cli_job *job, const coh_trace *trace,
     add_machine(job, &line);
     CLI_TRY(cli_line_write(&line, descriptor));
     add_recipe(job, trace, &line);
+    if (job->makes_tokens) /* only these may be replaced by a later run */
+        cli_line_add_json(&line, "'own_tokens': %s", name_of(job->recipe.data));
     CLI_TRY(add_settings(job, descriptor, &line));
     CLI_TRY(add_plan(job, trace, &line));
     add_fallbacks(job, facts, &line);

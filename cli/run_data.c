@@ -6,10 +6,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cli/budget.h"
 #include "cli/train.h"
+#include "report/run.h"
+
+enum { NAMES_MOST = 9 };
 
 /* The token file of a resumed run: as in the note, or in the run folder's current place (after a
  * change of data its name is data-<step>.tokens). */
@@ -38,19 +42,80 @@ static int name_held_out(const char *path, char *out_path)
                     path + folder_bytes + 4) < CLI_PATH_BYTES;
 }
 
-/* The path for the tokens of text; "": none. Earlier tokens of the run are never overwritten: a
- * resumed run gives new tokens another name. */
+typedef enum claim { FREE, MADE_BY_THE_RUN, OF_UNKNOWN_ORIGIN, IN_USE } claim;
+
+static int is_input(const char *input, const struct stat *facts)
+{
+    struct stat other;
+    return input && input[0] && stat(input, &other) == 0 && other.st_dev == facts->st_dev &&
+           other.st_ino == facts->st_ino;
+}
+
+/* Whose is the file at `path`, in which this run would keep tokens? `own`: the name of the tokens
+ * that the folder's run.json says were made there; "": none. */
+static claim claim_of(const cli_run *run, const char *path, const char *own)
+{
+    const cli_recipe *recipe = &run->job.recipe;
+    const char *name = strrchr(path, '/') + 1;
+    struct stat facts;
+    if (lstat(path, &facts) != 0)
+        return FREE;
+    if (!S_ISREG(facts.st_mode) || is_input(run->options->data, &facts) ||
+        is_input(run->options->validation, &facts) || is_input(recipe->validation, &facts))
+        return IN_USE;
+    if (strncmp(name, "validation", 10) == 0 && strncmp(own, "data", 4) == 0)
+        return strcmp(name + 10, own + 4) == 0 ? MADE_BY_THE_RUN : OF_UNKNOWN_ORIGIN;
+    return strcmp(name, own) == 0 ? MADE_BY_THE_RUN : OF_UNKNOWN_ORIGIN;
+}
+
+static void read_own_tokens(const char *folder, char *out_name)
+{
+    report_run of;
+    out_name[0] = '\0';
+    if (report_run_read_facts(folder, &of) != COH_OK)
+        return;
+    const char *own = report_run_own_tokens(&of);
+    snprintf(out_name, CLI_PATH_BYTES, "%s", own ? own : "");
+    report_run_close(&of);
+}
+
+/* The path for the tokens of text; "": none. A resumed run gives new tokens another name than the
+ * earlier ones. A file that may be somebody else's is not replaced: the second name is
+ * data.2.tokens, which only runs give. */
 static void name_cache(const cli_run *run, const char *folder, char *out_path)
 {
     const cli_job *job = &run->job;
+    char own[CLI_PATH_BYTES], held_out[CLI_PATH_BYTES], step[32] = "";
     out_path[0] = '\0';
     if (!folder[0])
         return;
     if (job->resumed)
-        snprintf(out_path, CLI_PATH_BYTES, "%.*s/data-%" PRIu64 ".tokens", CLI_PATH_BYTES - 40,
-                 folder, job->first_step);
-    else
-        snprintf(out_path, CLI_PATH_BYTES, "%.*s/data.tokens", CLI_PATH_BYTES - 40, folder);
+        snprintf(step, sizeof(step), "-%" PRIu64, job->first_step);
+    read_own_tokens(folder, own);
+    for (int n = 1; n <= NAMES_MOST; n++) {
+        char number[16] = "";
+        if (n > 1)
+            snprintf(number, sizeof(number), ".%d", n);
+        snprintf(out_path, CLI_PATH_BYTES, "%.*s/data%s%s.tokens", CLI_PATH_BYTES - 60, folder,
+                 step, number);
+        claim found = claim_of(run, out_path, own);
+        if (job->recipe.form.validation_split > 0 && name_held_out(out_path, held_out)) {
+            const claim other = claim_of(run, held_out, own);
+            found = found > other ? found : other;
+        }
+        if (found <= MADE_BY_THE_RUN || (found == OF_UNKNOWN_ORIGIN && n > 1))
+            break;
+    }
+}
+
+static void say_second_name(const char *path)
+{
+    const char *name = strrchr(path, '/') + 1, *dot = strchr(name, '.');
+    if (strcmp(dot, ".tokens") != 0)
+        cli_note_choice(
+            "note: the tokens go into %s, since nothing says that a run made %.*s.tokens"
+            " there: it stays as it is",
+            path, (int)(dot - name), name);
 }
 
 coh_status cli_train_name_data(const cli_run *run, const char *folder, cli_recipe *recipe)
@@ -270,6 +335,8 @@ static coh_status open_training(cli_run *run, const char *what)
         (void)name_held_out(cache, held_out);
         CLI_TRY(check_replaceable(held_out));
     }
+    if (run->tokens_are_new)
+        say_second_name(cache);
     CLI_TRY(cli_data_open(&source, "data", what, cache[0] ? cache : NULL,
                           held_out[0] ? held_out : NULL, &run->data,
                           splits && is_text ? &run->validation : NULL));
@@ -354,6 +421,7 @@ coh_status cli_train_open_data(cli_run *run)
     CLI_TRY(take_data(run, what));
     CLI_TRY(cli_data_check_windows(&run->data, "data", what, job->recipe.sequence, !job->resumed));
     job->recipe.data_hash = run->data.facts.hash;
+    job->makes_tokens = run->tokens_are_new && run->data.path[0];
     if (run->data.path[0] || !job->resumed || has_other_data)
         snprintf(job->recipe.data, sizeof(job->recipe.data), "%s", run->data.path);
     return open_validation(run, has_other_data);

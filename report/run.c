@@ -430,6 +430,11 @@ const char *report_run_argument(const report_run *run, size_t index)
     return json_string_value(json_array_get(json_object_get(run->json, "command"), index));
 }
 
+const char *report_run_own_tokens(const report_run *run)
+{
+    return json_string_value(json_object_get(run->json, "own_tokens"));
+}
+
 void report_run_close(report_run *run)
 {
     json_decref(run->json);

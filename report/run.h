@@ -93,6 +93,8 @@ coh_status report_run_of_plan(const char *json, size_t bytes, const coh_trace *t
                               report_run *out_run);
 /* Returns argument `index` of the run's command, 0 being the program; NULL: there is none. */
 const char *report_run_argument(const report_run *run, size_t index);
+/* Returns the name of the token file that the run made in its folder; NULL: none that it tells. */
+const char *report_run_own_tokens(const report_run *run);
 /* Returns sentence `index` about a slower way that the engine took; NULL: there are no more. */
 const char *report_fallback(const report_run *run, size_t index);
 void report_run_close(report_run *run); /* accepts a zeroed one */

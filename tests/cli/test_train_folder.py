@@ -574,6 +574,58 @@ class TrainFolder(TrainTest):
             self.assertIn("best is not a link to a checkpoint of the run and stays as it is", said)
             self.assertEqual("holds other files (best): they stay as they are" in said, not before)
 
+    def test_data_in_the_folder_of_a_killed_run_is_not_replaced(self):
+        other = self.documents()
+        for when in ("before run.json", "after it"):
+            for split in ([], ["--validation-split", 0.1]):
+                folder = self.path(f"{when}{len(split)}")
+                os.mkdir(folder)
+                tokens = os.path.join(folder, "data.tokens")
+                self.succeeds("tokenize", self.corpus(), "-o", tokens)
+                shutil.copy(tokens, os.path.join(folder, "validation.tokens"))
+                kept = self.content_of(folder)
+                self.train("--steps", 1, "--save", self.path("whole"), "--validation", os.path.join(folder, "validation.tokens"))
+                done = self.succeeds("train", *TINY, "--data", tokens, "--steps", 1, "--save", folder)
+                self.assertNotIn("the tokens go into", done.err)
+                shutil.rmtree(os.path.join(folder, "step-1"))
+                shutil.rmtree(self.path("whole"))
+                if when == "before run.json":
+                    os.remove(os.path.join(folder, "run.json"))
+                for _ in range(2):
+                    done = self.succeeds("train", *TINY, "--data", other, "--steps", 1, "--save", folder, *split)
+                    self.assertIn(f"the tokens go into {folder}/data.2.tokens, since nothing says that a run made data.tokens there", done.err)
+                    found = self.content_of(folder)
+                    self.assertEqual({name: found[name] for name in kept}, kept)
+                    self.assertEqual([name for name in found if name.endswith(".3.tokens")], [])
+                    self.resumed(folder, "--steps", 2)
+                    for step in ("step-1", "step-2"):
+                        shutil.rmtree(os.path.join(folder, step))
+        # the run's own tokens are replaced
+        run = self.path("own")
+        for text in (self.corpus(), other):
+            done = self.succeeds("train", *TINY, "--data", text, "--steps", 1, "--save", run)
+            self.assertNotIn("the tokens go into", done.err)
+            self.assertEqual(sorted(glob.glob(run + "/*.tokens")), [run + "/data.tokens"])
+            shutil.rmtree(os.path.join(run, "step-1"))
+
+    def test_data_with_the_name_of_a_file_of_the_run_is_not_replaced(self):
+        for name in ("steps.jsonl", "data.tokens", "plan.json"):
+            with self.subTest(name=name):
+                folder = self.path(name)
+                os.mkdir(folder)
+                text = self.write(os.path.join(folder, name), "".join(f'{{"text": "{i} words of a text"}}\n' for i in range(400)))
+                says = f"holds a {name} that no run wrote" if name == "data.tokens" else f"holds {name}, which this run reads and would replace"
+                self.fails(2, "train", *TINY, "--data", text, "--steps", 1, "--save", folder, says=says)
+                self.assertEqual(os.listdir(folder), [name])
+                self.write(os.path.join(folder, "lock"), "1\n")  # as after a kill
+                before = self.content_of(folder)
+                if name != "data.tokens":
+                    self.fails(2, "train", *TINY, "--data", text, "--steps", 1, "--save", folder, says=says)
+                    self.assertEqual(self.content_of(folder), before)
+                else:
+                    self.succeeds("train", *TINY, "--data", text, "--steps", 1, "--save", folder)
+                    self.assertEqual(self.content_of(folder)[name], before[name])
+
     def test_a_run_says_what_else_its_folder_holds_and_leaves_it(self):
         def notes(*flags):
             return re.findall("(?m)^note: --save .*", self.train("--steps", 1, *flags).err)
