@@ -6,9 +6,9 @@
 
 #include "cohobate/terms.h"
 
-/* The longest word, and the least lengths of a beginning, an end, and both of them, that mean the
- * whole name. */
-enum { LONGEST = 64, BEGINNING_LEAST = 3, END_LEAST = 4, MIDDLE_LEAST = 6 };
+/* The longest word; the least lengths of a beginning, an end, and both of them, that mean the whole
+ * name; how many times the size of one model that of another is which is not meant. */
+enum { LONGEST = 64, BEGINNING_LEAST = 3, END_LEAST = 4, MIDDLE_LEAST = 6, TIMES_APART = 5 };
 
 static int32_t least_of(int32_t a, int32_t b)
 {
@@ -43,65 +43,152 @@ static int32_t distance(const char *word, int32_t length, const char *name, int3
     return rows[length % 3][width];
 }
 
-/* Copies a word without the characters that separate its parts, which people leave out and mix up.
- * Returns its length; LONGEST + 1: it is too long. */
-static int32_t without_separators(const char *word, char out[LONGEST + 1])
+/* A word without the characters that separate its parts, which people leave out and mix up.
+ * joins[i]: characters i - 1 and i are neighbours in one number. length is LONGEST + 1 if the word
+ * is too long. */
+typedef struct bare {
+    char at[LONGEST + 1], joins[LONGEST + 2];
+    int32_t length;
+} bare;
+
+static int is_digit(char c)
 {
-    int32_t length = 0;
-    if (strnlen(word, LONGEST + 1) > LONGEST)
-        return LONGEST + 1;
-    for (const char *c = word; *c != '\0'; c++)
-        if (strchr("-._ ", *c) == NULL)
-            out[length++] = *c;
-    out[length] = '\0';
-    return length;
+    return c >= '0' && c <= '9';
 }
 
-/* Is the shorter text what is left of the longer one if one run of characters is cut out: its
- * beginning, its end, or, of longer texts, both? */
-static int is_cut_from(const char *a, int32_t a_length, const char *b, int32_t b_length)
+static bare bare_of(const char *word, size_t count)
 {
-    const int32_t shorter = least_of(a_length, b_length);
+    bare b = { .length = LONGEST + 1 };
+    if (count > LONGEST)
+        return b;
+    b.length = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (strchr("-._ ", word[i]) != NULL)
+            continue;
+        b.joins[b.length] = i > 0 && is_digit(word[i - 1]) && is_digit(word[i]);
+        b.at[b.length++] = word[i];
+    }
+    return b;
+}
+
+/* Is `shorter` what is left of `longer` if one run of characters is cut out: its beginning, its
+ * end, or, of longer texts, both? A cut divides no number, since 13b is not about 3b. */
+static int is_left_of(const bare *shorter, const bare *longer)
+{
+    const int32_t length = shorter->length, cut = longer->length - length;
     int32_t begin = 0, end = 0;
-    while (begin < shorter && !differ(a[begin], b[begin]))
+    while (begin < length && !differ(shorter->at[begin], longer->at[begin]))
         begin++;
-    while (end < shorter && !differ(a[a_length - 1 - end], b[b_length - 1 - end]))
+    while (end < length &&
+           !differ(shorter->at[length - 1 - end], longer->at[length - 1 - end + cut]))
         end++;
-    return (shorter >= BEGINNING_LEAST && begin == shorter) ||
-           (shorter >= END_LEAST && end == shorter) ||
-           (shorter >= MIDDLE_LEAST && begin + end >= shorter);
+    for (int32_t at = length - end; at <= begin; at++) {
+        const int32_t least = at == length ? BEGINNING_LEAST : at == 0 ? END_LEAST : MIDDLE_LEAST;
+        if (length >= least && !longer->joins[at] && !longer->joins[at + cut])
+            return 1;
+    }
+    return 0;
+}
+
+static int is_cut_from(const bare *a, const bare *b)
+{
+    return a->length <= b->length ? is_left_of(a, b) : is_left_of(b, a);
+}
+
+/* Edits of bare texts, where a cut is one. */
+static int32_t edits_of(const bare *w, const bare *n)
+{
+    const int32_t edits = distance(w->at, w->length, n->at, n->length);
+    return is_cut_from(w, n) ? least_of(edits, 1) : edits;
+}
+
+/* The size in a model's name, in millions of parameters: the last number before "b" or "m" that
+ * ends a part of the word. 0: there is none. *out_begin and *out_end: where it lies. */
+static double size_in(const char *word, size_t *out_begin, size_t *out_end)
+{
+    for (size_t unit = strlen(word); unit-- > 1;) {
+        const int is_b = !differ(word[unit], 'b');
+        size_t at = unit;
+        double value = 0, scale = 1;
+        if ((!is_b && differ(word[unit], 'm')) || isalnum((unsigned char)word[unit + 1]))
+            continue;
+        for (; at > 0 && is_digit(word[at - 1]); at--, scale *= 10)
+            value += scale * (word[at - 1] - '0');
+        if (at > 1 && at < unit && word[at - 1] == '.' && is_digit(word[at - 2])) {
+            value /= scale;
+            scale = 1;
+            for (at--; at > 0 && is_digit(word[at - 1]); at--, scale *= 10)
+                value += scale * (word[at - 1] - '0');
+        }
+        *out_begin = at;
+        *out_end = unit + 1;
+        if (value > 0)
+            return is_b ? 1000 * value : value;
+    }
+    return 0;
+}
+
+/* How many times the one size is the other; 0: one of them is unknown. */
+static double times_apart(double a, double b)
+{
+    return a <= 0 || b <= 0 ? 0 : a > b ? a / b : b / a;
+}
+
+/* Edits of two names with sizes, where another size is one. */
+static int32_t sized_edits(const char *word, const char *name)
+{
+    char stems[2][LONGEST + 1];
+    const char *const texts[2] = { word, name };
+    double sizes[2];
+    for (int i = 0; i < 2; i++) {
+        size_t begin = 0, end = 0;
+        sizes[i] = size_in(texts[i], &begin, &end);
+        memcpy(stems[i], texts[i], begin);
+        memcpy(stems[i] + begin, texts[i] + end, strlen(texts[i] + end) + 1);
+    }
+    const bare w = bare_of(stems[0], strlen(stems[0])), n = bare_of(stems[1], strlen(stems[1]));
+    return edits_of(&w, &n) + (times_apart(sizes[0], sizes[1]) > 1);
 }
 
 int32_t coh_name_edits(const char *word, const char *name)
 {
-    char w[LONGEST + 1], n[LONGEST + 1];
+    size_t begin, end;
     if (word == NULL || name == NULL)
         return -1;
-    const int32_t length = without_separators(word, w), width = without_separators(name, n);
-    if (length > LONGEST || width > LONGEST)
+    const bare w = bare_of(word, strnlen(word, LONGEST + 1));
+    const bare n = bare_of(name, strnlen(name, LONGEST + 1));
+    if (w.length > LONGEST || n.length > LONGEST)
         return -1;
-    int32_t edits = distance(w, length, n, width);
-    if (is_cut_from(w, length, n, width))
-        edits = least_of(edits, 1);
-    return edits <= 1 + (length + 2) / 6 ? edits : -1; /* 1 of 3 letters, 2 of 4, 3 of 10 */
+    int32_t edits = edits_of(&w, &n);
+    const double apart = times_apart(size_in(word, &begin, &end), size_in(name, &begin, &end));
+    if (edits > 0 && apart >= TIMES_APART)
+        return -1;
+    if (apart > 0)
+        edits = least_of(edits, sized_edits(word, name));
+    return edits <= 1 + (w.length + 2) / 6 ? edits : -1; /* 1 of 3 letters, 2 of 4, 3 of 10 */
 }
 
 /* 2: the word is a part of the name, 1: the name of the word, 0: neither. */
 static int is_part(const char *word, const char *name)
 {
-    char w[LONGEST + 1], n[LONGEST + 1];
-    const int32_t length = without_separators(word, w), width = without_separators(name, n);
-    return is_cut_from(w, length, n, width) ? 1 + (length <= width) : 0;
+    const bare w = bare_of(word, strlen(word)), n = bare_of(name, strlen(name));
+    return is_cut_from(&w, &n) ? 1 + (w.length <= n.length) : 0;
 }
 
-/* Of two names as near: a mistyped word seldom has another first letter, a part is left out more
- * often than a digit is wrong, and separators say which of opt-13b and opt-1.3b is meant. The words
- * are no longer than LONGEST. */
+/* Of two names as near: a mistyped word seldom has another first letter, a size is seldom far from
+ * what is meant, a part is left out more often than a digit is wrong, and separators say which of
+ * opt-13b and opt-1.3b is meant. The words are no longer than LONGEST. */
 static int is_likelier(const char *word, const char *name, const char *than)
 {
+    size_t begin, end;
     const int begins = !differ(word[0], name[0]), other_begins = !differ(word[0], than[0]);
     if (begins != other_begins)
         return begins;
+    const double size = size_in(word, &begin, &end);
+    const double apart = times_apart(size, size_in(name, &begin, &end));
+    const double other_apart = times_apart(size, size_in(than, &begin, &end));
+    if (apart > 0 && other_apart > 0 && apart != other_apart)
+        return apart < other_apart;
     const int cut = is_part(word, name), other_cut = is_part(word, than);
     if (cut != other_cut)
         return cut > other_cut;
