@@ -150,6 +150,24 @@ static int32_t sized_edits(const char *word, const char *name)
     return edits_of(&w, &n) + (times_apart(sizes[0], sizes[1]) > 1);
 }
 
+/* Do both words have characters of a kind, letters or digits, of which none is common? Then they
+ * name another kind or generation: v100 is no mistyped h100. */
+static int have_none_in_common(const bare *w, const bare *n, int (*is_of)(int))
+{
+    int has_w = 0, has_n = 0;
+    for (int32_t j = 0; j < n->length; j++)
+        has_n |= is_of((unsigned char)n->at[j]) != 0;
+    for (int32_t i = 0; i < w->length; i++) {
+        if (!is_of((unsigned char)w->at[i]))
+            continue;
+        has_w = 1;
+        for (int32_t j = 0; j < n->length; j++)
+            if (!differ(w->at[i], n->at[j]))
+                return 0;
+    }
+    return has_w && has_n;
+}
+
 int32_t coh_name_edits(const char *word, const char *name)
 {
     size_t begin, end;
@@ -161,7 +179,8 @@ int32_t coh_name_edits(const char *word, const char *name)
         return -1;
     int32_t edits = edits_of(&w, &n);
     const double apart = times_apart(size_in(word, &begin, &end), size_in(name, &begin, &end));
-    if (edits > 0 && apart >= TIMES_APART)
+    if (edits > 0 && (apart >= TIMES_APART || have_none_in_common(&w, &n, isalpha) ||
+                      (apart == 0 && have_none_in_common(&w, &n, isdigit))))
         return -1;
     if (apart > 0)
         edits = least_of(edits, sized_edits(word, name));

@@ -52,7 +52,7 @@ static void random_words_have_the_distance_of_its_definition(void **state)
             shorter >= 4 && strcmp(word + length - shorter, name + width - shorter) == 0;
         if (is_beginning || is_end)
             edits = least_of(edits, 1);
-        if (edits > (length < 4 ? 1 : 2))
+        if (edits > (length < 4 ? 1 : 2) || (length && width && strpbrk(word, name) == NULL))
             edits = -1;
         assert_int_equal(coh_name_edits(word, name), edits);
     }
@@ -77,6 +77,16 @@ static void mistyped_words_are_near_and_others_are_not(void **state)
     assert_int_equal(coh_name_edits("bert", "gpt2"), -1);
     assert_int_equal(coh_name_edits(NULL, "gpt2"), -1);
     assert_int_equal(coh_name_edits("gpt2", NULL), -1);
+}
+
+static void words_of_other_letters_or_other_digits_are_not_near(void **state)
+{
+    (void)state;
+    assert_int_equal(coh_name_edits("v100", "h100"), -1);
+    assert_int_equal(coh_name_edits("b200", "h200"), -1);
+    assert_int_equal(coh_name_edits("gpt3", "gpt2"), -1);
+    assert_int_equal(coh_name_edits("h10", "h100"), 1);
+    assert_int_equal(coh_name_edits("g100", "gh100"), 1);
 }
 
 /* The name that `word` means among `names`, which end with NULL. */
@@ -194,6 +204,7 @@ static void a_size_that_is_no_model_means_the_nearest_size_of_its_family(void **
         { "llama3-8b", "llama-3.1-8b" },
         { "Llama-3.1-8B-Instruct", "llama-3.1-8b" },
         { "llama38b", "llama-3.1-8b" },
+        { "gpt-3", "" },
         { "qwen3_14b", "qwen3-14b" },
         { "Qwen2.5-7B-Instruct", "qwen2.5-7b" },
     };
@@ -235,6 +246,7 @@ int main(void)
         cmocka_unit_test(random_words_have_the_distance_of_its_definition),
         cmocka_unit_test(mistyped_words_are_near_and_others_are_not),
         cmocka_unit_test(the_words_of_users_mean_the_names_that_they_know),
+        cmocka_unit_test(words_of_other_letters_or_other_digits_are_not_near),
         cmocka_unit_test(a_size_that_is_no_model_means_the_nearest_size_of_its_family),
         cmocka_unit_test(the_nearest_name_is_the_first_of_the_least_edits),
         cmocka_unit_test(a_text_of_any_length_is_compared),

@@ -126,7 +126,7 @@ class Usage(ProgramTest):
             (["plan", "llama3-8b"], "llama-3.1-8b"), (["plan", "qwen3_14B"], "qwen3-14b"),
             (["plan", "llama-3b"], "llama-3.2-3b"), (["plan", "opt-6b"], "opt-6.7b"),
             (["plan", "gpt2-nano", "--profile", "a100"], "a100-40g"), (["plan", "gpt2-nano", "--profile", "4090"], "rtx-4090"),
-            (["plan", "gpt2-nano", "--profile", "RTX4090"], "rtx-4090"), (["plan", "gpt2-nano", "--state", "Lean"], "lean"),
+            (["plan", "gpt2-nano", "--profile", "RTX4090"], "rtx-4090"), (["plan", "gpt2-nano", "--profile", "v100"], None), (["plan", "gpt2-nano", "--state", "Lean"], "lean"),
             (["plan", "gpt2-nano", "--clip-mode", "previuos"], "previous"), (["plan", "gpt2-nano", "--state", "fast"], None),
             (["plan", "gpt2-nano", "--optimizer", "Adam"], "adamw"), (["plan", "gpt2-nano", "--optimizer", "rmsprop"], None),
             (["plan", "gpt2-nano", "--topology", "./fronteir"], "frontier"),
