@@ -139,51 +139,52 @@ static void the_words_of_users_mean_the_names_that_they_know(void **state)
         assert_string_equal(meant(parts[i][0], profiles), parts[i][1]);
 }
 
+static const char *const presets[] = { "gpt2-pico",
+                                       "gpt2-nano",
+                                       "gpt2",
+                                       "gpt2-medium",
+                                       "gpt2-large",
+                                       "gpt2-xl",
+                                       "opt-125m",
+                                       "opt-350m",
+                                       "opt-1.3b",
+                                       "opt-2.7b",
+                                       "opt-6.7b",
+                                       "opt-13b",
+                                       "opt-30b",
+                                       "opt-66b",
+                                       "llama-2-7b",
+                                       "llama-2-13b",
+                                       "llama-2-70b",
+                                       "llama-3.1-8b",
+                                       "llama-3.1-70b",
+                                       "llama-3.2-1b",
+                                       "llama-3.2-3b",
+                                       "qwen2.5-0.5b",
+                                       "qwen2.5-1.5b",
+                                       "qwen2.5-3b",
+                                       "qwen2.5-7b",
+                                       "qwen2.5-14b",
+                                       "qwen2.5-32b",
+                                       "qwen3-0.6b",
+                                       "qwen3-1.7b",
+                                       "qwen3-4b",
+                                       "qwen3-8b",
+                                       "qwen3-14b",
+                                       "qwen3-32b",
+                                       "mistral-7b",
+                                       "mistral-small-24b",
+                                       "phi-3-medium",
+                                       "gemma-2-9b",
+                                       "gemma-2-27b",
+                                       "gemma-3-4b",
+                                       "gemma-3-27b",
+                                       NULL };
+
 /* All presets: a cut divides no number, and of names as near that of the nearest size is meant. */
 static void a_size_that_is_no_model_means_the_nearest_size_of_its_family(void **state)
 {
     (void)state;
-    static const char *const models[] = { "gpt2-pico",
-                                          "gpt2-nano",
-                                          "gpt2",
-                                          "gpt2-medium",
-                                          "gpt2-large",
-                                          "gpt2-xl",
-                                          "opt-125m",
-                                          "opt-350m",
-                                          "opt-1.3b",
-                                          "opt-2.7b",
-                                          "opt-6.7b",
-                                          "opt-13b",
-                                          "opt-30b",
-                                          "opt-66b",
-                                          "llama-2-7b",
-                                          "llama-2-13b",
-                                          "llama-2-70b",
-                                          "llama-3.1-8b",
-                                          "llama-3.1-70b",
-                                          "llama-3.2-1b",
-                                          "llama-3.2-3b",
-                                          "qwen2.5-0.5b",
-                                          "qwen2.5-1.5b",
-                                          "qwen2.5-3b",
-                                          "qwen2.5-7b",
-                                          "qwen2.5-14b",
-                                          "qwen2.5-32b",
-                                          "qwen3-0.6b",
-                                          "qwen3-1.7b",
-                                          "qwen3-4b",
-                                          "qwen3-8b",
-                                          "qwen3-14b",
-                                          "qwen3-32b",
-                                          "mistral-7b",
-                                          "mistral-small-24b",
-                                          "phi-3-medium",
-                                          "gemma-2-9b",
-                                          "gemma-2-27b",
-                                          "gemma-3-4b",
-                                          "gemma-3-27b",
-                                          NULL };
     static const char *const said[][2] = {
         { "llama-3b", "llama-3.2-3b" },
         { "qwen2.5-1b", "qwen2.5-1.5b" },
@@ -209,7 +210,7 @@ static void a_size_that_is_no_model_means_the_nearest_size_of_its_family(void **
         { "Qwen2.5-7B-Instruct", "qwen2.5-7b" },
     };
     for (size_t i = 0; i < sizeof(said) / sizeof(said[0]); i++)
-        assert_string_equal(meant(said[i][0], models), said[i][1]);
+        assert_string_equal(meant(said[i][0], presets), said[i][1]);
 }
 
 static void the_nearest_name_is_the_first_of_the_least_edits(void **state)
