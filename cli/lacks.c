@@ -2,11 +2,16 @@
  * printed, and the next refusal has the next remedy. Next: lacks.h, cohobate/refusal.h. */
 #include "cli/lacks.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
+#define MB UINT64_C(1000000)
 #define GB UINT64_C(1000000000)
-enum { MORE_MOST = 4 };
+
+/* MORE_MOST: remedies that are followed. INSTRUCTIONS_MOST: the longest program for which the last
+ * plan is made by the job's own search, which may take longer than a quick one. */
+enum { MORE_MOST = 6, INSTRUCTIONS_MOST = 10000 };
 
 /* A single budget needs no second plan, which may take seconds. JSON has the refusal as data. */
 static int has_several_limits(const cli_job *job)
@@ -20,57 +25,104 @@ static int has_several_limits(const cli_job *job)
             cli_given(o, CLI_FLAG_HOST_MEMORY) || cli_given(o, CLI_FLAG_DISK_WRITE_LIMIT));
 }
 
-/* Changes the options as a refusal proposes. Returns 0 if it proposes no number. */
-static int follow(const coh_refusal *refusal, coh_plan_options *options)
+/* The bytes that a size has once it is typed as it is printed here: a larger budget may have
+ * another plan. */
+static uint64_t as_typed(cli_text text, uint64_t bytes)
 {
-    uint64_t *const budgets[COH_TIER_COUNT] = {
-        [COH_TIER_DEVICE] = &options->device_memory_bytes,
-        [COH_TIER_HOST] = &options->host_memory_bytes,
-        [COH_TIER_DISK] = &options->disk_bytes,
-    };
+    uint64_t typed = bytes;
+    return coh_size_parse(text.at, &typed) == COH_OK ? typed : bytes;
+}
+
+/* Rounds a disk budget up as it is printed. Of several folders, equal parts of it are whole units,
+ * which alone count. */
+static uint64_t enough_disk(uint64_t bytes, int disk_count)
+{
+    const uint64_t units = COH_DISK_UNIT_BYTES * (uint64_t)disk_count;
+    if (disk_count < 2)
+        return as_typed(cli_size_enough(bytes), bytes);
+    return (bytes / units + (bytes % units > 0)) * units;
+}
+
+/* The unit of bytes written a day, as in the library's sentences. */
+static uint64_t daily_unit(uint64_t bytes)
+{
+    return bytes >= 100 * GB ? GB : MB;
+}
+
+static uint64_t enough_writes(uint64_t bytes)
+{
+    const uint64_t unit = daily_unit(bytes);
+    return (bytes / unit + (bytes % unit > 0)) * unit;
+}
+
+/* Changes the options as a refusal proposes. Returns 0 if it proposes no number. */
+static int follow(const coh_refusal *refusal, int disk_count, coh_plan_options *options)
+{
     for (int32_t i = 0; i < refusal->change_count; i++) {
         const coh_change *change = &refusal->changes[i];
-        if (change->bytes == 0)
+        const uint64_t bytes = change->bytes;
+        if (bytes == 0)
             continue;
-        if (change->kind == COH_CHANGE_RAISE && change->tier >= 0)
-            *budgets[change->tier] = change->bytes;
-        else if (change->kind == COH_CHANGE_RAISE_WRITES)
-            options->disk_write_bytes_per_day =
-                (change->bytes / GB + 1) * GB; /* as it is printed */
+        if (change->kind == COH_CHANGE_RAISE_WRITES)
+            options->disk_write_bytes_per_day = enough_writes(bytes);
+        else if (change->kind != COH_CHANGE_RAISE || change->tier < 0)
+            continue;
+        else if (change->tier == COH_TIER_DISK)
+            options->disk_bytes = enough_disk(bytes, disk_count);
         else
-            continue;
+            *(change->tier == COH_TIER_DEVICE ? &options->device_memory_bytes
+                                              : &options->host_memory_bytes) =
+                as_typed(cli_size_enough(bytes), bytes);
         return 1;
     }
     return 0;
 }
 
 /* Finds out whether the batch has a plan. A refusal of a fixed micro-batch need not say which other
- * one would do, which may take long. */
-static coh_status check_plan(const coh_batch *batch, const coh_plan_options *options)
+ * one would do, which may take long. *out_instructions: those of its step. */
+static coh_status check_plan(const coh_batch *batch, const coh_plan_options *options,
+                             uint32_t *out_instructions)
 {
     coh_batch_plan made = { .struct_bytes = sizeof(made) };
+    coh_plan_summary summary = { .struct_bytes = sizeof(summary) };
     coh_plan_options fixed = *options;
+    coh_status status;
     if (batch->may_change) {
-        const coh_status status = coh_batch_plan_create(batch, options, &made);
-        coh_batch_plan_destroy(&made);
-        return status;
+        status = coh_batch_plan_create(batch, options, &made);
+    } else {
+        fixed.microbatch_count = (int32_t)(batch->batch / batch->microbatch);
+        status = batch->make_graph(batch->context, batch->microbatch, &made.graph);
+        if (status == COH_OK)
+            status = coh_plan_create(made.graph, &fixed, &made.plan);
     }
-    fixed.microbatch_count = (int32_t)(batch->batch / batch->microbatch);
-    coh_status status = batch->make_graph(batch->context, batch->microbatch, &made.graph);
     if (status == COH_OK)
-        status = coh_plan_create(made.graph, &fixed, &made.plan);
+        status = coh_plan_summarize(made.plan, &summary);
+    *out_instructions = summary.instruction_count;
     coh_batch_plan_destroy(&made);
     return status;
 }
 
+/* Is there a plan? A quick search finds out whether one fits. The job's own search has to fit, too,
+ * since its faster plan may write more to the drive. */
+static coh_status check_budgets(const coh_batch *batch, const coh_plan_options *options)
+{
+    coh_plan_options quick = *options;
+    uint32_t instructions = 0;
+    quick.search = COH_SEARCH_QUICK;
+    const coh_status status = check_plan(batch, &quick, &instructions);
+    if (status != COH_OK || options->search == COH_SEARCH_QUICK || instructions > INSTRUCTIONS_MOST)
+        return status;
+    return check_plan(batch, options, &instructions);
+}
+
 /* Follows remedies until a plan fits, and returns their number; *options then has its budgets.
  * 0: no plan was found. */
-static int find_enough(const coh_refusal *first, const coh_batch *batch, coh_plan_options *options)
+static int find_enough(const coh_refusal *first, const coh_batch *batch, int disk_count,
+                       coh_plan_options *options)
 {
     coh_refusal refusal = *first;
-    options->search = COH_SEARCH_QUICK; /* any plan will do */
-    for (int n = 0; n < MORE_MOST && follow(&refusal, options); n++) {
-        if (check_plan(batch, options) == COH_OK)
+    for (int n = 0; n < MORE_MOST && follow(&refusal, disk_count, options); n++) {
+        if (check_budgets(batch, options) == COH_OK)
             return n + 1;
         if (!coh_last_refusal(&refusal))
             return 0;
@@ -82,6 +134,7 @@ static int find_enough(const coh_refusal *first, const coh_batch *batch, coh_pla
 static void add_changes(const coh_plan_options *given, const coh_plan_options *enough,
                         int disk_count, cli_line *line)
 {
+    const uint64_t writes = enough->disk_write_bytes_per_day;
     if (enough->device_memory_bytes != given->device_memory_bytes)
         cli_line_add(line, " %s %s", coh_term_text(COH_TERM_DEVICE_MEMORY),
                      cli_size_enough(enough->device_memory_bytes).at);
@@ -92,10 +145,12 @@ static void add_changes(const coh_plan_options *given, const coh_plan_options *e
             cli_size_enough(enough->host_memory_bytes).at);
     if (enough->disk_bytes != given->disk_bytes)
         cli_line_add(line, " --disk %s:%s", disk_count > 1 ? "(all together)" : "DIR",
-                     cli_size_enough(enough->disk_bytes).at);
-    if (enough->disk_write_bytes_per_day != given->disk_write_bytes_per_day)
-        cli_line_add(line, " %s %s/day", coh_term_text(COH_TERM_WRITE_LIMIT),
-                     cli_size_enough(enough->disk_write_bytes_per_day).at);
+                     (disk_count > 1 ? cli_size_whole(enough->disk_bytes)
+                                     : cli_size_enough(enough->disk_bytes))
+                         .at);
+    if (writes != given->disk_write_bytes_per_day)
+        cli_line_add(line, " %s %" PRIu64 "%s/day", coh_term_text(COH_TERM_WRITE_LIMIT),
+                     writes / daily_unit(writes), daily_unit(writes) == GB ? "GB" : "MB");
 }
 
 coh_status cli_lacks_name(const cli_job *job, const coh_batch *batch, coh_status status)
@@ -108,7 +163,8 @@ coh_status cli_lacks_name(const cli_job *job, const coh_batch *batch, coh_status
         return status;
     snprintf(sentence, sizeof(sentence), "%s", coh_last_error());
     cli_line_clear(&flags);
-    if (find_enough(&refusal, batch, &options) < 2) /* the sentence names the only one */
+    if (find_enough(&refusal, batch, job->options->disk_count, &options) <
+        2) /* the sentence names the only one */
         return cli_fail(status, "%s", sentence);
     add_changes(&job->plan_options, &options, job->options->disk_count, &flags);
     return cli_fail(status, "%s; enough is%s", sentence, flags.text);

@@ -86,6 +86,12 @@ class Disks(TrainTest):
         least = bytes_of(re.search(r"raise the sum of the --disk limits \(whole 2 MiB of each\) to (\S+)$", said.strip())[1])
         half = (least // 2 // (2 * MIB) + 2) * 2
         self.succeeds(*plan, *self.folders("a", "b", limit=f":{half}MiB"))
+        # of two budgets that are too small the refusal names whole units of all folders, so that equal parts are enough
+        small = ["plan", "gpt2-nano", "--search", "quick"]
+        said = self.fails(3, *small, "--device-memory", "20MiB", *self.folders("a", "b", limit=":10MiB"), says="; enough is --device-memory ").err
+        device, together = re.search(r"enough is --device-memory (\S+) --disk \(all together\):(\S+)$", said.strip()).groups()
+        self.assertEqual(bytes_of(together) % (4 * MIB), 0)
+        self.succeeds(*small, "--device-memory", device, *self.folders("a", "b", limit=f":{bytes_of(together) // 2 // MIB}MiB"))
         train = ["train", *NANO, *STREAMED, "--data", self.corpus(), "--save", "none", "--steps", 1]
         self.fails(5, *train, *self.folders("a"), "--disk", "/proc:60MiB", says="--disk /proc: no file can be made in it: ")
         said = self.fails(5, *train, *self.folders("a"), "--disk", "/proc", says="--disk /proc: no file can be made in it: ").err

@@ -40,6 +40,14 @@ class Plan(ProgramTest):
         self.succeeds(*one, "--emulate-host", enough)
         self.assertNotIn("enough is --", self.fails(3, "plan", *TINY, "--device-memory", "64KiB").err)
 
+    def test_budgets_that_are_enough_fit_as_they_are_printed(self):
+        plan = ["plan", "gpt2-nano", "--threads", 1, "--device-memory", "20MiB", "--disk-write-limit", "1GB/day"]
+        for search in ("quick", "usual"):
+            said = self.fails(3, *plan, "--disk", self.folder + ":300MiB", "--search", search, says="; enough is --device-memory ").err
+            enough = said.split("; enough is ")[1].split()
+            self.assertRegex(enough[-1], r"^\d+GB/day$")
+            self.succeeds(*plan, "--search", search, *(word.replace("DIR", self.folder) for word in enough))
+
     def test_the_screen_has_at_most_40_lines_of_100_columns(self):
         deep = self.path("a" * 90)
         os.mkdir(deep)
