@@ -39,10 +39,11 @@ static coh_status print_operators(const coh_plan *plan)
 
 static coh_status print_text(const cli_job *job, uint64_t in_memory_bytes)
 {
-    cli_line line;
+    cli_line hints, line;
+    cli_line_clear(&hints);
     cli_line_clear(&line);
-    CLI_TRY(cli_screen(job, in_memory_bytes, &line));
-    cli_hints_add(job, &line);
+    cli_hints_add(job, &hints);
+    CLI_TRY(cli_screen(job, in_memory_bytes, hints.text, &line));
     printf("%s", line.text);
     return job->options->operators ? print_operators(job->plan) : COH_OK;
 }

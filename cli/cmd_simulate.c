@@ -23,7 +23,7 @@ static coh_status print(cli_replay *replay)
     if (replay->options.json)
         return cli_plan_json(job, in_memory_bytes);
     cli_line_clear(&line);
-    CLI_TRY(cli_screen(job, in_memory_bytes, &line));
+    CLI_TRY(cli_screen(job, in_memory_bytes, "", &line));
     const char *name = replay->file.profile_name;
     printf("made:   program %016" PRIx64 ", %s a step by the profile%s%s\n%s",
            replay->file.program_hash, cli_time((double)replay->file.step_ns * 1e-9).at,

@@ -704,17 +704,39 @@ static int count_lines(const char *text)
     return count;
 }
 
+enum { HEAD_LINES = 2, ADDED_LINES = 3 }; /* of the table of groups; of hints, usually */
+
 /* Returns how many groups the lines before and after them leave room for, next to the head of their
- * table and what `plan` adds: other states, another clipping, more tokens (hints.h). */
-static int32_t groups_that_fit(const char *before, const char *after)
+ * table and the hints. */
+static int32_t groups_that_fit(int before, int after, int hints)
 {
-    enum { HEAD_LINES = 2, ADDED_LINES = 3 };
-    const int others = HEAD_LINES + ADDED_LINES + count_lines(before) + count_lines(after);
-    const int left = CLI_SCREEN_LINES - others;
+    const int added = hints > ADDED_LINES ? hints : ADDED_LINES;
+    const int left = CLI_SCREEN_LINES - HEAD_LINES - before - after - added;
     return left < CLI_GROUPS_LEAST ? CLI_GROUPS_LEAST : left > CLI_GROUPS ? CLI_GROUPS : left;
 }
 
-coh_status cli_screen(const cli_job *job, uint64_t in_memory_bytes, cli_line *line)
+/* Adds hints as long as their lines fit. A hint is a line that begins with a label, and the
+ * indented lines after it. */
+static void add_hints(const char *hints, int room, cli_line *line)
+{
+    while (*hints) {
+        const char *end = hints;
+        int lines = 0;
+        do {
+            end += strcspn(end, "\n");
+            end += *end == '\n';
+            lines++;
+        } while (*end == ' ');
+        if (lines > room)
+            return;
+        cli_line_add(line, "%.*s", (int)(end - hints), hints);
+        hints = end;
+        room -= lines;
+    }
+}
+
+coh_status cli_screen(const cli_job *job, uint64_t in_memory_bytes, const char *hints,
+                      cli_line *line)
 {
     const cli_speed speed = cli_speed_get(job);
     cli_recompute recompute;
@@ -738,10 +760,14 @@ coh_status cli_screen(const cli_job *job, uint64_t in_memory_bytes, cli_line *li
     add_links(job, &plain);
     cli_line_add(&after, "\n");
     add_program(job, &after);
-    CLI_TRY(add_groups(job, groups_that_fit(plain.text, after.text), &plain));
+    const int after_count = count_lines(after.text);
+    CLI_TRY(add_groups(
+        job, groups_that_fit(count_lines(plain.text), after_count, count_lines(hints)), &plain));
+    const int room = CLI_SCREEN_LINES - count_lines(plain.text) - after_count;
     if (job->options->rehearse > 0)
         add_rehearsal(job, &after);
     cli_screen_wrap(plain.text, line);
     cli_screen_wrap(after.text, line);
+    add_hints(hints, room, line);
     return COH_OK;
 }

@@ -49,8 +49,10 @@ void cli_screen_drive(const cli_options *options, const coh_plan_summary *summar
                       const cli_speed *speed, cli_line *line);
 
 /* Print the whole screen (fails: COH_ERR_MEMORY; may plan again: recompute.c), or at most 8
- * lines of it. */
-coh_status cli_screen(const cli_job *job, uint64_t in_memory_bytes, cli_line *line);
+ * lines of it. `hints` are the last lines, broken at the columns of a screen ("": none); the last
+ * of them are left out if there is no room for all. */
+coh_status cli_screen(const cli_job *job, uint64_t in_memory_bytes, const char *hints,
+                      cli_line *line);
 void cli_screen_short(const cli_job *job, cli_line *line);
 /* Adds lines, broken at the columns of a screen; continuations are indented. */
 void cli_screen_wrap(const char *text, cli_line *line);

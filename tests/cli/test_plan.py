@@ -63,6 +63,14 @@ class Plan(ProgramTest):
                     self.assertEqual(sum(line.startswith(word) for line in lines), 1, word)
 
     @on_any_processor
+    def test_a_screen_with_all_hints_has_at_most_40_lines(self):
+        said = self.succeeds("plan", "llama-3.1-8b", "--profile", "rtx-4090", "--calibration", "none", "--search", "quick", "--batch", 24,
+                             "--sequence", 192).out.rstrip("\n").split("\n")
+        self.assertLessEqual(len(said), 40)
+        for label in ("states:", "both:", "tokens:", "batch:"):
+            self.assertEqual(sum(line.startswith(label) for line in said), 1, label)
+
+    @on_any_processor
     def test_a_model_whose_blocks_all_stand_otherwise_has_no_longer_screen(self):
         model, host, device = ("gpt2", "1GB", "400MiB") if SHORT else ("opt-2.7b", "16GB", "4GiB")
         done = self.succeeds("plan", model, *QUICK, "--profile", f"rtx-4090,host-memory={host}", "--device-memory", device,
