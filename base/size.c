@@ -135,7 +135,7 @@ const char *coh_size_format(uint64_t bytes, char *text, size_t text_bytes)
 }
 
 /* The value in the largest unit, with three to five digits: at least `bytes`, or at most. */
-static const char *round_to_unit(uint64_t bytes, int is_up, char *text, size_t text_bytes)
+static void round_to_unit(uint64_t bytes, int is_up, char *text, size_t text_bytes)
 {
     static const char *const names[] = { "TiB", "GiB", "MiB", "KiB" };
     size_t unit_index = 0;
@@ -148,7 +148,7 @@ static const char *round_to_unit(uint64_t bytes, int is_up, char *text, size_t t
     uint64_t value = (uint64_t)(((wide)bytes * scale + (is_up ? one - 1 : 0)) >> shift);
     if (whole == 0 || (((wide)value << shift) / scale) >> 64 != 0) {
         snprintf(text, text_bytes, "%" PRIu64 "B", bytes);
-        return text;
+        return;
     }
     uint64_t fraction = value % scale;
     while (digits > 0 && fraction % 10 == 0) {
@@ -160,17 +160,25 @@ static const char *round_to_unit(uint64_t bytes, int is_up, char *text, size_t t
     else
         snprintf(text, text_bytes, "%" PRIu64 ".%0*" PRIu64 "%s", value / scale, digits, fraction,
                  names[unit_index]);
+}
+
+/* A text that is cut may be another size, so a short buffer gets "". */
+static const char *round_whole(uint64_t bytes, int is_up, char *text, size_t text_bytes)
+{
+    char whole[COH_SIZE_TEXT_BYTES];
+    if (text == NULL || text_bytes == 0)
+        return "";
+    round_to_unit(bytes, is_up, whole, sizeof(whole));
+    snprintf(text, text_bytes, "%s", strlen(whole) < text_bytes ? whole : "");
     return text;
 }
 
 const char *coh_size_round_up(uint64_t bytes, char *text, size_t text_bytes)
 {
-    if (text == NULL || text_bytes == 0)
-        return text == NULL ? "" : text;
-    return round_to_unit(bytes, 1, text, text_bytes);
+    return round_whole(bytes, 1, text, text_bytes);
 }
 
 const char *coh_size_round_down(uint64_t bytes, char *text, size_t text_bytes)
 {
-    return round_to_unit(bytes, 0, text, text_bytes);
+    return round_whole(bytes, 0, text, text_bytes);
 }

@@ -76,7 +76,27 @@ static void a_size_to_be_typed_is_enough_and_hardly_more(void **state)
         if (bytes > drawn || drawn - bytes > drawn / 500 + 1)
             fail_msg("%llu is written as %s", (unsigned long long)drawn, down);
     }
+}
+
+/* "161.1GiB" cut to "161.1G" is no size, and "18446744073709551615B" cut may be another one. */
+static void a_size_that_does_not_fit_its_text_is_empty_and_never_cut(void **state)
+{
+    (void)state;
+    char text[COH_SIZE_TEXT_BYTES];
+    for (size_t i = 0; i <= sizeof("161.1GiB"); i++) {
+        const int fits = i >= sizeof("161.1GiB");
+        memset(text, 'x', sizeof(text));
+        assert_string_equal(coh_size_round_up(172892999680u, text, i), fits ? "161.1GiB" : "");
+        assert_int_equal(text[i], 'x');
+        memset(text, 'x', sizeof(text));
+        assert_string_equal(coh_size_round_down(172892999680u + (1 << 27), text, i),
+                            fits ? "161.1GiB" : "");
+        assert_int_equal(text[i], 'x');
+    }
+    assert_string_equal(coh_size_round_up(UINT64_MAX, text, sizeof(text)), "18446744073709551615B");
     assert_string_equal(coh_size_round_up(5, NULL, 0), "");
+    assert_string_equal(coh_size_round_up(5, NULL, 8), "");
+    assert_string_equal(coh_size_round_down(5, NULL, 8), "");
 }
 
 static void what_is_no_size_is_refused_with_a_sentence(void **state)
@@ -174,6 +194,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_size_is_read_to_the_byte),
         cmocka_unit_test(a_size_to_be_typed_is_enough_and_hardly_more),
+        cmocka_unit_test(a_size_that_does_not_fit_its_text_is_empty_and_never_cut),
         cmocka_unit_test(what_is_no_size_is_refused_with_a_sentence),
         cmocka_unit_test(a_size_is_written_with_its_unit),
         cmocka_unit_test(what_is_written_reads_back_within_half_a_hundredth),
