@@ -357,6 +357,7 @@ static coh_status check_rights(const named *n, kind needed, found is)
 static coh_status missing_disk(const named *n)
 {
     const char *colon = strrchr(n->path, ':');
+    uint64_t bytes;
     if (strcmp(n->flag, "--disk") != 0 || !colon || strchr(colon, '/'))
         return COH_OK;
     if (colon[1] == '\0')
@@ -364,6 +365,11 @@ static coh_status missing_disk(const named *n)
                         "--disk %s: the size after the colon is missing: give DIR or DIR:SIZE, for "
                         "example --disk /var/tmp:40GB",
                         n->path);
+    if (coh_size_parse(colon + 1, &bytes) == COH_OK) /* a further size was cut off */
+        return cli_fail(COH_ERR_ARGUMENT,
+                        "--disk %s: there is no such folder, and the part after the colon is a "
+                        "size: give one size, for example --disk %.*s:%s",
+                        n->path, (int)(colon - n->path), n->path, colon + 1);
     return cli_fail(COH_ERR_ARGUMENT,
                     "--disk %s: there is no such folder, and '%s' after the colon is not a size: "
                     "give DIR or DIR:SIZE, for example --disk /var/tmp:40GB",

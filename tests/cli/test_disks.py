@@ -74,6 +74,9 @@ class Disks(TrainTest):
             self.fails(2, *command, "--disk", f"{self.folder}:", says=f"--disk {self.folder}:: the size after the colon is missing")
             for wrong in ("-1GB", "x", "GB", ".5GB"):
                 self.fails(2, *command, "--disk", f"{self.folder}:{wrong}", says=f"'{wrong}' after the colon is not a size")
+            said = self.fails(2, *command, "--disk", f"{self.folder}:1GB:2GB", says=f"--disk {self.folder}:1GB: there is no such folder, ").err
+            self.assertIn(f"give one size, for example --disk {self.folder}:1GB", said)
+            self.assertNotIn("not a size", said)
         with_colon = self.path("a:b")
         os.mkdir(with_colon)
         self.succeeds(*plan, "--disk", with_colon)
