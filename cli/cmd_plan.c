@@ -54,6 +54,8 @@ static coh_status check_drives(const cli_options *options)
 {
     coh_profile *profile = NULL;
     coh_status status = COH_OK;
+    if (options->disk_count == 0)
+        return COH_OK;
     if (options->profile && coh_profile_read(options->profile, &profile) != COH_OK)
         return COH_OK; /* refused when it is used */
     const int is_here = !cli_budget_is_what_if(options, profile);
