@@ -248,7 +248,7 @@ class Limits(ProgramTest):
                 run += ["--data", self.corpus(), "--save", "none", "--steps", 1]
             said, short = self.short("device memory: up to", *run, "--device-memory", "300MiB")
             self.assertEqual(short, 200 * MIB)
-            self.assertIn(f"memory.max and measure again, or lower --device-memory to 100MiB", said)
+            self.assertIn("memory.max and measure again, or lower --device-memory to 100MiB", said)
         run = ["plan", *NANO, "--profile", host, "--device-memory", "60MiB"]
         _, short = self.short("--device-memory and --emulate-host together", *run, "--emulate-host", "300MiB")
         self.assertEqual(short, 260 * MIB)
