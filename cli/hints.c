@@ -101,7 +101,8 @@ static void clip_by_previous(coh_plan_options *options)
     options->deferred_update = options->speculates = 0;
 }
 
-/* A line for states, and one for clipping: alone, or with those states if that is better yet. */
+/* A line for states, and one for clipping: alone, or with those states if that is better
+ * than each of them. */
 static void add_states(const cli_job *job, cli_line *line)
 {
     coh_plan_options options = job->plan_options;
@@ -120,17 +121,17 @@ static void add_states(const cli_job *job, cli_line *line)
         add_drive(job, &lean, line);
         cli_line_add(line, "\n");
     }
-    if (both.share < WORTH_SAYING_BITS * fmin(lean.share, 1)) {
+    options = job->plan_options;
+    if (may_clip_by_previous(job)) {
+        clip_by_previous(&options);
+        previous = plan_otherwise(job, job->graph, options);
+    }
+    if (both.share < WORTH_SAYING_BITS * fmin(fmin(lean.share, previous.share), 1)) {
         cli_line_add(line, "both:   %s --clip-mode previous: ", lean_flag(job));
         add_step(job, &both, line);
         add_drive(job, &both, line);
         cli_line_add(line, "\n");
         return;
-    }
-    options = job->plan_options;
-    if (may_clip_by_previous(job)) {
-        clip_by_previous(&options);
-        previous = plan_otherwise(job, job->graph, options);
     }
     if (previous.share < WORTH_SAYING_BITS) {
         cli_line_add(line, "clip:   by the last step's norm (--clip-mode previous) ");
@@ -251,7 +252,7 @@ void cli_hints_add(const cli_job *job, cli_line *line)
         add_states(job, &hints);
         const size_t used = hints.used;
         add_layers(job, &hints);
-        if (hints.used == used) /* one of them, since a screen has 40 lines */
+        if (hints.used == used) /* one of them is enough */
             add_tokens(job, &hints);
         cli_progress_end();
     }

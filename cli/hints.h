@@ -7,7 +7,7 @@
 
 #include "cli/job.h"
 
-/* Makes up to five more plans, each as `plan --search quick` makes it, and adds a line for each
+/* Makes up to six more plans, each as `plan --search quick` makes it, and adds a line for each
  * that is worth a change. Nothing is planned for a plan of a file, or a step of more than 30,000
  * instructions, for which one line names what to try. */
 void cli_hints_add(const cli_job *job, cli_line *line);

@@ -225,6 +225,20 @@ class Plan(ProgramTest):
                               "--json").json
         self.assertGreaterEqual(alone["tokens_per_second"], float(rate) * 0.99)
 
+    @on_any_processor
+    def test_both_changes_are_named_only_if_they_are_better_than_each_alone(self):
+        step = ["plan", "gpt2", "--profile", "rtx-4090", "--calibration", "none", "--device-memory", "1100MB", "--host-memory", "1000MB",
+                "--sequence", "1024", "--search", "quick"]
+        said, usual = self.screen_and_object(*step)
+        lean, previous = ["--state", "lean"], ["--clip-mode", "previous"]
+        shares = [self.succeeds(*step, *flags, "--json").json["step_seconds"] / usual["step_seconds"]
+                  for flags in (lean, previous, lean + previous)]
+        self.assertLess(shares[2], 0.95 * shares[0])  # better than states alone, and hardly better than the clipping alone
+        self.assertGreater(shares[2], 0.95 * shares[1])
+        self.assertNotIn("both:", said)
+        share = float(re.search(r"clip: .* \(--clip-mode previous\) a step takes .*, (0\.\d\d) of this one", said)[1])
+        self.assertAlmostEqual(shares[1], share, delta=0.006)
+
     def test_a_step_too_long_to_compare_names_what_to_try(self):
         long = ["plan", "gpt2-nano", "--sequence", "16", "--batch", "128", "--micro-batch", "1", "--device-memory", "30MiB",
                 "--disk", self.folder, "--search", "quick", "--dtype", "bf16"]
