@@ -74,10 +74,11 @@ COH_API int coh_machine_bf16_is_fast(void);
 COH_API coh_status coh_size_parse(const char *text, uint64_t *out_bytes);
 /* Formats a size as "1.50 GiB". Returns `text`. */
 COH_API const char *coh_size_format(uint64_t bytes, char *text, size_t text_bytes);
-/* Formats a size to be typed: coh_size_parse of "161.1GiB" gives at least `bytes`, and less than
- * 0.2 % more. Returns `text`; COH_SIZE_TEXT_BYTES suffice, and of a shorter text that would be cut
- * only "" is left. `text` NULL, or of no bytes: returns "". */
+/* Bytes that suffice for coh_size_round_up. */
 enum { COH_SIZE_TEXT_BYTES = 32 };
+/* Formats a size to be typed: coh_size_parse of "161.1GiB" gives at least `bytes`, and less than
+ * 0.2 % more. Returns `text`; a text that would be cut is "" instead. `text` NULL, or of no bytes:
+ * returns "". */
 COH_API const char *coh_size_round_up(uint64_t bytes, char *text, size_t text_bytes);
 
 #ifdef __cplusplus
