@@ -54,10 +54,10 @@ static other plan_otherwise(const cli_job *job, const coh_graph *graph, coh_plan
     return found;
 }
 
-/* Adds "a step takes 6.1 s, 0.53 of this one". */
+/* Adds "a quick plan takes 6.1 s, 0.53 of this one". */
 static void add_step(const cli_job *job, const other *found, cli_line *line)
 {
-    cli_line_add(line, "a step takes %s, %.2f of this one",
+    cli_line_add(line, "a quick plan takes %s, %.2f of this one",
                  cli_time(found->share * (double)job->summary.step_ns * 1e-9).at, found->share);
 }
 
@@ -116,7 +116,7 @@ static void add_states(const cli_job *job, cli_line *line)
         both = plan_otherwise(job, job->graph, options);
     }
     if (lean.share < WORTH_SAYING) {
-        cli_line_add(line, "states: with 8-bit moments (%s) ", lean_flag(job));
+        cli_line_add(line, "states: 8-bit moments (%s): ", lean_flag(job));
         add_step(job, &lean, line);
         add_drive(job, &lean, line);
         cli_line_add(line, "\n");
@@ -167,11 +167,11 @@ static void add_gain(const cli_job *job, double share, double times, const char 
 {
     const double gain = times / share;
     if (gain >= WORTH_SAYING_TOKENS)
-        cli_line_add(line,
-                     "tokens: a step of more of them (--%s %" PRId64 ") trains %s tokens/s, %.1f "
-                     "times as many\n",
-                     flag, value, cli_tokens_per_s(gain * cli_speed_get(job).tokens_per_s).at,
-                     gain);
+        cli_line_add(
+            line,
+            "tokens: a quick plan of more of them (--%s %" PRId64 ") trains %s tokens/s, %.1f "
+            "times as many\n",
+            flag, value, cli_tokens_per_s(gain * cli_speed_get(job).tokens_per_s).at, gain);
 }
 
 /* A longer sequence, if the default was taken: the plan of another graph. Returns 0 if the model

@@ -90,8 +90,8 @@ class Optimizers(TrainTest):
             self.assertLess(most - 0.2, facts["stream_bytes"] / facts["parameters"])
             self.assertLess(facts["stream_bytes"] / facts["parameters"], most)
         tight = ["--device-memory", "60MiB", "--disk", self.path("")]
-        self.assertIn("states: with 8-bit moments (--state lean) a step", self.succeeds(*model, "--state", "split", *tight).out)
-        self.assertIn("states: with 8-bit moments (--optimizer adamw8)", self.succeeds(*model, "--state", "f32", *tight).out)
+        self.assertIn("states: 8-bit moments (--state lean): a quick plan", self.succeeds(*model, "--state", "split", *tight).out)
+        self.assertIn("states: 8-bit moments (--optimizer adamw8):", self.succeeds(*model, "--state", "f32", *tight).out)
         self.assertNotIn("8-bit", self.succeeds(*model, "--state", "lean", *tight).out)
         self.assertNotIn("8-bit", self.succeeds(*model, "--state", "split").out)  # nothing moves
 

@@ -207,20 +207,20 @@ class Plan(ProgramTest):
         slow += ["--chunk", "512MiB"] if SHORT else []
         said, usual = self.screen_and_object(*slow)
         self.assertGreater(usual["disk_bytes_written"], 0)
-        for label, flags in (("states: with 8-bit moments (--state lean)", ["--state", "lean"]),
+        for label, flags in (("states: 8-bit moments (--state lean):", ["--state", "lean"]),
                              ("both:   --state lean --clip-mode previous:", ["--state", "lean", "--clip-mode", "previous"])):
-            share = float(re.search(re.escape(label) + r" a step takes \S+ \S+, (0\.\d\d) of this one; drive unused", said)[1])
+            share = float(re.search(re.escape(label) + r" a quick plan takes \S+ \S+, (0\.\d\d) of this one; drive unused", said)[1])
             alone = self.succeeds(*slow, *flags, "--json").json
             self.assertAlmostEqual(alone["step_seconds"] / usual["step_seconds"], share, delta=0.006)
             self.assertEqual(alone["disk_bytes_written"], 0)
-        rate, times = re.search(r"tokens: a step of more of them \(--sequence 2048\) trains (\d+) tokens/s, ([\d.]+) times", said).groups()
+        rate, times = re.search(r"tokens: a quick plan of more of them \(--sequence 2048\) trains (\d+) tokens/s, ([\d.]+) times", said).groups()
         alone = self.succeeds(*slow, "--sequence", "2048", "--json").json
         self.assertAlmostEqual(alone["tokens_per_second"], float(rate), delta=1)
         self.assertAlmostEqual(alone["tokens_per_second"] / usual["tokens_per_second"], float(times), delta=0.06)
         # a given sequence is kept, and another batch tried
         said, usual = self.screen_and_object(*slow, "--sequence", "512", "--clip-mode", "exact", "--state", "lean", "--host-memory", "32GB")
         self.assertNotIn("--sequence", said)
-        rate = re.search(r"tokens: a step of more of them \(--batch 32\) trains (\d+) tokens/s", said)[1]
+        rate = re.search(r"tokens: a quick plan of more of them \(--batch 32\) trains (\d+) tokens/s", said)[1]
         alone = self.succeeds(*slow, "--sequence", "512", "--clip-mode", "exact", "--state", "lean", "--host-memory", "32GB", "--batch", "32",
                               "--json").json
         self.assertGreaterEqual(alone["tokens_per_second"], float(rate) * 0.99)
@@ -236,7 +236,7 @@ class Plan(ProgramTest):
         self.assertLess(shares[2], 0.95 * shares[0])  # better than states alone, and hardly better than the clipping alone
         self.assertGreater(shares[2], 0.95 * shares[1])
         self.assertNotIn("both:", said)
-        share = float(re.search(r"clip: .* \(--clip-mode previous\) a step takes .*, (0\.\d\d) of this one", said)[1])
+        share = float(re.search(r"clip: .* \(--clip-mode previous\) a quick plan takes .*, (0\.\d\d) of this one", said)[1])
         self.assertAlmostEqual(shares[1], share, delta=0.006)
 
     def test_a_step_too_long_to_compare_names_what_to_try(self):
@@ -254,14 +254,14 @@ class Plan(ProgramTest):
         lean = ["plan", model, *of, "--device-memory", device, "--host-memory", host, "--sequence", "512", "--state", "lean",
                 "--search", "quick"]
         said, exact = self.screen_and_object(*lean)
-        share = float(re.search(r"\(--clip-mode previous\) a step takes .*, (0\.\d\d) of this one", said)[1])
+        share = float(re.search(r"\(--clip-mode previous\) a quick plan takes .*, (0\.\d\d) of this one", said)[1])
         without, previous = self.screen_and_object(*lean, "--clip-mode", "previous")
         self.assertAlmostEqual(previous["step_seconds"] / exact["step_seconds"], share, delta=0.006)
         self.assertNotIn("clip-mode", without)
         tied = ["plan", "gpt2", *of, "--device-memory", "600MB", "--host-memory", "16GB", "--sequence", "256", "--batch", "8",
                 "--clip-mode", "previous", "--search", "quick", "--micro-batch"]
         said, usual = self.screen_and_object(*tied, "2")
-        share = float(re.search(r"\(--sweep-order layer, other rounding\) a step takes .*, (0\.\d\d) of this one", said)[1])
+        share = float(re.search(r"\(--sweep-order layer, other rounding\) a quick plan takes .*, (0\.\d\d) of this one", said)[1])
         layer = self.succeeds(*tied, "2", "--json", "--sweep-order", "layer").json
         self.assertAlmostEqual(layer["step_seconds"] / usual["step_seconds"], share, delta=0.006)
         for other in (["2", "--sweep-order", "micro-batch"], ["8"]):
