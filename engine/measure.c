@@ -233,14 +233,15 @@ static uint64_t gpu_pass_bytes(const coh_measure *m, uint64_t room)
 static coh_status refuse_room(const coh_measure *m, uint64_t least_bytes, uint64_t room)
 {
     const char *name = m->bed->facts.name;
-    char least[32], there[32];
+    char least[32], there[32], enough[COH_SIZE_TEXT_BYTES];
     coh_size_format(least_bytes, least, sizeof(least));
     coh_size_format(room, there, sizeof(there));
     if (room < m->bed->facts.memory_bytes && least_bytes <= m->bed->facts.memory_bytes)
         return coh_fail(COH_ERR_FULL,
                         "measuring %s takes %s of its memory at least, and %s may be taken: raise "
-                        "%s to %" PRIu64 "B",
-                        name, least, there, coh_term_text(COH_TERM_DEVICE_MEMORY), least_bytes);
+                        "%s to %s",
+                        name, least, there, coh_term_text(COH_TERM_DEVICE_MEMORY),
+                        coh_size_round_up(least_bytes, enough, sizeof(enough)));
     return coh_fail(COH_ERR_MEMORY,
                     "measuring %s takes %s of its memory at least, and %s are free: end what else "
                     "runs on it",

@@ -5,7 +5,7 @@
 
 #include "base/alloc.h"
 
-enum { NO_HOME = UINT32_MAX };
+#define NO_HOME UINT32_MAX
 
 static uint64_t home_begin(const coh_vacancy *v, uint32_t home)
 {
