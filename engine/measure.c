@@ -5,7 +5,6 @@
  *                                      ^ the host, with a GPU */
 #include "engine/measure.h"
 
-#include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
