@@ -237,6 +237,13 @@ static coh_status check_makes(const named *n, const char *folder)
                     n->flag, n->space, n->path, folder, strerror(error), remedy_of(error));
 }
 
+int cli_input_is_file(const char *path, const struct stat *facts)
+{
+    struct stat other;
+    return path && path[0] && stat(path, &other) == 0 && other.st_dev == facts->st_dev &&
+           other.st_ino == facts->st_ino;
+}
+
 coh_status cli_input_check_disk(const char *folder)
 {
     const named n = { "--disk", " ", folder, "--disk", NULL };

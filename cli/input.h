@@ -3,6 +3,8 @@
 #ifndef COH_CLI_INPUT_H
 #define COH_CLI_INPUT_H
 
+#include <sys/stat.h>
+
 #include "cli/options.h"
 
 /* Checks every path of `options`. A path may be a preset's or a shipped profile's name if the
@@ -17,6 +19,9 @@ int cli_input_probe(const char *folder);
 
 /* Checks --disk FOLDER as train does. Fails: COH_ERR_IO: no file can be made in it. */
 coh_status cli_input_check_disk(const char *folder);
+
+/* Does the path name the file of `facts`, by whatever name? NULL and "" name none. */
+int cli_input_is_file(const char *path, const struct stat *facts);
 
 /* Does folder `path` hold a *.safetensors? */
 int cli_input_has_tensors(const char *path);

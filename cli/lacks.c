@@ -163,8 +163,8 @@ coh_status cli_lacks_name(const cli_job *job, const coh_batch *batch, coh_status
         return status;
     snprintf(sentence, sizeof(sentence), "%s", coh_last_error());
     cli_line_clear(&flags);
-    if (find_enough(&refusal, batch, job->options->disk_count, &options) <
-        2) /* the sentence names the only one */
+    const int followed = find_enough(&refusal, batch, job->options->disk_count, &options);
+    if (followed < 2) /* the sentence names the only one */
         return cli_fail(status, "%s", sentence);
     add_changes(&job->plan_options, &options, job->options->disk_count, &flags);
     return cli_fail(status, "%s; enough is%s", sentence, flags.text);

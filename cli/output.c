@@ -9,6 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cli/input.h"
+
 enum { HEAD_BYTES = 128 };
 
 /* The first bytes of a file of ours. */
@@ -68,10 +70,8 @@ static coh_status check_is_no_input(const cli_options *options, const char *flag
         before_entries(options->profile, profile),
         before_entries(options->topology, topology),
     };
-    struct stat input;
     for (size_t i = 0; i < sizeof(inputs) / sizeof(inputs[0]); i++)
-        if (inputs[i] && stat(inputs[i], &input) == 0 && input.st_dev == facts->st_dev &&
-            input.st_ino == facts->st_ino)
+        if (cli_input_is_file(inputs[i], facts))
             return cli_fail(COH_ERR_ARGUMENT,
                             "%s %s is the same file as the input %s: give another name", flag, path,
                             inputs[i]);

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "cli/budget.h"
+#include "cli/input.h"
 #include "cli/train.h"
 #include "report/run.h"
 
@@ -44,13 +45,6 @@ static int name_held_out(const char *path, char *out_path)
 
 typedef enum claim { FREE, MADE_BY_THE_RUN, OF_UNKNOWN_ORIGIN, IN_USE } claim;
 
-static int is_input(const char *input, const struct stat *facts)
-{
-    struct stat other;
-    return input && input[0] && stat(input, &other) == 0 && other.st_dev == facts->st_dev &&
-           other.st_ino == facts->st_ino;
-}
-
 /* Whose is the file at `path`, in which this run would keep tokens? `own`: the name of the tokens
  * that the folder's run.json says were made there; "": none. */
 static claim claim_of(const cli_run *run, const char *path, const char *own)
@@ -60,8 +54,9 @@ static claim claim_of(const cli_run *run, const char *path, const char *own)
     struct stat facts;
     if (lstat(path, &facts) != 0)
         return FREE;
-    if (!S_ISREG(facts.st_mode) || is_input(run->options->data, &facts) ||
-        is_input(run->options->validation, &facts) || is_input(recipe->validation, &facts))
+    if (!S_ISREG(facts.st_mode) || cli_input_is_file(run->options->data, &facts) ||
+        cli_input_is_file(run->options->validation, &facts) ||
+        cli_input_is_file(recipe->validation, &facts))
         return IN_USE;
     if (strncmp(name, "validation", 10) == 0 && strncmp(own, "data", 4) == 0)
         return strcmp(name + 10, own + 4) == 0 ? MADE_BY_THE_RUN : OF_UNKNOWN_ORIGIN;

@@ -5,7 +5,6 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <math.h>
@@ -17,6 +16,7 @@
 #include <unistd.h>
 
 #include "cli/data.h"
+#include "cli/input.h"
 #include "cli/validation.h"
 #include "report/run.h"
 
@@ -154,36 +154,18 @@ static coh_status check_no_model(const char *folder)
                     folder);
 }
 
-typedef enum lock_kind { NO_LOCK, EMPTY_LOCK, LOCK_OF_A_RUN, ANOTHER_LOCK } lock_kind;
+typedef enum lock_kind { NO_LOCK, EMPTY_LOCK, SOME_LOCK } lock_kind;
 
-/* A run writes the number of its process into its lock; a kill before that leaves it empty. */
+/* A run writes the number of its process into its lock; a kill before that leaves it empty. Taking
+ * the lock finds out whether it is a run's. */
 static lock_kind find_lock(const char *folder)
 {
-    char path[CLI_PATH_BYTES + 16], text[32] = "";
+    char path[CLI_PATH_BYTES + 16];
     struct stat facts;
     snprintf(path, sizeof(path), "%s/lock", folder);
     if (lstat(path, &facts) != 0)
         return NO_LOCK; /* taking it names the error */
-    if (!S_ISREG(facts.st_mode) || facts.st_size >= (off_t)sizeof(text))
-        return ANOTHER_LOCK;
-    const int fd = open(path, O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
-    if (fd < 0)
-        return LOCK_OF_A_RUN; /* likewise */
-    const ssize_t bytes = read(fd, text, sizeof(text) - 1);
-    close(fd);
-    const size_t digits = strspn(text, "0123456789");
-    if (bytes == 0)
-        return EMPTY_LOCK;
-    return bytes < 0 || (digits > 0 && digits + strspn(text + digits, " \n") == (size_t)bytes)
-               ? LOCK_OF_A_RUN
-               : ANOTHER_LOCK;
-}
-
-static int is_same_file(const char *path, const struct stat *facts)
-{
-    struct stat other;
-    return path && stat(path, &other) == 0 && facts->st_dev == other.st_dev &&
-           facts->st_ino == other.st_ino;
+    return S_ISREG(facts.st_mode) && facts.st_size == 0 ? EMPTY_LOCK : SOME_LOCK;
 }
 
 /* A name that is a run's, of a file that is not. */
@@ -219,7 +201,8 @@ static coh_status check_records(const char *folder, const cli_options *options)
             continue;
         if (S_ISLNK(facts.st_mode))
             return refuse_foreign(folder, records[i]);
-        if (is_same_file(options->data, &facts) || is_same_file(options->validation, &facts))
+        if (cli_input_is_file(options->data, &facts) ||
+            cli_input_is_file(options->validation, &facts))
             return cli_fail(COH_ERR_ARGUMENT,
                             "--save %s holds %s, which this run reads and would replace: move it, "
                             "or give another folder",
@@ -272,7 +255,7 @@ static int is_claimed(const char *folder, const char *name, const cli_options *o
     if (is_ours || !is_tokens_name(name, options, first_step))
         return is_ours;
     snprintf(path, sizeof(path), "%s/%s", folder, name);
-    return stat(path, &facts) != 0 || !is_same_file(options->data, &facts) ||
+    return stat(path, &facts) != 0 || !cli_input_is_file(options->data, &facts) ||
            cli_data_is_text("data", options->data, &is_text) != COH_OK || is_text;
 }
 
@@ -308,8 +291,6 @@ static int has_run_json(const char *folder)
 static coh_status claim(cli_run_folder *folder, const cli_options *options, uint64_t first_step)
 {
     const lock_kind lock = find_lock(folder->path);
-    if (lock == ANOTHER_LOCK)
-        return refuse_foreign(folder->path, "lock");
     folder->is_new = lock == NO_LOCK || (lock == EMPTY_LOCK && !has_run_json(folder->path));
     folder->has_empty_lock = lock == EMPTY_LOCK;
     CLI_TRY(check_records(folder->path, options));
@@ -352,8 +333,9 @@ static void say_foreign(const char *folder, const cli_options *options)
     cli_line_clear(&names);
     for (int i = 0; i < count; i++) {
         snprintf(path, sizeof(path), "%s/%s", folder, entries[i]->d_name);
-        const int is_read = stat(path, &facts) == 0 && (is_same_file(options->data, &facts) ||
-                                                        is_same_file(options->validation, &facts));
+        const int is_read =
+            stat(path, &facts) == 0 && (cli_input_is_file(options->data, &facts) ||
+                                        cli_input_is_file(options->validation, &facts));
         const int is_best =
             strcmp(entries[i]->d_name, "best") == 0 && step_of_link(path) != UINT64_MAX;
         if (!is_read && !is_best && others++ < NAMED) {
@@ -517,7 +499,9 @@ coh_status cli_run_folder_open(const char *path, const cli_options *options, int
     CLI_TRY(claim(folder, options, first_step));
     if (folder->is_new && !folder->is_made)
         say_foreign(folder->path, options);
-    CLI_TRY(coh_run_lock_take(folder->path, &folder->lock));
+    const coh_status taken = coh_run_lock_take(folder->path, &folder->lock);
+    if (taken != COH_OK)
+        return taken == COH_ERR_CORRUPT ? refuse_foreign(folder->path, "lock") : taken;
     CLI_TRY(take_checkpoints(folder, first_step));
     if (first_step == 0)
         say_replaced(folder);
