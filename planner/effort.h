@@ -23,13 +23,15 @@ enum { COH_INSTRUCTIONS_MOST = 250000, COH_TOUCHES_MOST = 2000000, COH_CHUNKS_MO
 /* In units of coh_effort_sum. The limits of a whole search and of a quick one. COH_REFINE_EFFORT:
  * the last part of a whole search, which tries what the others leave out, may spend this even if
  * they spent all. COH_SHORT_EFFORT: up to this effort a program is built without first checking
- * that it can fit. COH_TOGETHER_EFFORT: programs are built at the same time up to about this
- * sum. */
+ * that it can fit. COH_LAST_EFFORT: the set of the least device memory is tried first with chunks
+ * so large that it takes no more than this. COH_TOGETHER_EFFORT: programs are built at the same
+ * time up to about this sum. */
 enum {
     COH_SEARCH_EFFORT_MOST = 10000000,
     COH_REFINE_EFFORT = 5000000,
     COH_QUICK_EFFORT_MOST = 1500000,
     COH_SHORT_EFFORT = 100000,
+    COH_LAST_EFFORT = 300000,
     COH_TOGETHER_EFFORT = 3000000
 };
 

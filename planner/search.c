@@ -260,16 +260,40 @@ static coh_status list_initial(const coh_candidates *candidates, coh_initial_can
     return COH_OK;
 }
 
-/* Tried however much effort was spent, except in a probe: if a plan exists it must be found. */
-static coh_status try_last_resort(coh_candidates *candidates, const coh_decisions *smallest)
+/* Tries a set however much effort was spent, except in a probe: if a plan exists it must be found.
+ */
+static coh_status try_in_any_case(coh_candidates *candidates, const coh_decisions *decisions)
 {
     const uint64_t spent = candidates->effort;
     if (candidates->plan->options.search != COH_SEARCH_PROBE)
         candidates->effort = 0;
-    const coh_status status = coh_candidates_try(candidates, smallest, 1);
+    const coh_status status = coh_candidates_try(candidates, decisions, 1);
     if (candidates->plan->options.search != COH_SEARCH_PROBE)
         candidates->effort += spent;
     return status;
+}
+
+/* Tries the decisions of the least device memory. In a large memory there are many smallest chunks,
+ * which take long to place: larger ones come first, and if they leave only another tier short, the
+ * smallest do not help. */
+static coh_status try_last_resort(coh_candidates *candidates, const coh_decisions *smallest)
+{
+    const coh_plan *plan = candidates->plan;
+    const size_t before = candidates->count;
+    coh_decisions larger = *smallest;
+    coh_effort effort;
+    uint64_t usual_bytes = 0;
+    COH_TRY(coh_initial_chunk(plan, &usual_bytes));
+    COH_TRY(coh_effort_of(plan->graph, &plan->options, &larger, &effort));
+    while (coh_effort_sum(&effort) > COH_LAST_EFFORT && larger.chunk_bytes < usual_bytes) {
+        larger.chunk_bytes *= 2;
+        COH_TRY(coh_effort_of(plan->graph, &plan->options, &larger, &effort));
+    }
+    COH_TRY(try_in_any_case(candidates, &larger));
+    if (candidates->best.valid ||
+        (candidates->count > before && candidates->all[before].far_bytes > 0))
+        return COH_OK;
+    return try_in_any_case(candidates, smallest);
 }
 
 /* Local search, from every valley. The programme's bound ends it; of a plan without one,

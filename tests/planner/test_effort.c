@@ -11,8 +11,11 @@
 #include "base/rng.h"
 #include "cohobate/kinds.h"
 #include "planner/effort.h"
+#include "planner/initial.h"
 #include "planner/layout.h"
 #include "planner/live.h"
+#include "planner/plan_make.h"
+#include "planner/search.h"
 #include "tests/length.h"
 #include "tests/planner/toy_graph.h"
 
@@ -86,6 +89,29 @@ static void bytes_are_refused_before_length(void **state)
     options.sweep_order = COH_SWEEP_MICROBATCH;
     options.device_memory_bytes = 4 * TIB;
     assert_refused(graph, &options, COH_ERR_FULL, "a step keeps at least");
+    coh_graph_destroy(graph);
+}
+
+/* Where the device has room for more than the smallest chunks, and the host is what is short, a
+ * search spends less than the set of the least device memory would take. */
+static void the_last_resort_takes_no_more_chunks_than_a_search_can_place(void **state)
+{
+    (void)state;
+    coh_graph *graph = make_graph(4, 262144);
+    coh_plan_options options = plan_options(1);
+    coh_plan *plan = NULL;
+    coh_decisions smallest;
+    coh_effort effort;
+    options.device_memory_bytes = GIB;
+    options.emulate_host = 1;
+    options.host_memory_bytes = GIB;
+    assert_int_equal(coh_plan_open(graph, &options, &plan), COH_OK);
+    assert_int_equal(coh_initial_smallest(plan, NULL, &smallest), COH_OK);
+    assert_int_equal(coh_effort_of(graph, &options, &smallest, &effort), COH_OK);
+    assert_int_equal(coh_plan_search(plan), COH_ERR_FULL);
+    assert_true(plan->least_far_bytes > options.host_memory_bytes);
+    assert_true(plan->search_effort < coh_effort_sum(&effort));
+    coh_plan_destroy(plan);
     coh_graph_destroy(graph);
 }
 
@@ -331,6 +357,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_program_that_is_too_long_is_refused_with_what_shortens_it),
         cmocka_unit_test(bytes_are_refused_before_length),
+        cmocka_unit_test(the_last_resort_takes_no_more_chunks_than_a_search_can_place),
         cmocka_unit_test(a_huge_batch_in_memory_gets_larger_chunks),
         cmocka_unit_test(no_schedule_takes_fewer_bytes_than_the_bound),
         cmocka_unit_test(waiting_gradients_and_activations_do_not_add_up),
