@@ -525,7 +525,7 @@ static coh_status check_operand(const cli_options *options)
 
 /* Contents that distinguish folders. */
 typedef struct content {
-    int has_config, has_checkpoint;
+    int has_config, has_checkpoint, has_weights;
     char tensors[256]; /* the name of one safetensors file; "": none */
 } content;
 
@@ -538,6 +538,9 @@ static content look_into(const char *path)
         const char *name = entry->d_name, *ending = strrchr(name, '.');
         held.has_config |= strcmp(name, "config.json") == 0;
         held.has_checkpoint |= strcmp(name, "manifest.json") == 0 || strncmp(name, "step-", 5) == 0;
+        held.has_weights |=
+            ending && (strcmp(ending, ".safetensors") == 0 ||
+                       (strncmp(name, "pytorch_model", 13) == 0 && strcmp(ending, ".bin") == 0));
         if (ending && strcmp(ending, ".safetensors") == 0 && !held.tensors[0])
             snprintf(held.tensors, sizeof(held.tensors), "%s", name);
     }
@@ -564,6 +567,55 @@ static coh_status check_has_config(const char *path)
                     path, held.tensors);
 }
 
+/* ---- folders of text ---- */
+
+static int holds(const char *folder, const char *name)
+{
+    char path[CLI_PATH_BYTES];
+    return snprintf(path, sizeof(path), "%s/%s", folder, name) < CLI_PATH_BYTES &&
+           access(path, F_OK) == 0;
+}
+
+/* Refuses the folders of a run and of a checkpoint: their text files are its record. */
+static coh_status refuse_record(const char *flag, const char *path)
+{
+    const int is_run = holds(path, "run.json") && holds(path, "plan.json");
+    const int is_checkpoint = holds(path, "manifest.json") && holds(path, "hashes.bin");
+    if (!is_run && !is_checkpoint)
+        return COH_OK;
+    if (is_run && holds(path, "data.tokens"))
+        return cli_fail(COH_ERR_CORRUPT,
+                        "%s%s is a run's folder, whose text files are the record of the run: give "
+                        "%s/data.tokens for the tokens that it trained on, or a folder of texts",
+                        flag, path, path);
+    return cli_fail(COH_ERR_CORRUPT,
+                    "%s%s is the folder of a %s, whose text files are no texts to train on: give "
+                    "a file or a folder of texts",
+                    flag, path, is_run ? "run" : "checkpoint");
+}
+
+/* Refuses a folder of which each file is read as text, if it is that of a model: the texts would
+ * be its config.json, tokenizer.json and so on. */
+static coh_status check_texts(const cli_options *options, const char *flag, const char *path)
+{
+    struct stat facts;
+    if (!path || stat(path, &facts) != 0 || !S_ISDIR(facts.st_mode))
+        return COH_OK;
+    CLI_TRY(refuse_record(flag, path));
+    const content held = look_into(path);
+    const int is_model = held.has_config && (held.has_weights || cli_artefact_has_tokenizer(path));
+    if (!is_model || options->resume || cli_given(options, CLI_FLAG_FIELD) ||
+        cli_given(options, CLI_FLAG_CHAT))
+        return COH_OK;
+    return cli_fail(COH_ERR_CORRUPT,
+                    "%s%s is a Hugging Face model's folder, whose text files are its configuration "
+                    "and its tokenizer: give a file of text, or a folder that holds nothing but "
+                    "texts",
+                    flag, path);
+}
+
+/* ---- runs ---- */
+
 /* Checks that --resume names something that a run saved. */
 static coh_status check_resume(const char *path)
 {
@@ -588,6 +640,10 @@ coh_status cli_input_check(const cli_options *options)
     CLI_TRY(check_operand(options));
     for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++)
         CLI_TRY(check_flag(options, &rows[i]));
+    CLI_TRY(check_texts(options, "--data ", options->data));
+    CLI_TRY(check_texts(options, "--validation ", options->validation));
+    if (options->command == CLI_TOKENIZE)
+        CLI_TRY(check_texts(options, "", options->operand));
     if (options->resume)
         CLI_TRY(check_resume(options->resume));
     if (!options->operand || !may_be_model ||

@@ -3,6 +3,7 @@
 import fcntl
 import json
 import os
+import shutil
 import signal
 import struct
 import time
@@ -236,6 +237,27 @@ class Data(ProgramTest):
             self.assertFalse(os.path.exists(self.path("run", "data.tokens")))
         chat = self.write("chat.jsonl", '{"messages": [{"role": "user", "content": "x"}]}\n')
         self.fails(4, "tokenize", chat, "--chat", "-o", self.path("o"), says=":1: no message is the assistant's")
+
+    def test_the_folder_of_a_model_or_a_run_is_no_folder_of_text(self):
+        """Its text files would be trained on: a config.json, a tokenizer.json, a run.json."""
+        model, run, text = self.path("model"), self.path("run"), self.corpus()
+        model_folder.make(model, "gpt2")
+        train = ["train", *TINY, "--steps", 1, "--data"]
+        self.succeeds(*train, text, "--save", run)
+        for folder, says in ((model, "a Hugging Face model's folder, whose text files are its configuration and its tokenizer: give a file of text"),
+                             (run, f"give {run}/data.tokens for the tokens that it trained on"),
+                             (run + "/step-1", "the folder of a checkpoint, whose text files are no texts to train on: give a file")):
+            for command in ([*train, folder, "--save", "none"], [*train, text, "--validation", folder, "--save", "none"],
+                            ["eval", run, "--data", folder], ["tokenize", folder, "-o", self.path("o")]):
+                with self.subTest(command=command):
+                    self.assertIn(folder + " is ", self.fails(4, *command, says=says).err)
+        self.succeeds(*train, run + "/data.tokens", "--save", "none")
+        # lines in such a folder are meant; texts next to a config.json alone may be
+        self.documents("model/a.jsonl", "text", DOCUMENTS[:3])
+        self.succeeds("tokenize", model, "--field", "text", "-o", self.path("lines"))
+        os.mkdir(self.path("texts"))
+        shutil.copy(self.path("model", "config.json"), self.path("texts"))
+        self.succeeds("tokenize", self.path("texts"), "-o", self.path("texts.tokens"))
 
     def test_folders_without_stored_text_get_one_sentence(self):
         run = self.path("run")
