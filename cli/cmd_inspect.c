@@ -14,6 +14,7 @@
 #include "cli/recipe.h"
 #include "cli/replay.h"
 #include "cli/weights.h"
+#include "report/format.h"
 
 static void print_hash(uint64_t hash)
 {
@@ -473,7 +474,8 @@ static void print_room(const plan_view *of)
         if (file->disk_bytes > 0)
             printf(", a disk");
         if (of->note.disk_write_limit > 0)
-            printf(", which may be written %s a day", cli_size(of->note.disk_write_limit).at);
+            printf(", which may be written %s a day",
+                   report_written((double)of->note.disk_write_limit).at);
         printf("\n");
     }
     printf("  takes    ");

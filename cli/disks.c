@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "cohobate/refusal.h"
+#include "report/format.h"
 
 void cli_disks_list(const cli_options *options, cli_disks *out_disks)
 {
@@ -136,8 +137,7 @@ coh_status cli_disks_describe(const cli_disks *disks, uint64_t store_bytes, doub
         if (disks->of[i].bytes_per_s > 0)
             cli_line_add(line, ", %s/s measured", cli_size((uint64_t)disks->of[i].bytes_per_s).at);
         if (written_per_day > 0)
-            cli_line_add(line, ", %s written a day",
-                         cli_size((uint64_t)(part * written_per_day)).at);
+            cli_line_add(line, ", %s written a day", report_written(part * written_per_day).at);
         cli_line_add(line, "\n");
     }
     say_narrow(disks, shares, store_bytes);

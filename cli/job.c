@@ -786,9 +786,9 @@ coh_status cli_job_check_writes(const cli_job *job)
     if (!cli_job_wears(job))
         return COH_OK;
     return cli_fail(COH_ERR_ARGUMENT,
-                    "this run would write %s to the drive in a day, which wears it out: allow it "
-                    "with --disk-write-limit %.0fTB/day, or bound it with less",
-                    cli_size((uint64_t)day).at, day * 1e-12 + 1);
+                    "this run would write %.1f TB to the drive in a day, which wears it out: allow "
+                    "it with --disk-write-limit %.0fTB/day, or bound it with less",
+                    day * 1e-12, day * 1e-12 + 1);
 }
 
 coh_status cli_job_rehearse(cli_job *job)

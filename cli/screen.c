@@ -10,6 +10,7 @@
 #include "cli/disks.h"
 #include "cli/dtype.h"
 #include "cli/launch.h"
+#include "report/format.h"
 
 enum { INDENT = 8, SECONDS_PER_DAY = 86400 };
 
@@ -401,13 +402,14 @@ void cli_screen_drive(const cli_options *options, const coh_plan_summary *summar
     if (s->written_per_day <= 0)
         return;
     cli_line_add(line, "drive:  %s written a step, %s a day",
-                 cli_size((uint64_t)summary->disk_bytes_written).at,
-                 cli_size((uint64_t)s->written_per_day).at);
+                 report_written(summary->disk_bytes_written).at,
+                 report_written(s->written_per_day).at);
     if (s->endurance_bytes > 0)
         cli_line_add(line, "; it lasts %s of that",
                      cli_time(cli_drive_days(s) * SECONDS_PER_DAY).at);
     if (cli_given(options, CLI_FLAG_DISK_WRITE_LIMIT))
-        cli_line_add(line, "; at most %s allowed", cli_size(options->disk_write_limit).at);
+        cli_line_add(line, "; at most %s allowed",
+                     report_written((double)options->disk_write_limit).at);
     else if (s->asks_for_limit)
         cli_line_add(line, "; train asks for a --disk-write-limit to bound it");
     cli_line_add(line, "\n");

@@ -11,6 +11,7 @@
 
 #include "cli/budget.h"
 #include "cli/refusal.h"
+#include "report/format.h"
 
 /* ---- one variant ---- */
 
@@ -275,7 +276,8 @@ static cli_text drive_of(const cli_variant *v, const columns *c)
     if (v->speed.written_per_day <= 0)
         snprintf(text.at, sizeof(text.at), "-");
     else if (!c->has_life)
-        return three_digits((uint64_t)v->summary.disk_bytes_written);
+        snprintf(text.at, sizeof(text.at), "%.31s",
+                 report_written(v->summary.disk_bytes_written).at);
     else if (days < 730)
         snprintf(text.at, sizeof(text.at), days < 100 ? "%.1f days" : "%.0f days", days);
     else

@@ -357,13 +357,13 @@ static void put_drive(sheet *s, const report_live *live, const report_pace *pace
     char wear[80] = "", day[80] = "";
     if (!has_drive(live))
         return;
-    put(s, PLAIN, "drive", "%s read, %s written a step", report_size(reads).at,
-        report_size(writes).at);
+    put(s, PLAIN, "drive", "%s read, %s written a step", report_written(reads).at,
+        report_written(writes).at);
     if (pace->step_s > 0)
-        snprintf(day, sizeof(day), ", %s a day", report_size(writes / pace->step_s * 86400).at);
+        snprintf(day, sizeof(day), ", %s a day", report_written(writes / pace->step_s * 86400).at);
     if (life > 0)
         snprintf(wear, sizeof(wear), ", %.2g %% of its life", 100 * written / life);
-    put(s, PLAIN, "wear", "%s written in all%s%s", report_size(written).at, wear, day);
+    put(s, PLAIN, "wear", "%s written in all%s%s", report_written(written).at, wear, day);
 }
 
 static void put_health(sheet *s, const report_live *live)

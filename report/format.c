@@ -64,6 +64,13 @@ report_text report_rate(double bytes_per_s)
     return isfinite(bytes_per_s) ? scaled(bytes_per_s, units, names) : missing();
 }
 
+report_text report_written(double bytes)
+{
+    static const double units[] = { 1e15, 1e12, 1e9, 1e6, 1e3, 1, 0 };
+    static const char *const names[] = { " PB", " TB", " GB", " MB", " kB", " B" };
+    return isfinite(bytes) ? scaled(bytes, units, names) : missing();
+}
+
 report_text report_count(double number)
 {
     static const double units[] = { 1e12, 1e9, 1e6, 1e3, 1, 0 };

@@ -380,7 +380,7 @@ static coh_status add_faults(const report_analysis *a, coh_text *out)
     ADD("<section id=\"faults\"><h2>Disk and faults</h2>");
     if (written > 0)
         ADD("<p>A step writes %s to the working store, %s a day without pauses.</p>",
-            report_size(written).at, report_size(written * 86400 / a->step_s).at);
+            report_written(written).at, report_written(written * 86400 / a->step_s).at);
     else
         ADD("<p>Steps write nothing to a drive.</p>");
     if (run->skipped_count > 0)

@@ -542,6 +542,20 @@ class Plan(ProgramTest):
             said = self.succeeds("plan", *NANO, "--profile", f"built-in-2,endurance={endurance}B", *flags).out
             self.assertIn(f"; it lasts {says} of that", said.replace("\n        ", " "))
 
+    def test_the_wear_of_a_drive_has_the_decimal_units_of_its_endurance_everywhere(self):
+        """The flag and the refusal say GB/day and a drive's endurance is in TB, so no other line says TiB a day."""
+        plan, kept = ["plan", *NANO, *self.disk(), *FEWER], self.path("plan.json")
+        day = self.plan(*self.disk(), *FEWER)["disk_bytes_written_per_day"]
+        step = self.plan(*self.disk(), *FEWER)["disk_bytes_written"]
+        limit = f"{math.ceil(day / 1e12)}TB/day"
+        said = " ".join(self.succeeds(*plan, "--disk-write-limit", limit, "-o", kept).out.split())
+        found = re.search(r"drive: ([\d.]+) MB written a step, ([\d.]+) TB a day; at most ([\d.]+) TB allowed ", said)
+        for text, wanted in zip(found.groups(), (step / 1e6, day / 1e12, math.ceil(day / 1e12))):
+            self.assertAlmostEqual(float(text) / wanted, 1, delta=0.006)
+        self.assertRegex(self.succeeds("inspect", kept).out, r"which may be written [\d.]+ TB a day")
+        asked = self.fails(2, "train", *NANO, "--data", self.corpus(), "--save", "none", *self.disk(), "--steps", "99999999").err
+        self.assertRegex(asked, r"would write [\d.]+ TB to the drive in a day.*--disk-write-limit \d+TB/day")
+
     def test_train_asks_before_it_writes_more_than_a_terabyte_in_a_day(self):
         train = ["train", *NANO, "--data", self.corpus(), "--save", "none", *self.disk()]
         done = self.fails(2, *train, "--steps", "99999999", says="TB/day, or bound it")

@@ -147,11 +147,11 @@ class Variants(ProgramTest):
         lines = self.succeeds("plan", *NANO, *self.disk(), *table).out.split("\n")
         self.assertRegex(lines[0], "limit +written device, host, disk$")
         for line, plan in zip(lines[1:], alone):
-            said = re.search(r"(\S+ [KMG]iB|-) [\d.]+ [MG]iB, -, \S+", line)[1]
+            said = re.search(r"(\S+ [kMG]B|-) [\d.]+ [MG]iB, -, \S+", line)[1]
             written = plan["disk_bytes_written"]
             self.assertEqual(said == "-", written == 0, line)
             if written:
-                self.assertAlmostEqual(float(said.split()[0]) / (written / 2**20), 1, delta=0.01, msg=line)
+                self.assertAlmostEqual(float(said.split()[0]) / (written / 1e6), 1, delta=0.01, msg=line)
         self.assertEqual([plan["disk_bytes_written"] > 0 for plan in alone], [True, True, False])
         rows = self.plan(*self.disk(), *table)["rows"]
         for key in ("disk_bytes_written", "drive_life_days", "batch", "sequence"):
