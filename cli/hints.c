@@ -70,7 +70,7 @@ static void add_drive(const cli_job *job, const other *found, cli_line *line)
         cli_line_add(line, "; drive %s", cli_time(found->days * 86400).at);
 }
 
-static const char *lean_flag(const cli_job *job)
+const char *cli_lean_flag(const cli_job *job)
 {
     const int is_bf16 = coh_model_size_get(&job->model).dtype == COH_DTYPE_BF16;
     return is_bf16 ? "--state lean" : "--optimizer adamw8";
@@ -116,7 +116,7 @@ static void add_states(const cli_job *job, cli_line *line)
         both = plan_otherwise(job, job->graph, options);
     }
     if (lean.share < WORTH_SAYING) {
-        cli_line_add(line, "states: 8-bit moments (%s): ", lean_flag(job));
+        cli_line_add(line, "states: 8-bit moments (%s): ", cli_lean_flag(job));
         add_step(job, &lean, line);
         add_drive(job, &lean, line);
         cli_line_add(line, "\n");
@@ -127,7 +127,7 @@ static void add_states(const cli_job *job, cli_line *line)
         previous = plan_otherwise(job, job->graph, options);
     }
     if (both.share < WORTH_SAYING_BITS * fmin(fmin(lean.share, previous.share), 1)) {
-        cli_line_add(line, "both:   %s --clip-mode previous: ", lean_flag(job));
+        cli_line_add(line, "both:   %s --clip-mode previous: ", cli_lean_flag(job));
         add_step(job, &both, line);
         add_drive(job, &both, line);
         cli_line_add(line, "\n");
@@ -235,7 +235,7 @@ static void add_untried(const cli_job *job, cli_line *line)
     if (!lean && !previous)
         return;
     cli_line_add(line, "try:    %s%s%s, perhaps faster (not compared: %u instructions)\n",
-                 lean ? lean_flag(job) : "", lean && previous ? " " : "",
+                 lean ? cli_lean_flag(job) : "", lean && previous ? " " : "",
                  previous ? "--clip-mode previous" : "", job->summary.instruction_count);
 }
 

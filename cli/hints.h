@@ -12,4 +12,7 @@
  * instructions, for which one line names what to try. */
 void cli_hints_add(const cli_job *job, cli_line *line);
 
+/* The flag of 8-bit moments for the job's dtype: "--state lean" or "--optimizer adamw8". */
+const char *cli_lean_flag(const cli_job *job);
+
 #endif

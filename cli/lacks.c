@@ -1,17 +1,25 @@
-/* Finds what else a refused run lacks. The one idea: a remedy is followed here before it is
- * printed, and the next refusal has the next remedy. Next: lacks.h, cohobate/refusal.h. */
+/* Finds what else a refused run lacks, and what keeps to its limit of disk writes. The one idea: a
+ * remedy is followed here before it is printed, and the next refusal has the next remedy. Next:
+ * lacks.h, cohobate/refusal.h. */
 #include "cli/lacks.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-#define MB UINT64_C(1000000)
-#define GB UINT64_C(1000000000)
+#include "cli/hints.h"
+
+#define MB     UINT64_C(1000000)
+#define GB     UINT64_C(1000000000)
+#define DAY_NS 86400e9
 
 /* MORE_MOST: remedies that are followed. INSTRUCTIONS_MOST: the longest program for which the last
- * plan is made by the job's own search, which may take longer than a quick one. */
-enum { MORE_MOST = 6, INSTRUCTIONS_MOST = 10000 };
+ * plan is made by the job's own search, which may take longer than a quick one. NEAR_LIMIT: a plan
+ * that writes this many times the limit may have a neighbour that keeps to it. WAYS_INSTRUCTIONS:
+ * instructions of quick plans, about a minute, after which nothing further is tried. */
+enum { MORE_MOST = 6, INSTRUCTIONS_MOST = 10000, NEAR_LIMIT = 4, WAYS_INSTRUCTIONS = 50000 };
 
 /* A single budget needs no second plan, which may take seconds. JSON has the refusal as data. */
 static int has_several_limits(const cli_job *job)
@@ -79,12 +87,11 @@ static int follow(const coh_refusal *refusal, int disk_count, coh_plan_options *
 }
 
 /* Finds out whether the batch has a plan. A refusal of a fixed micro-batch need not say which other
- * one would do, which may take long. *out_instructions: those of its step. */
+ * one would do, which may take long. */
 static coh_status check_plan(const coh_batch *batch, const coh_plan_options *options,
-                             uint32_t *out_instructions)
+                             coh_plan_summary *out_summary)
 {
     coh_batch_plan made = { .struct_bytes = sizeof(made) };
-    coh_plan_summary summary = { .struct_bytes = sizeof(summary) };
     coh_plan_options fixed = *options;
     coh_status status;
     if (batch->may_change) {
@@ -96,8 +103,7 @@ static coh_status check_plan(const coh_batch *batch, const coh_plan_options *opt
             status = coh_plan_create(made.graph, &fixed, &made.plan);
     }
     if (status == COH_OK)
-        status = coh_plan_summarize(made.plan, &summary);
-    *out_instructions = summary.instruction_count;
+        status = coh_plan_summarize(made.plan, out_summary);
     coh_batch_plan_destroy(&made);
     return status;
 }
@@ -107,12 +113,13 @@ static coh_status check_plan(const coh_batch *batch, const coh_plan_options *opt
 static coh_status check_budgets(const coh_batch *batch, const coh_plan_options *options)
 {
     coh_plan_options quick = *options;
-    uint32_t instructions = 0;
+    coh_plan_summary summary = { .struct_bytes = sizeof(summary) };
     quick.search = COH_SEARCH_QUICK;
-    const coh_status status = check_plan(batch, &quick, &instructions);
-    if (status != COH_OK || options->search == COH_SEARCH_QUICK || instructions > INSTRUCTIONS_MOST)
+    const coh_status status = check_plan(batch, &quick, &summary);
+    if (status != COH_OK || options->search == COH_SEARCH_QUICK ||
+        summary.instruction_count > INSTRUCTIONS_MOST)
         return status;
-    return check_plan(batch, options, &instructions);
+    return check_plan(batch, options, &summary);
 }
 
 /* Follows remedies until a plan fits, and returns their number; *options then has its budgets.
@@ -153,19 +160,144 @@ static void add_changes(const coh_plan_options *given, const coh_plan_options *e
                      writes / daily_unit(writes), daily_unit(writes) == GB ? "GB" : "MB");
 }
 
+/* ---- a limit of disk writes ---- */
+
+/* What keeps to the limit, and the instructions of the plans that found it. */
+typedef struct ways {
+    const cli_job *job;
+    const coh_batch *batch;
+    uint64_t instruction_count;
+    cli_line line;
+} ways;
+
+/* Makes a plan of *options, which has no limit of writes a day. Returns the bytes that it writes a
+ * day, INFINITY if there is none; *out_ns is its step. */
+static double written_per_day(ways *w, const coh_batch *batch, const coh_plan_options *options,
+                              double *out_ns)
+{
+    coh_plan_summary summary = { .struct_bytes = sizeof(summary) };
+    if (check_plan(batch, options, &summary) != COH_OK || summary.step_ns == 0)
+        return INFINITY;
+    w->instruction_count += summary.instruction_count;
+    *out_ns = (double)summary.step_ns;
+    return summary.disk_bytes_written * DAY_NS / *out_ns;
+}
+
+/* Has the batch a plan that keeps to the limit of writes? By at most two quick plans, the second
+ * one if the first is near the limit: a refusal of the limit itself looks for the least limit,
+ * which takes long. */
+static int keeps_limit(ways *w, const coh_batch *batch, const coh_plan_options *options)
+{
+    const double limit = (double)options->disk_write_bytes_per_day;
+    coh_plan_options quick = *options;
+    double ns = 0;
+    quick.search = COH_SEARCH_QUICK;
+    quick.disk_write_bytes_per_day = 0;
+    const double day = written_per_day(w, batch, &quick, &ns);
+    quick.wear_bytes = (uint64_t)(limit * ns / DAY_NS);
+    return day <= limit || (day <= NEAR_LIMIT * limit && quick.wear_bytes > 0 &&
+                            written_per_day(w, batch, &quick, &ns) <= limit);
+}
+
+static void add_way(ways *w, const char *flags)
+{
+    cli_line_add(&w->line, "%s%s", w->line.used > 0 ? ", or with " : "", flags);
+}
+
+/* Adds 8-bit moments, if the states are AdamW's: alone, or with clipping by the norm of the step
+ * before. */
+static void add_lean(ways *w)
+{
+    const cli_job *job = w->job;
+    coh_plan_options options = job->plan_options;
+    char both[64];
+    if (job->options->resume || options.optimizer_choice_count > 0 ||
+        (options.optimizer[0] != '\0' && strcmp(options.optimizer, "adamw") != 0))
+        return;
+    snprintf(options.optimizer, sizeof(options.optimizer), "adamw8");
+    if (keeps_limit(w, w->batch, &options)) {
+        add_way(w, cli_lean_flag(job));
+        return;
+    }
+    if (!options.deferred_update || cli_given(job->options, CLI_FLAG_CLIP_MODE))
+        return;
+    options.deferred_update = options.speculates = 0;
+    snprintf(both, sizeof(both), "%s --clip-mode previous", cli_lean_flag(job));
+    if (keeps_limit(w, w->batch, &options))
+        add_way(w, both);
+}
+
+/* Adds adapters, if all is trained: their states are small. */
+static void add_lora(ways *w)
+{
+    const cli_job *job = w->job;
+    static const coh_adapters adapters = { .rank = 16 };
+    coh_batch of = *w->batch;
+    if (job->options->resume || job->model.adapters.rank > 0 || job->model.adapters.freeze[0])
+        return;
+    cli_job *other = malloc(sizeof(*other));
+    if (!other)
+        return;
+    *other = *job; /* what batch->make_graph reads */
+    of.context = other;
+    if (coh_model_adapters_set(&other->model, &adapters) == COH_OK &&
+        keeps_limit(w, &of, &job->plan_options))
+        add_way(w, "--lora 16 (trains adapters only)");
+    free(other);
+}
+
+/* Adds the memory that makes the drive unnecessary. */
+static void add_memory(ways *w)
+{
+    const cli_job *job = w->job;
+    const coh_plan_options *given = &job->plan_options;
+    coh_plan_options enough = *given;
+    coh_plan_summary summary = { .struct_bytes = sizeof(summary) };
+    coh_refusal refusal = { .struct_bytes = sizeof(refusal) };
+    cli_line flags;
+    enough.disk_bytes = enough.spare_disk_bytes = enough.disk_write_bytes_per_day = 0;
+    enough.search = COH_SEARCH_QUICK;
+    if (check_plan(w->batch, &enough, &summary) == COH_OK || !coh_last_refusal(&refusal) ||
+        find_enough(&refusal, w->batch, job->options->disk_count, &enough) == 0)
+        return;
+    enough.disk_bytes = given->disk_bytes;
+    enough.spare_disk_bytes = given->spare_disk_bytes;
+    enough.disk_write_bytes_per_day = given->disk_write_bytes_per_day;
+    if (!keeps_limit(w, w->batch, &enough))
+        return;
+    cli_line_clear(&flags);
+    add_changes(given, &enough, job->options->disk_count, &flags);
+    add_way(w, flags.text + 1);
+}
+
+/* Adds what keeps to the limit of writes, each by itself; no more is tried after long plans. */
+static void add_ways(const cli_job *job, const coh_batch *batch, cli_line *line)
+{
+    static void (*const adders[])(ways *) = { add_lean, add_lora, add_memory };
+    ways w = { .job = job, .batch = batch };
+    cli_line_clear(&w.line);
+    for (size_t i = 0; i < sizeof(adders) / sizeof(adders[0]); i++)
+        if (w.instruction_count < WAYS_INSTRUCTIONS)
+            adders[i](&w);
+    if (w.line.used > 0)
+        cli_line_add(line, "; the limit is kept with %s", w.line.text);
+}
+
 coh_status cli_lacks_name(const cli_job *job, const coh_batch *batch, coh_status status)
 {
     coh_refusal refusal = { .struct_bytes = sizeof(refusal) };
     coh_plan_options options = job->plan_options;
-    char sentence[1024];
-    cli_line flags;
+    cli_line sentence, flags;
     if (status != COH_ERR_FULL || !has_several_limits(job) || !coh_last_refusal(&refusal))
         return status;
-    snprintf(sentence, sizeof(sentence), "%s", coh_last_error());
+    cli_line_clear(&sentence);
+    cli_line_add(&sentence, "%s", coh_last_error());
     cli_line_clear(&flags);
+    if (refusal.reason == COH_REFUSAL_WRITES)
+        add_ways(job, batch, &sentence);
     const int followed = find_enough(&refusal, batch, job->options->disk_count, &options);
     if (followed < 2) /* the sentence names the only one */
-        return cli_fail(status, "%s", sentence);
+        return cli_fail(status, "%s", sentence.text);
     add_changes(&job->plan_options, &options, job->options->disk_count, &flags);
-    return cli_fail(status, "%s; enough is%s", sentence, flags.text);
+    return cli_fail(status, "%s; enough is%s", sentence.text, flags.text);
 }

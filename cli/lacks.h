@@ -6,8 +6,11 @@
 #include "cli/job.h"
 
 /* After a refusal of this batch: if flags limit more than one budget, follows the remedies, plan by
- * plan, until one fits, and adds its budgets to the sentence unless it names the only one. The
- * data of coh_last_refusal is then gone, so JSON keeps the refusal as it was. Returns `status`. */
+ * plan, until one fits, and adds its budgets to the sentence unless it names the only one. If the
+ * refusal is about the limit of disk writes, also names each change that keeps to the limit by
+ * itself, as found by quick plans: 8-bit moments, adapters, the memory with which no drive is
+ * needed. The data of coh_last_refusal is then gone, so JSON keeps the refusal as it was. Returns
+ * `status`. */
 coh_status cli_lacks_name(const cli_job *job, const coh_batch *batch, coh_status status);
 
 #endif

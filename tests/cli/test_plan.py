@@ -531,6 +531,23 @@ class Plan(ProgramTest):
         self.assertLessEqual(held_to["disk_bytes_written_per_day"], least * 1e9)
         self.fails(3, "plan", *flags, f"{least - 1}GB/day", says=f"raise --disk-write-limit to {least}GB/day")
 
+    @on_any_processor
+    def test_a_write_limit_that_refuses_names_what_keeps_to_it(self):
+        """Each change that is named has a plan within the limit, by itself; one that is not named has none."""
+        plan = ["plan", "gpt2-pico", "--search", "quick", "--profile", "rtx-4090", "--calibration", "none", "--sequence", 32, "--batch", 1,
+                "--device-memory", "34MiB", "--disk-write-limit", "1GB/day"]
+        lean = ["--state", "lean"]
+        for host, wanted, others in (("5MiB", ["--state lean", "--lora 16", "--host-memory"], []), ("1MiB", ["--lora 16", "--host-memory"], [lean])):
+            said = self.fails(3, *plan, "--host-memory", host, says="; the limit is kept with ").err
+            ways = said.strip().split("; the limit is kept with ")[1].split("; enough is ")[0].split(", or with ")
+            with self.subTest(host=host, ways=ways):
+                self.assertEqual([next((w for w in wanted if way.startswith(w)), way) for way in ways], wanted)
+                for way in ways:
+                    held_to = self.succeeds(*plan, "--host-memory", host, *way.split(" (")[0].split(), "--json").json
+                    self.assertLessEqual(held_to["disk_bytes_written_per_day"], 1e9)
+                for other in others:
+                    self.fails(3, *plan, "--host-memory", host, *other)
+
     def test_a_drive_lasts_as_long_as_its_endurance(self):
         flags = [*self.disk(), *FEWER]
         planned = self.plan("--profile", "built-in-2,endurance=600TB", *flags)
