@@ -21,9 +21,9 @@ static coh_status print(cli_replay *replay)
     CLI_TRY(cli_job_rehearse(job));
     CLI_TRY(coh_plan_in_memory_bytes(job->graph, &job->plan_options, &in_memory_bytes));
     if (replay->options.json)
-        return cli_plan_json(job, in_memory_bytes);
+        return cli_plan_json(job, in_memory_bytes, NULL);
     cli_line_clear(&line);
-    CLI_TRY(cli_screen(job, in_memory_bytes, "", &line));
+    CLI_TRY(cli_screen(job, in_memory_bytes, NULL, &line));
     const char *name = replay->file.profile_name;
     printf("made:   program %016" PRIx64 ", %s a step by the profile%s%s\n%s",
            replay->file.program_hash, cli_time((double)replay->file.step_ns * 1e-9).at,

@@ -352,6 +352,15 @@ static void describe_schedule(const cli_job *job, cli_line *line)
                  schedule->schedule_steps, cli_rate(schedule->lowest).at);
 }
 
+/* Prints lines to standard error, on a terminal wrapped. */
+static void print_wrapped(const cli_line *line)
+{
+    cli_line wrapped;
+    cli_line_clear(&wrapped);
+    cli_screen_wrap(line->text, cli_prose_columns(STDERR_FILENO, CLI_LINE_BYTES), &wrapped);
+    (void)cli_write(STDERR_FILENO, wrapped.text, wrapped.used);
+}
+
 static void describe_start(const cli_run *run)
 {
     cli_line line;
@@ -410,7 +419,7 @@ static void describe_start(const cli_run *run)
     else if (run->folder.path[0])
         cli_line_add(&line, ", saved every %s (--save-every)",
                      cli_every(run->job.recipe.save_every, "step").at);
-    cli_note("%s", line.text);
+    print_wrapped(&line);
 }
 
 /* ---- the end ---- */
@@ -502,6 +511,18 @@ static coh_status take_hash(cli_run *run, uint64_t *out_hash)
     return COH_OK;
 }
 
+/* Writes the result, on a terminal wrapped. */
+static coh_status write_result(const cli_run *run, const cli_line *line)
+{
+    cli_line wrapped;
+    cli_line_clear(&wrapped);
+    cli_screen_wrap(line->text,
+                    run->options->json ? CLI_LINE_BYTES
+                                       : cli_prose_columns(STDOUT_FILENO, CLI_LINE_BYTES),
+                    &wrapped);
+    return cli_write(STDOUT_FILENO, wrapped.text, wrapped.used);
+}
+
 static coh_status finish(cli_run *run)
 {
     uint64_t hash;
@@ -513,12 +534,11 @@ static coh_status finish(cli_run *run)
     cli_report_peaks(&run->report, run->engine);
     CLI_TRY(coh_engine_facts_get(run->engine, &run->facts)); /* with memory that libraries took */
     cli_line_clear(&line);
-    if (run->options->json) {
+    if (run->options->json)
         add_result_json(run, hash, &line);
-    } else {
+    else
         add_result_text(run, hash, &line);
-    }
-    CLI_TRY(cli_write(STDOUT_FILENO, line.text, line.used));
+    CLI_TRY(write_result(run, &line));
     return run->stopped ? cli_train_stopped(run) : COH_OK;
 }
 

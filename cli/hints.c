@@ -1,10 +1,11 @@
 /* Plans a step otherwise, and says what that would bring. The one idea: each hint is a quick plan
- * of the job's own options with one or two changed. Next: hints.h, and screen.c for the lines
- * before. */
+ * of the job's own options with one or two changed. Next: hints.h; screen.c and plan_json.c print
+ * what is found. */
 #include "cli/hints.h"
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -54,21 +55,49 @@ static other plan_otherwise(const cli_job *job, const coh_graph *graph, coh_plan
     return found;
 }
 
-/* Adds "a quick plan takes 6.1 s, 0.53 of this one". */
-static void add_step(const cli_job *job, const other *found, cli_line *line)
+/* ---- one hint ---- */
+
+/* Begins a hint whose change is `flags`. The list has room for one of each label. */
+static cli_hint *begin_hint(cli_hints *hints, const char *label, const char *flags)
 {
-    cli_line_add(line, "a quick plan takes %s, %.2f of this one",
-                 cli_time(found->share * (double)job->summary.step_ns * 1e-9).at, found->share);
+    cli_hint *hint = &hints->at[hints->count++];
+    *hint = (cli_hint){ .label = label, .step_s = NAN, .tokens_per_s = NAN, .disk_written = NAN };
+    snprintf(hint->flags, sizeof(hint->flags), "%s", flags);
+    return hint;
+}
+
+static void add_text(cli_hint *hint, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+static void add_text(cli_hint *hint, const char *format, ...)
+{
+    const size_t used = strlen(hint->text);
+    va_list arguments;
+    va_start(arguments, format);
+    (void)vsnprintf(hint->text + used, sizeof(hint->text) - used, format, arguments);
+    va_end(arguments);
+}
+
+/* Adds "a quick plan takes 6.1 s, 0.53 of this one", and the figures of that plan, whose step has
+ * as many tokens. */
+static void add_step(const cli_job *job, const other *found, cli_hint *hint)
+{
+    hint->step_s = found->share * (double)job->summary.step_ns * 1e-9;
+    hint->tokens_per_s = cli_speed_get(job).tokens_per_s / found->share;
+    hint->disk_written = found->disk_written;
+    add_text(hint, "a quick plan takes %s, %.2f of this one", cli_time(hint->step_s).at,
+             found->share);
 }
 
 /* Adds what becomes of the drive if this plan uses it. */
-static void add_drive(const cli_job *job, const other *found, cli_line *line)
+static void add_drive(const cli_job *job, const other *found, cli_hint *hint)
 {
     if (job->summary.disk_bytes_written > 0 && found->disk_written <= 0)
-        cli_line_add(line, "; drive unused");
+        add_text(hint, "; drive unused");
     else if (found->days > 0)
-        cli_line_add(line, "; drive %s", cli_time(found->days * 86400).at);
+        add_text(hint, "; drive %s", cli_time(found->days * 86400).at);
 }
+
+/* ---- states and clipping ---- */
 
 const char *cli_lean_flag(const cli_job *job)
 {
@@ -101,49 +130,65 @@ static void clip_by_previous(coh_plan_options *options)
     options->deferred_update = options->speculates = 0;
 }
 
-/* A line for states, and one for clipping: alone, or with those states if that is better
- * than each of them. */
-static void add_states(const cli_job *job, cli_line *line)
+/* Plans with 8-bit moments, with clipping by the norm of the step before, and with both. */
+typedef struct states {
+    other lean, previous, both;
+} states;
+
+static states plan_states(const cli_job *job)
 {
+    const other none = { .share = INFINITY };
+    states found = { none, none, none };
     coh_plan_options options = job->plan_options;
-    other lean = { .share = INFINITY }, previous = lean, both = lean;
-    if (may_be_lean(job)) {
+    const int lean = may_be_lean(job), previous = may_clip_by_previous(job);
+    if (lean) {
         make_lean(&options);
-        lean = plan_otherwise(job, job->graph, options);
+        found.lean = plan_otherwise(job, job->graph, options);
     }
-    if (may_be_lean(job) && may_clip_by_previous(job)) {
+    if (lean && previous) {
         clip_by_previous(&options);
-        both = plan_otherwise(job, job->graph, options);
-    }
-    if (lean.share < WORTH_SAYING) {
-        cli_line_add(line, "states: 8-bit moments (%s): ", cli_lean_flag(job));
-        add_step(job, &lean, line);
-        add_drive(job, &lean, line);
-        cli_line_add(line, "\n");
+        found.both = plan_otherwise(job, job->graph, options);
     }
     options = job->plan_options;
-    if (may_clip_by_previous(job)) {
+    if (previous) {
         clip_by_previous(&options);
-        previous = plan_otherwise(job, job->graph, options);
+        found.previous = plan_otherwise(job, job->graph, options);
     }
-    if (both.share < WORTH_SAYING_BITS * fmin(fmin(lean.share, previous.share), 1)) {
-        cli_line_add(line, "both:   %s --clip-mode previous: ", cli_lean_flag(job));
-        add_step(job, &both, line);
-        add_drive(job, &both, line);
-        cli_line_add(line, "\n");
-        return;
+    return found;
+}
+
+/* A hint for states, and one for clipping: alone, or with those states if that is better than each
+ * of them. */
+static void add_states(const cli_job *job, cli_hints *hints)
+{
+    const states found = plan_states(job);
+    char flags[CLI_HINT_FLAGS];
+    if (found.lean.share < WORTH_SAYING) {
+        cli_hint *hint = begin_hint(hints, "states", cli_lean_flag(job));
+        add_text(hint, "8-bit moments (%s): ", hint->flags);
+        add_step(job, &found.lean, hint);
+        add_drive(job, &found.lean, hint);
     }
-    if (previous.share < WORTH_SAYING_BITS) {
-        cli_line_add(line, "clip:   by the last step's norm (--clip-mode previous) ");
-        add_step(job, &previous, line);
-        cli_line_add(line, "\n");
+    if (found.both.share <
+        WORTH_SAYING_BITS * fmin(fmin(found.lean.share, found.previous.share), 1)) {
+        snprintf(flags, sizeof(flags), "%s --clip-mode previous", cli_lean_flag(job));
+        cli_hint *hint = begin_hint(hints, "both", flags);
+        add_text(hint, "%s: ", flags);
+        add_step(job, &found.both, hint);
+        add_drive(job, &found.both, hint);
+    } else if (found.previous.share < WORTH_SAYING_BITS) {
+        cli_hint *hint = begin_hint(hints, "clip", "--clip-mode previous");
+        add_text(hint, "by the last step's norm (%s) ", hint->flags);
+        add_step(job, &found.previous, hint);
     }
 }
+
+/* ---- other steps ---- */
 
 /* Where a step streams each micro-batch through all layers only since the other order rounds
  * otherwise (tied models), plans the step in that order: the planner chooses no other rounding by
  * itself. */
-static void add_layers(const cli_job *job, cli_line *line)
+static void add_layers(const cli_job *job, cli_hints *hints)
 {
     const coh_plan_summary *summary = &job->summary;
     coh_plan_options options = job->plan_options;
@@ -155,28 +200,33 @@ static void add_layers(const cli_job *job, cli_line *line)
     options.sweep_order = COH_SWEEP_LAYER;
     const other found = plan_otherwise(job, job->graph, options);
     if (found.share < WORTH_SAYING_BITS) {
-        cli_line_add(line, "order:  by layers (--sweep-order layer, other rounding) ");
-        add_step(job, &found, line);
-        cli_line_add(line, "\n");
+        cli_hint *hint = begin_hint(hints, "order", "--sweep-order layer");
+        add_text(hint, "by layers (%s, other rounding) ", hint->flags);
+        add_step(job, &found, hint);
     }
 }
 
-/* Adds a line if a step of more tokens has more of them a second: `flag` with `value`. */
-static void add_gain(const cli_job *job, double share, double times, const char *flag,
-                     int64_t value, cli_line *line)
+/* Adds a hint if a step of `times` as many tokens has more of them a second: `flag` with
+ * `value`. */
+static void add_gain(const cli_job *job, const other *found, double times, const char *flag,
+                     int64_t value, cli_hints *hints)
 {
-    const double gain = times / share;
-    if (gain >= WORTH_SAYING_TOKENS)
-        cli_line_add(
-            line,
-            "tokens: a quick plan of more of them (--%s %" PRId64 ") trains %s tokens/s, %.1f "
-            "times as many\n",
-            flag, value, cli_tokens_per_s(gain * cli_speed_get(job).tokens_per_s).at, gain);
+    const double gain = times / found->share;
+    char flags[CLI_HINT_FLAGS];
+    if (gain < WORTH_SAYING_TOKENS)
+        return;
+    snprintf(flags, sizeof(flags), "--%s %" PRId64, flag, value);
+    cli_hint *hint = begin_hint(hints, "tokens", flags);
+    hint->step_s = found->share * (double)job->summary.step_ns * 1e-9;
+    hint->tokens_per_s = gain * cli_speed_get(job).tokens_per_s;
+    hint->disk_written = found->disk_written;
+    add_text(hint, "a quick plan of more of them (%s) trains %s tokens/s, %.1f times as many",
+             flags, cli_tokens_per_s(hint->tokens_per_s).at, gain);
 }
 
 /* A longer sequence, if the default was taken: the plan of another graph. Returns 0 if the model
  * takes none. */
-static int add_sequence(const cli_job *job, cli_line *line)
+static int add_sequence(const cli_job *job, cli_hints *hints)
 {
     const cli_recipe *recipe = &job->recipe;
     const int64_t positions = coh_model_size_get(&job->model).positions;
@@ -191,71 +241,87 @@ static int add_sequence(const cli_job *job, cli_line *line)
         return 0;
     const other found = plan_otherwise(job, graph, job->plan_options);
     coh_graph_destroy(graph);
-    add_gain(job, found.share, (double)times, "sequence", sequence, line);
+    add_gain(job, &found, (double)times, "sequence", sequence, hints);
     return isfinite(found.share);
 }
 
 /* A larger step shares what a step moves among more tokens. */
-static void add_tokens(const cli_job *job, cli_line *line)
+static void add_tokens(const cli_job *job, cli_hints *hints)
 {
     const coh_plan_summary *summary = &job->summary;
     coh_plan_options options = job->plan_options;
     const double compute = (double)summary->busy_ns[COH_LANE_COMPUTE];
     if (summary->state_link_bytes + summary->work_link_bytes + summary->grad_link_bytes == 0 ||
         compute > COMPUTES_MOSTLY * (double)summary->step_ns || job->options->resume ||
-        add_sequence(job, line) ||
+        add_sequence(job, hints) ||
         (uint64_t)summary->instruction_count * TOKENS_TIMES > HINT_INSTRUCTIONS_MOST)
         return;
     options.microbatch_count *= TOKENS_TIMES;
     const other found = plan_otherwise(job, job->graph, options);
-    add_gain(job, found.share, TOKENS_TIMES, "batch", TOKENS_TIMES * job->recipe.batch, line);
+    add_gain(job, &found, TOKENS_TIMES, "batch", TOKENS_TIMES * job->recipe.batch, hints);
 }
 
 /* Tells how the default micro-batch came to be small. Other sizes round otherwise, so the planner
  * chooses none by itself. */
-static void add_micro_batch(const cli_job *job, cli_line *line)
+static void add_micro_batch(const cli_job *job, cli_hints *hints)
 {
     const cli_recipe *recipe = &job->recipe;
     const int64_t share = recipe->batch / coh_fold_shape_replicas(&recipe->replicas);
     if (cli_given(job->options, CLI_FLAG_MICRO_BATCH) || job->options->resume ||
         recipe->micro_batch >= share || recipe->micro_batch * recipe->sequence >= TOKENS_FEW)
         return;
-    cli_line_add(line,
-                 "batch:  %" PRId64 " x %s at once are few (%" PRId64
-                 " is the largest divisor of %" PRId64 " up to 8); --micro-batch\n"
-                 "        auto finds the fastest divisor (other rounding)\n",
-                 recipe->micro_batch, cli_count((uint64_t)recipe->sequence, "token").at,
-                 recipe->micro_batch, share);
+    cli_hint *hint = begin_hint(hints, "batch", "--micro-batch auto");
+    add_text(hint,
+             "%" PRId64 " x %s at once are few (%" PRId64 " is the largest divisor of %" PRId64
+             " up to 8); %s finds the fastest divisor (other rounding)",
+             recipe->micro_batch, cli_count((uint64_t)recipe->sequence, "token").at,
+             recipe->micro_batch, share, hint->flags);
 }
 
 /* A step that is too long to be compared. */
-static void add_untried(const cli_job *job, cli_line *line)
+static void add_untried(const cli_job *job, cli_hints *hints)
 {
     const int lean = may_be_lean(job), previous = may_clip_by_previous(job);
+    char flags[CLI_HINT_FLAGS];
     if (!lean && !previous)
         return;
-    cli_line_add(line, "try:    %s%s%s, perhaps faster (not compared: %u instructions)\n",
-                 lean ? cli_lean_flag(job) : "", lean && previous ? " " : "",
-                 previous ? "--clip-mode previous" : "", job->summary.instruction_count);
+    snprintf(flags, sizeof(flags), "%s%s%s", lean ? cli_lean_flag(job) : "",
+             lean && previous ? " " : "", previous ? "--clip-mode previous" : "");
+    cli_hint *hint = begin_hint(hints, "try", flags);
+    add_text(hint, "%s, perhaps faster (not compared: %u instructions)", flags,
+             job->summary.instruction_count);
 }
 
-void cli_hints_add(const cli_job *job, cli_line *line)
+void cli_hints_find(const cli_job *job, cli_hints *out_hints)
 {
-    cli_line hints;
-    cli_line_clear(&hints);
+    cli_hints *hints = out_hints;
+    hints->count = 0;
     if (job->budget.plan_file != NULL)
         return;
     if (job->summary.instruction_count > HINT_INSTRUCTIONS_MOST) {
-        add_untried(job, &hints);
+        add_untried(job, hints);
     } else {
         cli_progress_begin("comparing with other states of", job->model.name, CLI_PROGRESS_FIRST_S);
-        add_states(job, &hints);
-        const size_t used = hints.used;
-        add_layers(job, &hints);
-        if (hints.used == used) /* one of them is enough */
-            add_tokens(job, &hints);
+        add_states(job, hints);
+        const int count = hints->count;
+        add_layers(job, hints);
+        if (hints->count == count) /* one of them is enough */
+            add_tokens(job, hints);
         cli_progress_end();
     }
-    add_micro_batch(job, &hints);
-    cli_screen_wrap(hints.text, line);
+    add_micro_batch(job, hints);
+}
+
+void cli_hints_add_json(const cli_hints *hints, cli_line *line)
+{
+    cli_line_add_json(line, "'hints': [");
+    for (int i = 0; i < hints->count; i++) {
+        const cli_hint *hint = &hints->at[i];
+        cli_line_add_json(line,
+                          "{'label': %s, 'flags': %s, 'step_seconds': %.9f"
+                          ", 'tokens_per_second': %.9g, 'disk_bytes_written': %.17g, 'text': %s}",
+                          hint->label, hint->flags, hint->step_s, hint->tokens_per_s,
+                          hint->disk_written, hint->text);
+    }
+    cli_line_add_json(line, "]");
 }

@@ -1,4 +1,4 @@
-/* hints.h - the last lines of a plan's screen: what other options of a run would bring.
+/* hints.h - what other options of a run would bring: lines of a plan's screen, members of its JSON.
  *
  * Every figure is of a plan that was made, by the quick search; a hint without one has no figure.
  */
@@ -7,10 +7,28 @@
 
 #include "cli/job.h"
 
-/* Makes up to six more plans, each as `plan --search quick` makes it, and adds a line for each
- * that is worth a change. Nothing is planned for a plan of a file, or a step of more than 30,000
- * instructions, for which one line names what to try. */
-void cli_hints_add(const cli_job *job, cli_line *line);
+enum { CLI_HINTS_MOST = 6, CLI_HINT_FLAGS = 64 };
+
+/* One change of the options. NaN: no plan was made. */
+typedef struct cli_hint {
+    const char *label;          /* "states", "both", "clip", "order", "tokens", "batch" or "try" */
+    char flags[CLI_HINT_FLAGS]; /* to be typed: "--state lean" */
+    char text[320];             /* the line, without its label */
+    double step_s, tokens_per_s, disk_written; /* of that plan; bytes of a step */
+} cli_hint;
+
+typedef struct cli_hints {
+    int count;
+    cli_hint at[CLI_HINTS_MOST];
+} cli_hints;
+
+/* Makes up to six more plans, each as `plan --search quick` makes it, and finds those that are
+ * worth a change. Nothing is planned for a plan of a file, or a step of more than 30,000
+ * instructions, for which one hint names what to try. */
+void cli_hints_find(const cli_job *job, cli_hints *out_hints);
+
+/* Adds "hints": [{"label": "states", "flags": "--state lean", ...}, ...]. */
+void cli_hints_add_json(const cli_hints *hints, cli_line *line);
 
 /* The flag of 8-bit moments for the job's dtype: "--state lean" or "--optimizer adamw8". */
 const char *cli_lean_flag(const cli_job *job);

@@ -117,14 +117,14 @@ static void print_text(const cli_options *options, const cli_variant *found,
         cli_line_add(&line, "%s does not: %s\n", next->label, next->why);
     else
         cli_line_add(&line, "no preset of the family is larger\n");
-    cli_screen_wrap(line.text, &wrapped);
+    cli_screen_wrap(line.text, cli_screen_columns(), &wrapped);
     printf("%s", wrapped.text);
     print_budget(options, found);
     cli_line_clear(&line);
     cli_line_clear(&wrapped);
     cli_screen_drive(options, &found->summary, &found->speed, &line);
     cli_line_add(&line, "%s\n", found->prices);
-    cli_screen_wrap(line.text, &wrapped);
+    cli_screen_wrap(line.text, cli_screen_columns(), &wrapped);
     printf("%s", wrapped.text);
 }
 

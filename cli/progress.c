@@ -9,18 +9,32 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { COLUMNS_USUAL = 80, PARTS = 5, PART_BYTES = 128 };
+enum { COLUMNS_USUAL = 80, COLUMNS_LEAST = 40, PARTS = 5, PART_BYTES = 128 };
 
 size_t cli_terminal_columns(int descriptor)
 {
     struct winsize size;
     return ioctl(descriptor, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col
                                                                         : COLUMNS_USUAL;
+}
+
+int cli_prose_columns(int descriptor, int usual)
+{
+    const char *text = getenv("COLUMNS");
+    struct winsize size;
+    int columns = usual;
+    const int given = text ? atoi(text) : 0;
+    if (given > 0)
+        columns = given;
+    else if (ioctl(descriptor, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
+        columns = size.ws_col;
+    return columns < COLUMNS_LEAST ? COLUMNS_LEAST : columns;
 }
 
 /* ---- what takes its time ---- */

@@ -66,4 +66,8 @@ double cli_progress_next(double at_s);
 /* The columns of the terminal `descriptor`; 80 if it does not say. */
 size_t cli_terminal_columns(int descriptor);
 
+/* Columns in which lines of prose are wrapped on `descriptor`: COLUMNS of the environment, which
+ * watch(1) sets, or the terminal's width; at least 40. `usual`: if neither is known. */
+int cli_prose_columns(int descriptor, int usual);
+
 #endif

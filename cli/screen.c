@@ -5,11 +5,13 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/budget.h"
 #include "cli/disks.h"
 #include "cli/dtype.h"
 #include "cli/launch.h"
+#include "cli/progress.h"
 #include "report/format.h"
 
 enum { INDENT = 8, SECONDS_PER_DAY = 86400 };
@@ -21,16 +23,22 @@ cli_text cli_tokens_per_s(double rate)
     return text;
 }
 
-void cli_screen_wrap(const char *text, cli_line *line)
+int cli_screen_columns(void)
+{
+    const int columns = cli_prose_columns(STDOUT_FILENO, CLI_SCREEN_COLUMNS);
+    return columns < CLI_SCREEN_COLUMNS ? columns : CLI_SCREEN_COLUMNS;
+}
+
+void cli_screen_wrap(const char *text, int columns, cli_line *line)
 {
     while (*text) {
         size_t length = strcspn(text, "\n"), indent = 0;
-        while (length > CLI_SCREEN_COLUMNS - indent) {
-            size_t cut = CLI_SCREEN_COLUMNS - indent;
+        while (length > (size_t)columns - indent) {
+            size_t cut = (size_t)columns - indent;
             while (cut > INDENT && text[cut] != ' ')
                 cut--;
             if (text[cut] != ' ')
-                cut = CLI_SCREEN_COLUMNS - indent; /* a single long word */
+                cut = (size_t)columns - indent; /* a single long word */
             cli_line_add(line, "%*s%.*s\n", (int)indent, "", (int)cut, text);
             text += cut + (text[cut] == ' ');
             length = strcspn(text, "\n");
@@ -694,13 +702,14 @@ void cli_screen_short(const cli_job *job, cli_line *line)
     add_program(job, line);
 }
 
-/* Counts the lines of a text once long ones are broken. */
+/* Counts the lines of a text once long ones are broken. On a narrower terminal the same tables are
+ * shown, and more lines. */
 static int count_lines(const char *text)
 {
     cli_line wrapped;
     int count = 0;
     cli_line_clear(&wrapped);
-    cli_screen_wrap(text, &wrapped);
+    cli_screen_wrap(text, CLI_SCREEN_COLUMNS, &wrapped);
     for (const char *at = wrapped.text; (at = strchr(at, '\n')) != NULL; at++)
         count++;
     return count;
@@ -708,68 +717,75 @@ static int count_lines(const char *text)
 
 enum { HEAD_LINES = 2, ADDED_LINES = 3 }; /* of the table of groups; of hints, usually */
 
-/* Returns how many groups the lines before and after them leave room for, next to the head of their
- * table and the hints. */
-static int32_t groups_that_fit(int before, int after, int hints)
+/* Returns how many groups the other lines leave room for, next to the head of their table and the
+ * hints. */
+static int32_t groups_that_fit(int lines, int hints)
 {
     const int added = hints > ADDED_LINES ? hints : ADDED_LINES;
-    const int left = CLI_SCREEN_LINES - HEAD_LINES - before - after - added;
+    const int left = CLI_SCREEN_LINES - HEAD_LINES - lines - added;
     return left < CLI_GROUPS_LEAST ? CLI_GROUPS_LEAST : left > CLI_GROUPS ? CLI_GROUPS : left;
 }
 
-/* Adds hints as long as their lines fit. A hint is a line that begins with a label, and the
- * indented lines after it. */
-static void add_hints(const char *hints, int room, cli_line *line)
+/* Adds hints as long as their lines fit. */
+static void add_hints(const cli_hints *hints, int room, cli_line *line)
 {
-    while (*hints) {
-        const char *end = hints;
-        int lines = 0;
-        do {
-            end += strcspn(end, "\n");
-            end += *end == '\n';
-            lines++;
-        } while (*end == ' ');
-        if (lines > room)
+    for (int i = 0; hints && i < hints->count; i++) {
+        char label[16];
+        cli_line one;
+        cli_line_clear(&one);
+        snprintf(label, sizeof(label), "%s:", hints->at[i].label);
+        cli_line_add(&one, "%-*s%s\n", INDENT, label, hints->at[i].text);
+        room -= count_lines(one.text);
+        if (room < 0)
             return;
-        cli_line_add(line, "%.*s", (int)(end - hints), hints);
-        hints = end;
-        room -= lines;
+        cli_line_add(line, "%s", one.text);
     }
 }
 
-coh_status cli_screen(const cli_job *job, uint64_t in_memory_bytes, const char *hints,
-                      cli_line *line)
+/* Adds all lines of the summary but the hints. */
+static void add_summary(const cli_job *job, uint64_t in_memory_bytes,
+                        const cli_recompute *recompute, cli_line *line)
 {
     const cli_speed speed = cli_speed_get(job);
+    add_model(job, line);
+    add_budget(job, line);
+    cli_line_add(line, "\nfits:   ");
+    add_fit(job, line);
+    add_room(job, in_memory_bytes, line);
+    cli_screen_prices(job, line);
+    add_speed(job, &speed, line);
+    cli_line_add(line, "\n");
+    add_quotes(job, &speed, line);
+    add_limits(job, &speed, line);
+    cli_recompute_add(recompute, line);
+    cli_screen_drive(job->options, &job->summary, &speed, line);
+}
+
+coh_status cli_screen(const cli_job *job, uint64_t in_memory_bytes, const cli_hints *hints,
+                      cli_line *line)
+{
+    const int width = cli_screen_columns();
     cli_recompute recompute;
-    cli_line plain, after;
+    cli_line summary, tables, after, all;
     CLI_TRY(cli_recompute_find(job, in_memory_bytes, &recompute));
-    cli_line_clear(&plain);
+    cli_line_clear(&summary);
+    cli_line_clear(&tables);
     cli_line_clear(&after);
-    add_model(job, &plain);
-    add_budget(job, &plain);
-    cli_line_add(&plain, "\nfits:   ");
-    add_fit(job, &plain);
-    add_room(job, in_memory_bytes, &plain);
-    cli_screen_prices(job, &plain);
-    add_speed(job, &speed, &plain);
-    cli_line_add(&plain, "\n");
-    add_quotes(job, &speed, &plain);
-    add_limits(job, &speed, &plain);
-    cli_recompute_add(&recompute, &plain);
-    cli_screen_drive(job->options, &job->summary, &speed, &plain);
-    CLI_TRY(add_memory(job, &plain));
-    add_links(job, &plain);
+    cli_line_clear(&all);
+    add_summary(job, in_memory_bytes, &recompute, &summary);
+    CLI_TRY(add_memory(job, &tables));
+    add_links(job, &tables);
     cli_line_add(&after, "\n");
     add_program(job, &after);
-    const int after_count = count_lines(after.text);
+    add_hints(hints, CLI_SCREEN_LINES, &all);
+    const int others = count_lines(summary.text) + count_lines(after.text);
     CLI_TRY(add_groups(
-        job, groups_that_fit(count_lines(plain.text), after_count, count_lines(hints)), &plain));
-    const int room = CLI_SCREEN_LINES - count_lines(plain.text) - after_count;
+        job, groups_that_fit(others + count_lines(tables.text), count_lines(all.text)), &tables));
+    add_hints(hints, CLI_SCREEN_LINES - others - count_lines(tables.text), &summary);
     if (job->options->rehearse > 0)
         add_rehearsal(job, &after);
-    cli_screen_wrap(plain.text, line);
-    cli_screen_wrap(after.text, line);
-    add_hints(hints, room, line);
+    cli_screen_wrap(summary.text, width, line);
+    cli_screen_wrap(tables.text, CLI_SCREEN_COLUMNS, line);
+    cli_screen_wrap(after.text, width, line);
     return COH_OK;
 }

@@ -1,10 +1,12 @@
 /* screen.h - prints a plan on one screen: whether it fits, its speed and limit, where data is
- * stored and moves. At most 40 lines of 100 columns for any model; train prints a short form.
+ * stored and moves. At most 40 lines of 100 columns for any model; train prints a short form. On a
+ * narrower terminal lines of prose have more lines; tables stay as wide as they are.
  *
  * The numbers are the library's (plan.h); this code only divides and formats them. */
 #ifndef COH_CLI_SCREEN_H
 #define COH_CLI_SCREEN_H
 
+#include "cli/hints.h"
 #include "cli/job.h"
 
 enum { CLI_SCREEN_COLUMNS = 100, CLI_SCREEN_LINES = 40 };
@@ -49,13 +51,15 @@ void cli_screen_drive(const cli_options *options, const coh_plan_summary *summar
                       const cli_speed *speed, cli_line *line);
 
 /* Print the whole screen (fails: COH_ERR_MEMORY; may plan again: recompute.c), or at most 8
- * lines of it. `hints` are the last lines, broken at the columns of a screen ("": none); the last
- * of them are left out if there is no room for all. */
-coh_status cli_screen(const cli_job *job, uint64_t in_memory_bytes, const char *hints,
+ * lines of it. `hints` (NULL: none) end the summary, above the tables; the last of them are left
+ * out if there is no room for all. */
+coh_status cli_screen(const cli_job *job, uint64_t in_memory_bytes, const cli_hints *hints,
                       cli_line *line);
 void cli_screen_short(const cli_job *job, cli_line *line);
-/* Adds lines, broken at the columns of a screen; continuations are indented. */
-void cli_screen_wrap(const char *text, cli_line *line);
+/* Adds lines, broken at `columns`; continuations are indented. */
+void cli_screen_wrap(const char *text, int columns, cli_line *line);
+/* The columns of a screen on standard output: 100, or fewer on a narrow terminal. */
+int cli_screen_columns(void);
 
 /* ---- recompute ---- */
 
@@ -99,7 +103,8 @@ enum { CLI_GROUPS = 7, CLI_GROUPS_LEAST = 3 };
 coh_status cli_groups(const coh_plan *plan, int32_t most, cli_group out_groups[CLI_GROUPS],
                       int32_t *out_count);
 
-/* Prints the plan as one JSON object (keys: docs/planning.md) to standard output. */
-coh_status cli_plan_json(const cli_job *job, uint64_t in_memory_bytes);
+/* Prints the plan as one JSON object (keys: docs/planning.md) to standard output. `hints` NULL: not
+ * looked for. */
+coh_status cli_plan_json(const cli_job *job, uint64_t in_memory_bytes, const cli_hints *hints);
 
 #endif

@@ -358,7 +358,7 @@ static void print_table(const cli_variant *rows, int count)
     if (first) {
         cli_line prices;
         cli_line_clear(&prices);
-        cli_screen_wrap(first->prices, &prices);
+        cli_screen_wrap(first->prices, cli_screen_columns(), &prices);
         print_step(first, &c);
         printf("%sWHAT-IF: rows with an entry are of a machine that is not there\n"
                "calibrations by earlier runs are left out of all rows, so that rows compare\n",

@@ -6,7 +6,8 @@ import os
 import re
 import unittest
 
-from program import QUICK, SHORT, NANO, TINY, ProgramTest, in_full, on_any_processor, pairs, run, sealed
+from program import COHOBATE, QUICK, SHORT, NANO, TINY, ProgramTest, environment, in_full, on_any_processor, pairs, run, sealed
+from screen import Terminal
 
 TIERS = ["device", "host", "disk"]
 # In short a search that decides less, where other decisions are tested.
@@ -69,6 +70,59 @@ class Plan(ProgramTest):
         self.assertLessEqual(len(said), 40)
         for label in ("states:", "both:", "tokens:", "batch:"):
             self.assertEqual(sum(line.startswith(label) for line in said), 1, label)
+
+    SUMMARY = ("model:", "dtype:", "budget:", "fits:", "prices:", "speed:", "run:", "limit:", "repeat:", "drive:")
+    HINTS = ("states:", "both:", "clip:", "order:", "tokens:", "batch:", "try:")
+
+    def test_hints_are_the_last_lines_above_the_tables(self):
+        plan = ["plan", "gpt2-nano", "--sequence", 64, "--batch", 11, "--dtype", "f32", "--search", "quick", *self.disk()]
+        lines = self.succeeds(*plan).out.split("\n")
+        summary = [line.split()[0] for line in lines[:lines.index("")] if not line.startswith(" ")]
+        self.assertEqual(summary, [label for label in (*self.SUMMARY, *self.HINTS) if label in summary])
+        self.assertGreaterEqual(len(set(summary) & set(self.HINTS)), 2)
+        for line in lines[lines.index(""):]:
+            self.assertFalse(line.startswith(self.HINTS), line)
+
+    def test_the_object_has_the_hints_of_the_screen(self):
+        plan = ["plan", "gpt2-nano", "--sequence", 64, "--batch", 11, "--dtype", "f32", "--calibration", "none", *self.disk(), *FEWER]
+        said = " ".join(self.succeeds(*plan).out.split())
+        hints = self.succeeds(*plan, "--json").json["hints"]
+        self.assertGreaterEqual(len(hints), 2)
+        for hint in hints:
+            self.assertIn(f"{hint['label']}: {hint['text']} ", said)
+            self.assertIn(hint["flags"], hint["text"])
+        planned = [hint for hint in hints if hint["step_seconds"]]
+        for hint in planned[:1] if SHORT else planned:
+            other = self.succeeds(*plan, *hint["flags"].split(), "--json", "--search", "quick").json
+            self.assertAlmostEqual(other["step_seconds"], hint["step_seconds"], delta=1e-8)
+            self.assertAlmostEqual(other["tokens_per_second"] / hint["tokens_per_second"], 1, delta=1e-6)
+            self.assertEqual(other["disk_bytes_written"], hint["disk_bytes_written"])
+        self.assertIsNone(next(hint for hint in hints if hint["label"] == "batch")["step_seconds"])
+        self.assertIsNone(self.succeeds(*plan, "--json", "--search", "quick").json["hints"])
+
+    def test_lines_of_prose_are_as_wide_as_the_terminal_and_tables_are_whole(self):
+        plan = ["plan", "gpt2-nano", "--sequence", 64, "--batch", 11, "--dtype", "f32", "--search", "quick", *self.disk()]
+        usual = self.succeeds(*plan).out
+        tables = usual[usual.index("\n\n"):usual.index("\nplan: ")]
+        for columns, wanted in pairs((72, 72), (120, 100), (25, 40)) if SHORT else ((40, 40), (25, 40), (72, 72), (120, 100)):
+            terminal = Terminal(COHOBATE, *map(str, plan), columns=columns, rows=60, COH_CALIBRATION="none")
+            self.assertEqual(terminal.wait(), 0)
+            shown = terminal.shown.decode().replace("\r", "")
+            shown = shown[shown.index("model:"):]
+            piped = self.succeeds(*plan, env=environment(COLUMNS=str(columns))).out  # as watch sets it
+            for said in (shown, piped):
+                with self.subTest(columns=columns):
+                    self.assertEqual(" ".join(said.split()), " ".join(usual.split()))
+                    self.assertIn(tables, said)
+                    prose = said.replace(tables, "")
+                    self.assertEqual([line for line in prose.split("\n") if len(line) > wanted], [])
+                    self.assertEqual(usual == said, wanted == 100)
+        text = self.corpus(4)
+        train = ["train", *NANO, "--data", text, "--steps", 1, "--save", "none", *self.disk()]
+        terminal = Terminal(COHOBATE, *map(str, train), columns=40, rows=60, COH_CALIBRATION="none")
+        self.assertEqual(terminal.wait(), 0)
+        self.assertEqual(terminal.screen.wrapped, 0)
+        self.assertGreater(max(map(len, self.succeeds(*train).err.split("\n"))), 100)  # one line, one fact, for a pipe
 
     @on_any_processor
     def test_a_model_whose_blocks_all_stand_otherwise_has_no_longer_screen(self):
