@@ -511,16 +511,22 @@ static coh_status take_hash(cli_run *run, uint64_t *out_hash)
     return COH_OK;
 }
 
-/* Writes the result, on a terminal wrapped. */
+/* Writes the result, on a terminal wrapped. A failure says where the run is saved. */
 static coh_status write_result(const cli_run *run, const cli_line *line)
 {
+    char why[1024];
     cli_line wrapped;
     cli_line_clear(&wrapped);
     cli_screen_wrap(line->text,
                     run->options->json ? CLI_LINE_BYTES
                                        : cli_prose_columns(STDOUT_FILENO, CLI_LINE_BYTES),
                     &wrapped);
-    return cli_write(STDOUT_FILENO, wrapped.text, wrapped.used);
+    const coh_status status = cli_write(STDOUT_FILENO, wrapped.text, wrapped.used);
+    if (status == COH_OK || !run->folder.path[0] || run->saved_step != run->done_steps)
+        return status;
+    snprintf(why, sizeof(why), "%s", coh_last_error());
+    return cli_fail(status, "%s; nothing of the run is lost, it is saved: %s/step-%" PRIu64, why,
+                    run->folder.path, run->saved_step);
 }
 
 static coh_status finish(cli_run *run)

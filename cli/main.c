@@ -68,12 +68,15 @@ static const char *terms[COH_TERM_COUNT] = {
 
 enum { EXIT_USAGE = 2, EXIT_IO = 5 };
 
-/* Flushes the output and returns the exit code. */
-static int finish(const char *command, int exit_code)
+/* Flushes the output and returns the exit code. `written` is what a command has made before
+ * (NULL: nothing). */
+static int finish(const char *command, const char *written, int exit_code)
 {
     if (cli_flush() == COH_OK || exit_code != 0)
         return exit_code;
-    cli_note("cohobate%s%s: %s", command[0] ? " " : "", command, coh_last_error());
+    cli_note("cohobate%s%s: %s%s%s%s", command[0] ? " " : "", command, coh_last_error(),
+             written ? "; " : "", written ? written : "",
+             written ? " is complete all the same" : "");
     return EXIT_IO;
 }
 
@@ -159,7 +162,7 @@ int main(int argument_count, char **arguments)
     cli_stop_survive_limits();
     cli_command command = argument_count > 1 ? cli_command_find(arguments[1]) : CLI_COMMAND_COUNT;
     if (command == CLI_COMMAND_COUNT)
-        return finish("", no_command(argument_count, arguments));
+        return finish("", NULL, no_command(argument_count, arguments));
 
     (void)coh_terms_set(terms, COH_TERM_COUNT); /* this count is never refused */
     const int takes_ranks = command == CLI_TRAIN || command == CLI_PROFILE;
@@ -171,7 +174,7 @@ int main(int argument_count, char **arguments)
         cli_options_parse(command, argument_count - 1, arguments + 1, &options, &help);
     if (status == COH_OK && help) {
         cli_help(command);
-        return finish(cli_command_name(command), 0);
+        return finish(cli_command_name(command), NULL, 0);
     }
     if (command == CLI_TRAIN || command == CLI_PLAN)
         cli_choices_hold();
@@ -202,5 +205,6 @@ int main(int argument_count, char **arguments)
         cli_note("cohobate %s: %s", cli_command_name(command), coh_last_error());
     const int exit_code =
         status == COH_ERR_STOPPED ? cli_stop_exit_code() : coh_status_exit_code(status);
-    return finish(cli_command_name(command), cli_launch_close(options.launch, exit_code));
+    return finish(cli_command_name(command), options.output,
+                  cli_launch_close(options.launch, exit_code));
 }

@@ -312,6 +312,14 @@ class Text(ProgramTest):
             with self.subTest(arguments=arguments), open("/dev/full", "wb") as full:
                 self.fails(5, *arguments, stdout=full, says="the output could not be written: No space left on device: send")
 
+    def test_a_lost_result_names_the_file_that_is_complete(self):
+        run = self.trained()
+        for made, arguments in ((self.path("plan.json"), ["plan", *TINY]), (self.path("model"), ["export", run]),
+                                (self.path("tokens"), ["tokenize", self.corpus()])):
+            with self.subTest(arguments=arguments), open("/dev/full", "wb") as full:
+                self.fails(5, *arguments, "-o", made, stdout=full, says=f"where there is room; {made} is complete all the same")
+                self.succeeds("inspect", made)
+
     def test_output_without_its_last_byte_is_an_io_fault(self):
         run, plan, out = self.trained(), self.path("plan.json"), self.path("out")
         self.succeeds("plan", *TINY, "-o", plan)

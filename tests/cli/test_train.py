@@ -12,7 +12,7 @@ import time
 import unittest
 
 from program import (COHOBATE, NANO, QUICK, SANITIZED, TINY, TINY_USUAL, TrainTest, bytes_of, environment, in_full, lines_of,
-                     pairs, run)
+                     pairs, run, start)
 
 
 class Train(TrainTest):
@@ -34,6 +34,22 @@ class Train(TrainTest):
         self.assertRegex(behind.err, r"(?m)^note:   the schedule ends at step 3: .* learning rate 1e-4, the lowest \(--schedule-steps N")
         with open(self.path("run.jsonl"), encoding="utf-8") as file:
             self.assertAlmostEqual(json.loads(file.read())["lr"], 1e-4)
+
+    def test_a_result_that_cannot_be_written_names_the_checkpoint_that_is_saved(self):
+        run, train = self.path("run"), ["train", *TINY, "--data", self.corpus(), "--steps", 2]
+        for flags in ([], ["--json"]):
+            with open("/dev/full", "wb") as full:
+                said = start(*train, *flags, "--save", run, stdout=full)
+                error = said.communicate()[1].decode().strip().split("\n")[-1]
+                self.assertEqual(said.returncode, 5)
+            self.assertTrue(error.startswith("cohobate train: the output could not be written: "), error)
+            self.assertTrue(error.endswith(f"nothing of the run is lost, it is saved: {run}/step-2"), error)
+            self.succeeds("check", run + "/step-2")
+            shutil.rmtree(run)
+        with open("/dev/full", "wb") as full:
+            said = start(*train, "--save", "none", stdout=full)
+            self.assertNotIn(b"saved: ", said.communicate()[1])
+            self.assertEqual(said.returncode, 5)
 
     def test_a_rate_that_no_step_takes_begins_the_note(self):
         self.train("--steps", 2, "--lr", "1e-3", "--save", self.path("run"))
