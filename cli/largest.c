@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "cli/variants.h"
+#include "report/format.h"
 
 enum { FAMILY_MOST = 32 };
 
@@ -112,7 +113,7 @@ static void print_text(const cli_options *options, const cli_variant *found,
                  found->label, options->max, cli_tokens_per_s(found->speed.tokens_per_s).at,
                  cli_time(found->speed.step_s).at, found->batch,
                  cli_count((uint64_t)found->sequence, "token").at, found->micro_batch,
-                 found->limit);
+                 report_limit(found->limit));
     if (next)
         cli_line_add(&line, "%s does not: %s\n", next->label, next->why);
     else

@@ -344,12 +344,17 @@ const char *cli_limit_name(const coh_plan_summary *summary)
                                          : coh_plan_bound_name(summary->binding);
 }
 
+static const char *bound_name(coh_plan_bound bound)
+{
+    return report_limit(coh_plan_bound_name(bound));
+}
+
 /* Returns what a limit's name leaves open, in parentheses; "": nothing. */
 static const char *limit_words(coh_plan_bound bound)
 {
     switch (bound) {
     case COH_PLAN_BOUND_PHASE:
-        return " (part of the step waits for more bytes than memory holds at once)";
+        return " (part of the step waits for the transfer of more bytes than memory holds at once)";
     case COH_PLAN_BOUND_UPDATE_PHASE:
         return " (the first forward waits for the states of all updates)";
     case COH_PLAN_BOUND_HOST_WINDOW:
@@ -383,16 +388,16 @@ static void add_limits(const cli_job *job, const cli_speed *s, cli_line *line)
                      "limit:  %s: the exchanges of these patterns take %s (the step: %.1f %% more);"
                      " then %s, %s\n",
                      coh_lane_name(exchanges), cli_time(busy_s).at,
-                     100 * (times(s->step_s, busy_s) - 1), coh_plan_bound_name(summary->binding),
+                     100 * (times(s->step_s, busy_s) - 1), bound_name(summary->binding),
                      cli_time(bound_s).at);
         return;
     }
     cli_line_add(
         line, "limit:  %s%s: no schedule of these decisions is below %s (this one: %.1f %% above)",
-        coh_plan_bound_name(summary->binding), limit_words(summary->binding), cli_time(bound_s).at,
+        bound_name(summary->binding), limit_words(summary->binding), cli_time(bound_s).at,
         100 * (times(s->step_s, bound_s) - 1));
     if (summary->bounds_ns[summary->runner_up] > 0 && summary->runner_up != summary->binding)
-        cli_line_add(line, "; then %s, %s", coh_plan_bound_name(summary->runner_up),
+        cli_line_add(line, "; then %s, %s", bound_name(summary->runner_up),
                      cli_time((double)summary->bounds_ns[summary->runner_up] * 1e-9).at);
     /* The bound of all decisions may see what those of the chosen ones leave out: how much of each
      * kind of data memory holds between the phases of a step. */

@@ -242,7 +242,7 @@ static columns fit_columns(const cli_variant *rows, int count)
         c.label = wider(c.label, usual.label, label_of(&rows[i]));
         if (!rows[i].fits)
             continue;
-        c.limit = wider(c.limit, usual.limit, rows[i].limit);
+        c.limit = wider(c.limit, usual.limit, report_limit(rows[i].limit));
         c.step = wider(c.step, STEP_MOST, cli_time(rows[i].speed.step_s).at);
         c.has_drive |= rows[i].speed.written_per_day > 0;
         c.has_life |= cli_drive_days(&rows[i].speed) > 0;
@@ -316,7 +316,7 @@ static void print_row(const cli_variant *v, const cli_variant *base, const colum
         snprintf(change, sizeof(change), "%+.1f %%",
                  100 * (v->speed.tokens_per_s / base->speed.tokens_per_s - 1));
     printf(" %9s %*s %*s %-*.*s ", cli_tokens_per_s(v->speed.tokens_per_s).at, c->change, change,
-           c->step, cli_time(v->speed.step_s).at, c->limit, c->limit, v->limit);
+           c->step, cli_time(v->speed.step_s).at, c->limit, c->limit, report_limit(v->limit));
     if (c->has_drive)
         printf("%10s ", drive_of(v, c).at);
     for (int tier = 0; tier < COH_TIER_COUNT; tier++) {

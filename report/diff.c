@@ -188,7 +188,7 @@ static coh_status add_why(const report_facts *a, const report_facts *b, coh_text
     int count = 0;
     ADD("\nWHAT DIFFERS\n");
     COH_TRY(add_fact("plan", a->plan_hash, b->plan_hash, &count, out));
-    COH_TRY(add_fact("planned limit", a->limit, b->limit, &count, out));
+    COH_TRY(add_fact("planned limit", report_limit(a->limit), report_limit(b->limit), &count, out));
     for (int tier = 0; tier < COH_TIER_COUNT; tier++) {
         char name[32];
         snprintf(name, sizeof(name), "%s budget", coh_tier_name((coh_tier)tier));

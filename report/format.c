@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "cohobate/cohobate.h"
 
@@ -69,6 +70,11 @@ report_text report_written(double bytes)
     static const double units[] = { 1e15, 1e12, 1e9, 1e6, 1e3, 1, 0 };
     static const char *const names[] = { " PB", " TB", " GB", " MB", " kB", " B" };
     return isfinite(bytes) ? scaled(bytes, units, names) : missing();
+}
+
+const char *report_limit(const char *name)
+{
+    return strcmp(name, "phase") == 0 ? "transfer phase" : name;
 }
 
 report_text report_count(double number)

@@ -131,7 +131,7 @@ static coh_status add_card(const report_analysis *a, coh_text *out)
     COH_TRY(add_fact("Started (UTC)", f->started, 0, out));
     COH_TRY(add_fact("Cohobate", f->version, 0, out));
     COH_TRY(add_fact("Seed", report_count(f->seed).at, 0, out));
-    COH_TRY(add_fact("Limit, as planned", f->limit, 0, out));
+    COH_TRY(add_fact("Limit, as planned", report_limit(f->limit), 0, out));
     COH_TRY(add_fact("Plan", f->plan_hash, 0, out));
     COH_TRY(add_fact("Profile", f->profile, 0, out));
     COH_TRY(add_fact("Profile hash", f->profile_hash, 0, out));
@@ -334,7 +334,7 @@ static coh_status add_what_ifs(const report_analysis *a, coh_text *out)
             "</td><td>",
             w->step_s, report_time(w->step_s).at, w->gain, w->is_quick ? "~ " : "",
             report_change(w->gain).at);
-        COH_TRY(report_add_escaped(out, w->limit, NAME_MOST));
+        COH_TRY(report_add_escaped(out, report_limit(w->limit), NAME_MOST));
         ADD("</td>");
         for (int tier = 0; tier < COH_TIER_COUNT; tier++)
             ADD("<td class=\"n\" data-v=\"%.0f\">%s</td>", w->peak_bytes[tier],

@@ -164,7 +164,7 @@ class Plan(ProgramTest):
         said, planned = self.succeeds("plan", *NANO, *flags).out, self.plan(*flags)
         rate = float(re.search(r"speed:  ([\d.]+) tokens/s", said)[1])
         self.assertAlmostEqual(rate, planned["batch"] * planned["sequence"] / planned["step_seconds"], delta=rate / 1e3)
-        self.assertRegex(said, rf"limit:  {planned['binding']}( \(|: )")
+        self.assertRegex(said, rf"limit:  (transfer )?{planned['binding']}( \(|: )")
         self.assertEqual(planned["chunk_bytes"], 2**18)
         self.assertIn("chunks of at most 256.00 KiB, ", said)
         self.assertIn(f"program {planned['program_hash']}", said.replace("\n        ", " "))
@@ -245,15 +245,21 @@ class Plan(ProgramTest):
         of = ["plan", "gpt2-nano", *QUICK, "--threads", "2", "--dtype", "f32", "--calibration", "none", "--sequence", 64]
         drive = ["--disk", self.folder, "--profile"]
         cases = {"phase": (["--device-memory", "120MiB", *drive, "built-in-2,disk-read=0.2x,disk-write=0.2x"],
-                           "part of the step waits for more bytes than memory holds at once"),
+                           "part of the step waits for the transfer of more bytes than memory holds at once"),
                  "update phase": (["--device-memory", "60MiB", *drive, "built-in-2,disk-read=0.5x,disk-write=0.5x"],
                                   "the first forward waits for the states of all updates"),
                  "host window": (["--device-memory", "60MiB", "--emulate-host", "1GiB", "--link-rate", "200MB/s"],
                                  "the updates of the host fit only between gradients and the next forward")}
         for name, (flags, words) in cases.items():
             with self.subTest(limit=name):
+                shown = "transfer phase" if name == "phase" else name
                 said = " ".join(self.succeeds(*of, *flags).out.split())
-                self.assertIn(f"limit: {name} ({words}): no schedule ", said)
+                self.assertIn(f"limit: {shown} ({words}): no schedule ", said)
+                self.assertEqual(self.succeeds(*of, *flags, "--json").json["binding"], name)  # programs read it
+                table = self.succeeds("plan", "--max", "gpt2-nano", *of[2:], *flags).out
+                self.assertIn(f", limit {shown}", " ".join(table.split()))
+                table = self.succeeds(*of, *flags, "--what-if", "device-memory=4GiB").out.split("\n")
+                self.assertIn(f" {shown} ", table[1])
 
     @on_any_processor
     def test_the_screen_of_a_slow_default_names_what_helps_with_the_figures_of_those_plans(self):
