@@ -152,7 +152,8 @@ const char *const cli_help_details[CLI_COMMAND_COUNT] = {
     [CLI_EXPLAIN] =
         "Each alternative is the plan with one decision changed (the operator's parameters kept\n"
         "on the device or moved to a far tier; the activations of its block kept, recomputed or\n"
-        "moved out). It is built, verified and simulated. All other decisions stay.\n",
+        "moved out). It is built, verified and simulated. All other decisions stay. cohobate plan\n"
+        "MODEL --operators lists the names of operators.\n",
     [CLI_REPORT] =
         "RUN is a run's folder, during the run or after it. Without -o, --text and --json the\n"
         "report becomes report.html in the first folder: one file that loads nothing, for any\n"

@@ -597,9 +597,13 @@ static coh_status check_second(cli_options *options, int operand_count, char **a
     const int is_diff = options->command == CLI_DIFF;
     if (operand_count == 2)
         options->second_operand = arguments[optind + 1];
+    else if (operand_count == 1 && !is_diff)
+        return cli_fail(COH_ERR_ARGUMENT,
+                        "OPERATOR is missing: give a name such as h.3.mlp.c_fc; cohobate plan "
+                        "MODEL --operators lists those of the plan's model");
     else if (operand_count < 2)
         return cli_fail(COH_ERR_ARGUMENT, "%s is missing: see cohobate %s --help",
-                        operand_count ? is_diff ? "the second RUN" : "OPERATOR"
+                        operand_count ? "the second RUN"
                         : is_diff     ? "RUN"
                                       : "PLAN",
                         cli_command_name(options->command));

@@ -360,7 +360,11 @@ class Replays(ProgramTest):
         for command, taker in ((["simulate", self.path("run")], "simulate"), (["explain", self.path("run") + "/", "wte"], "explain"),
                                (["plan", *NANO, *TIGHT, "--plan", self.path("run")], "--plan")):
             self.fails(4, *command, says=f"is a folder, and {taker} takes a plan file: give {kept}")
-        self.fails(2, "explain", path, says="OPERATOR is missing")
+        said = self.fails(2, "explain", path, says="OPERATOR is missing: give a name such as ").err
+        name, command = re.search(r"such as ([\w.]+); cohobate (.*) lists", said).groups()
+        self.assertIn(" ".join(command.split()), " ".join(run("explain", "--help").out.split()))
+        listed = self.succeeds(*command.replace("MODEL", "gpt2-nano").split(), "--sequence", 16, "--batch", 1).out
+        self.assertRegex(listed, rf"(?m)^{re.escape(name)} ")
         self.fails(2, "explain", path, "h.9.attn", says="'h.9.attn' is no operator")
         self.fails(2, "explain", path, "wte", "wpe", says="one operand too many")
 
