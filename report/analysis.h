@@ -109,6 +109,7 @@ typedef struct report_action {
     char text[256];
     double gain;        /* of tokens per second: 0.06 is 6 % */
     const char *source; /* "planned", "planned quickly", "replayed", "estimated" */
+    int is_guess;       /* it rests on times by built-in constants, not calibrated */
 } report_action;
 
 /* A plan made for another machine or budget, by the caller. */

@@ -54,8 +54,8 @@ static coh_status add_actions(const report_analysis *a, coh_text *out)
         return COH_OK;
     ADD("<h3>What to change</h3><ol class=\"actions\">");
     for (int i = 0; i < a->action_count; i++) {
-        ADD("<li><b>%s<small>%s</small></b><span>", report_change(a->actions[i].gain).at,
-            a->actions[i].source);
+        ADD("<li><b>%s<small>%s%s</small></b><span>", report_change(a->actions[i].gain).at,
+            a->actions[i].source, a->actions[i].is_guess ? "; a guess, not calibrated" : "");
         COH_TRY(report_add_escaped(out, a->actions[i].text, TEXT_MOST));
         ADD("</span></li>");
     }
@@ -77,7 +77,8 @@ static coh_status add_verdict(const report_analysis *a, coh_text *out)
              report_count(a->run->facts.tokens_per_step).at);
     if (isfinite(a->tokens_per_s))
         COH_TRY(add_tile("Tokens/s", report_count(a->tokens_per_s).at, note, out));
-    snprintf(note, sizeof(note), "predicted %s", report_time(a->predicted_s).at);
+    snprintf(note, sizeof(note), "predicted %s%s", report_time(a->predicted_s).at,
+             report_guesses(&a->run->facts, 1) ? ": a guess, not calibrated" : "");
     if (isfinite(a->step_s))
         COH_TRY(add_tile(a->timed_count ? "Step, median" : "Step", report_time(a->step_s).at, note,
                          out));
@@ -313,14 +314,15 @@ static coh_status add_what_ifs(const report_analysis *a, coh_text *out)
     if (a->what_if_count == 0)
         return COH_OK;
     ADD("<section id=\"what-if\"><h2>What if</h2><p class=\"soft\">Each row is another plan, "
-        "predicted without calibration; gains are over the run as it is, planned so, too. So its "
+        "predicted without calibration%s; gains are over the run as it is, planned so, too. So its "
         "time "
         "as it is differs from the step above. Gains with ~ compare plans of the quick search; the "
         "usual search, which the run had, finds "
         "faster plans and other gains.</p><div "
         "class=\"scroll\"><table class=\"sortable\"><thead><tr><th>Change</th><th class=\"n\">"
         "Step</th><th class=\"n\">Tokens/s</th><th>Limit</th><th class=\"n\">Device</th><th "
-        "class=\"n\">Host</th><th class=\"n\">Disk</th></tr></thead><tbody>");
+        "class=\"n\">Host</th><th class=\"n\">Disk</th></tr></thead><tbody>",
+        report_guesses(&a->run->facts, 0) ? ", by built-in constants: a guess" : "");
     for (int i = 0; i < a->what_if_count; i++) {
         const report_what_if *w = &a->what_ifs[i];
         ADD("<tr><td>");

@@ -143,6 +143,12 @@ static coh_status read_facts(const json_t *root, report_facts *f)
     return join_command(json_object_get(root, "command"), &f->command);
 }
 
+int report_guesses(const report_facts *facts, int calibrated)
+{
+    return strncmp(facts->profile, "built-in", strlen("built-in")) == 0 &&
+           !(calibrated && facts->is_calibrated != 0);
+}
+
 static coh_status take_facts(const char *text, size_t bytes, report_run *run)
 {
     COH_TRY(coh_json_load_any(text, bytes, &run->json));

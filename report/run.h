@@ -36,6 +36,10 @@ typedef struct report_facts {
     double ended_step;                      /* the last one that was done; NaN: not known */
 } report_facts;
 
+/* Are predictions by built-in constants, which are of no machine? `calibrated`: of predictions that
+ * earlier runs calibrate, as that of the run's plan. */
+int report_guesses(const report_facts *facts, int calibrated);
+
 /* A line of steps.jsonl. */
 typedef struct report_line {
     uint32_t step; /* counted from 1, as printed */

@@ -67,7 +67,8 @@ static coh_status add_head(const report_analysis *a, coh_text *out)
     ADD("\n  tokens/s %s · model FLOPs used %s · of in-memory speed %s\n",
         report_count(a->tokens_per_s).at, report_percent(a->utilisation).at,
         report_percent(a->of_in_memory).at);
-    ADD("  step %s (predicted %s, %s)", report_time(a->step_s).at, report_time(a->predicted_s).at,
+    ADD("  step %s (predicted %s%s, %s)", report_time(a->step_s).at, report_time(a->predicted_s).at,
+        report_guesses(&a->run->facts, 1) ? ": a guess" : "",
         report_change(a->step_s / a->predicted_s - 1).at);
     if (a->timed_count)
         ADD(" · median of %zu, %s to %s", a->timed_count, report_time(a->least_s).at,
@@ -84,8 +85,9 @@ static coh_status add_actions(const report_analysis *a, coh_text *out)
         ADD("\nWHAT TO DO\n");
     for (int i = 0; i < a->action_count; i++) {
         char line[400];
-        snprintf(line, sizeof(line), "%d. %s (%s): %s", i + 1, report_change(a->actions[i].gain).at,
-                 a->actions[i].source, a->actions[i].text);
+        snprintf(line, sizeof(line), "%d. %s (%s%s): %s", i + 1,
+                 report_change(a->actions[i].gain).at, a->actions[i].source,
+                 a->actions[i].is_guess ? "; a guess, not calibrated" : "", a->actions[i].text);
         COH_TRY(add_words(line, 2, out));
     }
     return COH_OK;
@@ -226,9 +228,11 @@ static coh_status add_what_if(const report_what_if *row, coh_text *out)
 static coh_status add_rest(const report_analysis *a, coh_text *out)
 {
     if (a->what_if_count)
-        ADD("\nWHAT IF  predicted without calibration, so \"as it is\" is not the step above;\n"
+        ADD("\nWHAT IF  %s, so \"as it is\" is not the step above;\n"
             "         gains are over \"as it is\"; rows with ~ and their gains are of the\n"
-            "         quick search, also of the plan as it is\n");
+            "         quick search, also of the plan as it is\n",
+            report_guesses(&a->run->facts, 0) ? "a guess, not calibrated"
+                                              : "predicted without calibration");
     for (int i = 0; i < a->what_if_count; i++)
         COH_TRY(add_what_if(&a->what_ifs[i], out));
     if (a->needs_no_memory)

@@ -268,7 +268,8 @@ static void find_causes(report_analysis *a)
 
 /* ---- actions ---- */
 
-static void add_action(report_analysis *a, double gain, const char *source, const char *text)
+static void add_action(report_analysis *a, double gain, const char *source, int is_guess,
+                       const char *text)
 {
     int at = a->action_count;
     if (!(gain >= GAIN_LEAST))
@@ -281,7 +282,7 @@ static void add_action(report_analysis *a, double gain, const char *source, cons
         a->action_count++;
     memmove(&a->actions[at + 1], &a->actions[at],
             sizeof(a->actions[0]) * (size_t)(a->action_count - 1 - at));
-    a->actions[at] = (report_action){ .gain = gain, .source = source };
+    a->actions[at] = (report_action){ .gain = gain, .source = source, .is_guess = is_guess };
     snprintf(a->actions[at].text, sizeof(a->actions[at].text), "%s", text);
 }
 
@@ -406,13 +407,16 @@ static coh_status play_remedy(report_analysis *a, const report_cause *cause, uin
     if (cause->lane == REPORT_LANE_NONE) { /* what the system took is in no single instruction */
         const double step = seconds_of(w->window_ns);
         add_action(a, cause->seconds < step ? step / (step - cause->seconds) - 1 : 0, "estimated",
-                   text);
+                   0, text);
         return COH_OK;
     }
     apply_remedy(w, cause, 0, durations);
     COH_TRY(report_replay(w, durations, &after_ns));
     if (after_ns > 0)
-        add_action(a, (double)before_ns / (double)after_ns - 1, "replayed", text);
+        add_action(a, (double)before_ns / (double)after_ns - 1, "replayed",
+                   (cause->kind != REPORT_WAITS || !a->is_measured) &&
+                       report_guesses(&a->run->facts, 1),
+                   text);
     return COH_OK;
 }
 
@@ -456,7 +460,7 @@ static coh_status find_actions(report_analysis *a)
             !is_again(a, i))
             add_action(a, a->what_ifs[i].gain,
                        a->what_ifs[i].is_quick ? "planned quickly" : "planned",
-                       a->what_ifs[i].text);
+                       report_guesses(&a->run->facts, 0), a->what_ifs[i].text);
     COH_TRY(COH_ALLOC(w->trace->instruction_count, &durations));
     for (uint32_t i = 0; i < w->trace->instruction_count; i++)
         durations[i] = report_duration(w, i);

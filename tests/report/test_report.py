@@ -335,9 +335,39 @@ def real(folder):
     print("a plan and a real run: drawn")
 
 
+def guesses(folder):
+    """Gains against built-in constants are marked as plan marks its prices; those of a datasheet are not."""
+    mark, text = "a guess, not calibrated", os.path.join(folder, "text.txt")
+    with open(text, "w", encoding="utf-8") as file:
+        file.write("a step of a small model\n" * 400)
+    small = ["gpt2-nano", "--batch", "2", "--sequence", "32", "--device-memory", "40MiB", "--disk", folder]
+    for calibration, names in (("none", 0), ("file", 0), ("file", 1)):
+        path = calibration if calibration == "none" else os.path.join(folder, "calibration.json")
+        kept = os.path.join(folder, f"run-{calibration}-{names}")
+        run("train", *small, "--data", text, "--steps", "6", "--save", kept, "--calibration", path)
+        said = " ".join(run("report", kept, "--text")[0].split())
+        assert (": a guess, " in said[said.index("(predicted "):][:40]) == (names == 0), said[:600]
+        assert f"WHAT IF {mark}, so" in said, said
+        actions = json.loads(run("report", kept, "--json")[0])["actions"]
+        assert any(each["is_guess"] for each in actions if each["source"].startswith("planned")), actions
+        assert all(each["is_guess"] for each in actions if each["source"].startswith("planned")), actions
+        assert not any(each["is_guess"] for each in actions if each["source"] == "estimated"), actions
+        if names == 1:
+            assert not any(each["is_guess"] for each in actions if each["source"] == "replayed"), actions
+        run("report", kept, "-o", kept + ".html")
+        assert mark in read_page(kept + ".html").text["section"]
+    for more, is_guess in ((["--disk", folder], True), (["--profile", "rtx-4090"], False)):
+        out = os.path.join(folder, "plan.txt")
+        run("plan", *small[:-2], *more, "--calibration", "none", "--search", "quick", "--report", out)
+        with open(out, encoding="utf-8") as file:
+            said = " ".join(file.read().split())
+        assert (f"; {mark}): " in said) == is_guess and (f"WHAT IF {mark}, so" in said) == is_guess, said
+    print("gains by built-in constants: marked as a guess")
+
+
 def main():
     with tempfile.TemporaryDirectory() as folder:
-        for number, part in enumerate((causes, hostile, damaged, refusals, several, settings, real)):
+        for number, part in enumerate((causes, hostile, damaged, refusals, several, settings, real, guesses)):
             sub = os.path.join(folder, str(number))
             os.mkdir(sub)
             part(sub)
