@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/progress.h"
 #include "cli/variants.h"
 #include "report/format.h"
 
@@ -124,7 +125,7 @@ static void print_text(const cli_options *options, const cli_variant *found,
     cli_line_clear(&line);
     cli_line_clear(&wrapped);
     cli_screen_drive(options, &found->summary, &found->speed, &line);
-    cli_line_add(&line, "%s\n", found->prices);
+    cli_line_add(&line, "%s\n%s", found->prices, cli_variant_search(options));
     cli_screen_wrap(line.text, cli_screen_columns(), &wrapped);
     printf("%s", wrapped.text);
 }
@@ -169,6 +170,8 @@ coh_status cli_plan_largest(const cli_options *options)
     cli_variant *tried = calloc((size_t)count, sizeof(*tried));
     if (!tried)
         return cli_fail(COH_ERR_MEMORY, "no memory for a list of models");
+    const int is_watched = isatty(STDERR_FILENO);
+    const double begin_s = cli_seconds_now();
     coh_status status = COH_OK;
     int i = 0;
     for (; i < count && status == COH_OK; i++) {
@@ -178,12 +181,14 @@ coh_status cli_plan_largest(const cli_options *options)
             one.micro_batch = 0;
             one.given[CLI_FLAG_MICRO_BATCH] = 1;
         }
-        if (isatty(STDERR_FILENO))
+        if (is_watched)
             cli_note("planning %s, %d of %d", members[i].name, i + 1, count);
         status = cli_variant_plan(&one, "", &tried[i]);
         snprintf(tried[i].label, sizeof(tried[i].label), "%s", members[i].name);
         if (status == COH_OK && tried[i].fits)
             break;
+        if (status == COH_OK && (is_watched || cli_seconds_now() - begin_s > CLI_PROGRESS_FIRST_S))
+            cli_note("%s does not fit, %d of %d", members[i].name, i + 1, count);
     }
     if (status == COH_OK && i == count && options->json)
         print_none_json(options, &tried[count - 1]);

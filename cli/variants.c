@@ -348,7 +348,28 @@ static void print_step(const cli_variant *of, const columns *c)
     printf("\n");
 }
 
-static void print_table(const cli_variant *rows, int count)
+const char *cli_variant_search(const cli_options *options)
+{
+    return options->search == COH_SEARCH_QUICK
+               ? "search: quick (--search quick); the usual search often finds faster plans\n"
+               : "";
+}
+
+/* Prints what holds for all rows: whose prices they are, and how they were searched. */
+static void print_footer(const cli_options *options, const cli_variant *first)
+{
+    cli_line line, wrapped;
+    cli_line_clear(&line);
+    cli_line_clear(&wrapped);
+    cli_line_add(&line,
+                 "%s\nWHAT-IF: rows with an entry are of a machine that is not there\n"
+                 "calibrations by earlier runs are left out of all rows, so that rows compare\n%s",
+                 first->prices, cli_variant_search(options));
+    cli_screen_wrap(line.text, cli_screen_columns(), &wrapped);
+    printf("%s", wrapped.text);
+}
+
+static void print_table(const cli_options *options, const cli_variant *rows, int count)
 {
     const cli_variant *first = find_fit(rows, count);
     const columns c = fit_columns(rows, count);
@@ -356,13 +377,8 @@ static void print_table(const cli_variant *rows, int count)
     for (int i = 0; i < count; i++)
         print_row(&rows[i], &rows[0], &c);
     if (first) {
-        cli_line prices;
-        cli_line_clear(&prices);
-        cli_screen_wrap(first->prices, cli_screen_columns(), &prices);
         print_step(first, &c);
-        printf("%sWHAT-IF: rows with an entry are of a machine that is not there\n"
-               "calibrations by earlier runs are left out of all rows, so that rows compare\n",
-               prices.text);
+        print_footer(options, first);
     }
     for (int i = 1; i < count; i++)
         if (rows[i].fits && rows[i].operator_count < rows[0].operator_count)
@@ -534,7 +550,7 @@ coh_status cli_plan_variants(const cli_options *options)
     if (status == COH_OK && options->json)
         print_json(options, rows, count);
     else if (status == COH_OK)
-        print_table(rows, count);
+        print_table(options, rows, count);
     free(rows);
     free(sweep);
     return status;

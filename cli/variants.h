@@ -38,6 +38,9 @@ coh_status cli_plan_variants(const cli_options *options);
 /* Runs --max FAMILY. Fails: COH_ERR_FULL: no model of the family fits. */
 coh_status cli_plan_largest(const cli_options *options);
 
+/* A line that says that rows are of the quick search; "" if they are of the usual one. */
+const char *cli_variant_search(const cli_options *options);
+
 /* Adds an object. */
 void cli_variant_add_json(const cli_variant *variant, cli_line *line);
 

@@ -130,7 +130,7 @@ class Variants(ProgramTest):
         self.assertEqual([row["what"] for row in stepped[1:]],
                          ["disk-read=1GB/s", "disk-read=1500MB/s", "disk-read=2GB/s"])
         table = self.succeeds("plan", *NANO, *self.disk(), "--sweep", "disk-read=1x:2x:2").out.split("\n")
-        self.assertEqual(len(table), 9)
+        self.assertEqual(len(table), 9 + SHORT)  # then the search is quick, which the last line says
         self.assertLessEqual(max(map(len, table)), 100)
         self.assertEqual(table[4], "a step: 2 x 16 tokens; written: to the drive in a step")
         self.assertRegex(table[5], r"^prices: profile built-in, \d+ threads? \(built-in, hash [0-9a-f]{16}\): "
@@ -231,6 +231,14 @@ class Variants(ProgramTest):
             found = self.succeeds("plan", "--max", "gpt2-nano", *flags, *room, "--json").json
             self.assertEqual(found["budgets"], dict(zip(("device", "host", "disk"), bytes_of)))
 
+    def test_tables_and_max_say_that_their_plans_are_of_the_quick_search(self):
+        line = "\nsearch: quick (--search quick); the usual search often finds faster plans\n"
+        for table in (["gpt2-pico", "--what-if", "disk-read=2x"], ["gpt2-pico", "--sweep", "disk-read=1x:2x:2"], ["--max", "gpt2-pico"]):
+            for search in ("quick", "usual"):
+                with self.subTest(table=table, search=search):
+                    said = self.succeeds("plan", *table, "--sequence", 16, "--batch", 1, *self.disk(), "--search", search).out
+                    self.assertEqual(said.count(line), int(search == "quick"))
+
     def test_max_says_its_tokens_and_its_drives_wear_as_the_plan_does(self):
         flags = ["--sequence", "24", "--batch", "2", "--device-memory", "40MiB", "--disk", self.folder, "--micro-batch", "1", *FEWER]
         said = self.succeeds("plan", "--max", "gpt2-nano", *flags).out
@@ -249,6 +257,7 @@ class Variants(ProgramTest):
         shown = os.read(master, 65536)
         self.assertEqual(done.returncode, 3)
         self.assertIn(b"planning gpt2-xl, 1 of 6\r\n", shown)
+        self.assertIn(b"\x1b[Kgpt2-xl does not fit, 1 of 6\r\nplanning gpt2-large, 2 of 6\r\n", shown)
         self.assertIn(b"planning gpt2-pico, 6 of 6\r\n", shown)
         self.assertEqual(self.fails(3, "plan", "--max", "gpt2", *QUICK, *flags).err.count("planning"), 0)
 
