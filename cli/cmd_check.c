@@ -93,6 +93,41 @@ static coh_status check_checkpoint(const char *path, uint64_t *out_hash)
                     at, *out_hash);
 }
 
+/* Is it the name of a save that is not finished, "step-<digits>.partial"? */
+static int is_partial(const char *name)
+{
+    static const char begin[] = "step-", end[] = ".partial";
+    if (strncmp(name, begin, sizeof(begin) - 1) != 0)
+        return 0;
+    const char *digits = name + sizeof(begin) - 1;
+    const size_t count = strspn(digits, "0123456789");
+    return count > 0 && strcmp(digits + count, end) == 0;
+}
+
+/* Names the saves of a run's folder that are not finished: no command reads them. */
+static void note_partials(const char *path)
+{
+    DIR *listing = opendir(path);
+    const struct dirent *entry;
+    int32_t is_held = 0;
+    int64_t process;
+    (void)coh_run_lock_holder(path, &is_held, &process);
+    while (listing && (entry = readdir(listing))) {
+        if (!is_partial(entry->d_name))
+            continue;
+        if (is_held)
+            cli_note("note: %s/%s is a save that is not finished: the run in this folder may be "
+                     "writing it",
+                     path, entry->d_name);
+        else
+            cli_note("note: %s/%s is what a killed run left of a save: no command reads it, and it "
+                     "can be removed",
+                     path, entry->d_name);
+    }
+    if (listing)
+        closedir(listing);
+}
+
 /* Checks every number, in pieces of 1 MiB. */
 static coh_status check_folder_numbers(const cli_weights *weights)
 {
@@ -176,6 +211,7 @@ coh_status cli_check(const cli_options *options)
     CLI_TRY(cli_artefact_find(options, &artefact));
     switch (artefact) {
     case CLI_ARTEFACT_CHECKPOINT:
+        note_partials(path);
         CLI_TRY(check_checkpoint(path, &hash));
         break;
     case CLI_ARTEFACT_FOLDER:

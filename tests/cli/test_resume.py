@@ -1,5 +1,6 @@
 """Flags that change a resumed run: each change is reported, noted, and exact."""
 
+import fcntl
 import json
 import os
 import re
@@ -217,6 +218,22 @@ class Resume(TrainTest):
         self.assertEqual(self.hash_of(self.path("run")), self.hash_of(self.path("whole")))
         self.succeeds("report", self.path("run"), "--text")
         self.assertNotIn("run.json", self.go_on("run", "--steps", 4).err)
+
+    def test_check_names_what_is_left_of_a_save(self):
+        self.begin("run", "--steps", 2)
+        run = self.path("run")
+        self.assertEqual(self.succeeds("check", run).err, "")
+        for name in ("step-7.partial", "step-x.partial", "step-7.partial.txt", "steps.partial"):
+            os.mkdir(self.path("run", name))
+        for command in (["check", run], ["check", run, "--json"]):
+            self.assertEqual(self.succeeds(*command).err, f"note: {run}/step-7.partial is what a killed run left of a save: "
+                                                          "no command reads it, and it can be removed\n")
+        with open(self.path("run", "lock"), "rb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            self.assertIn("may be writing it", self.succeeds("check", run).err)
+        os.rmdir(self.path("run", "step-7.partial"))
+        self.assertEqual(self.succeeds("check", run).err, "")
+        self.go_on("run", "--steps", 3)
 
     def test_the_rate_of_the_next_step_follows_the_new_schedule(self):
         self.begin("run", "--batch", 1, "--lr", "8e-4", "--min-lr", 0, "--steps", 3, "--schedule-steps", 8, "--warmup", 0)
