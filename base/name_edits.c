@@ -134,6 +134,21 @@ static double times_apart(double a, double b)
     return a <= 0 || b <= 0 ? 0 : a > b ? a / b : b / a;
 }
 
+/* Is the unit of the size the only difference, as of opt-125b and opt-125m? Then a letter is wrong,
+ * however far apart the sizes are. */
+static int has_other_unit(const char *word, const char *name)
+{
+    size_t begins[2], ends[2];
+    const double a = size_in(word, &begins[0], &ends[0]), b = size_in(name, &begins[1], &ends[1]);
+    if (a <= 0 || b <= 0 || begins[0] != begins[1] || ends[0] != ends[1] ||
+        strlen(word) != strlen(name) || !differ(word[ends[0] - 1], name[ends[0] - 1]))
+        return 0;
+    for (size_t i = 0; word[i]; i++)
+        if (i != ends[0] - 1 && differ(word[i], name[i]))
+            return 0;
+    return 1;
+}
+
 /* Edits of two names with sizes, where another size is one. */
 static int32_t sized_edits(const char *word, const char *name)
 {
@@ -177,6 +192,8 @@ int32_t coh_name_edits(const char *word, const char *name)
     const bare n = bare_of(name, strnlen(name, LONGEST + 1));
     if (w.length > LONGEST || n.length > LONGEST)
         return -1;
+    if (has_other_unit(word, name))
+        return 1;
     int32_t edits = edits_of(&w, &n);
     const double apart = times_apart(size_in(word, &begin, &end), size_in(name, &begin, &end));
     if (edits > 0 && (apart >= TIMES_APART || have_none_in_common(&w, &n, isalpha) ||
@@ -194,7 +211,8 @@ static int is_part(const char *word, const char *name)
     return is_cut_from(&w, &n) ? 1 + (w.length <= n.length) : 0;
 }
 
-/* Of two names as near: a mistyped word seldom has another first letter, a size is seldom far from
+/* Of two names as near: a mistyped word seldom has another first letter, the digits of a size are
+ * seldom right by chance, a size is seldom far from
  * what is meant, a part is left out more often than a digit is wrong, and separators say which of
  * opt-13b and opt-1.3b is meant. The words are no longer than LONGEST. */
 static int is_likelier(const char *word, const char *name, const char *than)
@@ -203,6 +221,9 @@ static int is_likelier(const char *word, const char *name, const char *than)
     const int begins = !differ(word[0], name[0]), other_begins = !differ(word[0], than[0]);
     if (begins != other_begins)
         return begins;
+    const int unit = has_other_unit(word, name), other_unit = has_other_unit(word, than);
+    if (unit != other_unit)
+        return unit;
     const double size = size_in(word, &begin, &end);
     const double apart = times_apart(size, size_in(name, &begin, &end));
     const double other_apart = times_apart(size, size_in(than, &begin, &end));

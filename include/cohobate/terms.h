@@ -81,9 +81,9 @@ typedef struct coh_nearest {
 } coh_nearest;
 
 /* Takes `name` if it is nearer to the word than all that were offered before. Of two names as near
- * it takes the one with the word's first letter, then the one whose size (13b, 125m) is nearer,
- * then the one of which a part is left out, then the one that is nearer with separators.
- * `nearest` NULL: does nothing. */
+ * it takes the one with the word's first letter, then the one whose size differs in its unit alone
+ * (125b, 125m), then the one whose size is nearer, then the one of which a part is left out, then
+ * the one that is nearer with separators. `nearest` NULL: does nothing. */
 COH_API void coh_nearest_offer(coh_nearest *nearest, const char *name);
 
 #ifdef __cplusplus

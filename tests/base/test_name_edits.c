@@ -196,6 +196,10 @@ static void a_size_that_is_no_model_means_the_nearest_size_of_its_family(void **
         { "opt-300m", "opt-350m" },
         { "mistral-24b", "mistral-small-24b" },
         { "mistral-small-2b", "mistral-7b" },
+        { "opt-125b", "opt-125m" }, /* a letter, although 66b is nearer in size */
+        { "opt-13m", "opt-13b" },
+        { "OPT-125B", "opt-125m" },
+        { "qwen3-8m", "qwen3-8b" },
         { "llama-3.1-405b", "" },
         { "opt-13", "opt-13b" },
         { "opt-1.3", "opt-1.3b" },

@@ -137,6 +137,12 @@ class Usage(ProgramTest):
                 answer = self.fails(2, *arguments, says=arguments[-1] if arguments[0] == "plan" else "")
                 self.assertEqual(re.findall(r"is (\S+) meant\?", answer.err), [meant] if meant else [])
 
+    def test_a_mistyped_unit_of_a_size_is_answered_with_that_name_and_the_nearest_size(self):
+        for word, meant in (("opt-125b", "opt-125m or opt-66b"), ("opt-13m", "opt-13b"), ("opt-350B", "opt-350m"),
+                            ("gpt2-x1", "gpt2")):
+            with self.subTest(word=word):
+                self.assertEqual(re.findall(r": is ([^:]+) meant\?$", self.fails(2, "plan", word).err.strip()), [meant])
+
     def test_a_mistyped_entry_operator_family_or_number_is_answered_with_the_nearest_name(self):
         plan = self.path("plan.json")
         self.succeeds("plan", *NANO, "-o", plan)
