@@ -99,16 +99,6 @@ static void say_unusable_drive(cli_job *job)
     }
 }
 
-/* A quick search asks for little time, and a plan of a file is not compared. */
-static coh_status print_json(const cli_job *job, uint64_t in_memory_bytes)
-{
-    cli_hints hints;
-    if (job->options->search == COH_SEARCH_QUICK || job->budget.plan_file != NULL)
-        return cli_plan_json(job, in_memory_bytes, NULL);
-    cli_hints_find(job, &hints);
-    return cli_plan_json(job, in_memory_bytes, &hints);
-}
-
 static coh_status plan_out(cli_job *job)
 {
     const cli_options *options = job->options;
@@ -125,7 +115,7 @@ static coh_status plan_out(cli_job *job)
     if (options->program)
         CLI_TRY(coh_plan_write_program(job->plan, options->program));
     CLI_TRY(coh_plan_in_memory_bytes(job->graph, &job->plan_options, &in_memory_bytes));
-    return options->json ? print_json(job, in_memory_bytes) : print_text(job, in_memory_bytes);
+    return options->json ? cli_plan_json(job, in_memory_bytes) : print_text(job, in_memory_bytes);
 }
 
 /* Tables compare several plans, and write no plan file. */

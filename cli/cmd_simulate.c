@@ -21,7 +21,7 @@ static coh_status print(cli_replay *replay)
     CLI_TRY(cli_job_rehearse(job));
     CLI_TRY(coh_plan_in_memory_bytes(job->graph, &job->plan_options, &in_memory_bytes));
     if (replay->options.json)
-        return cli_plan_json(job, in_memory_bytes, NULL);
+        return cli_plan_json(job, in_memory_bytes);
     cli_line_clear(&line);
     CLI_TRY(cli_screen(job, in_memory_bytes, NULL, &line));
     const char *name = replay->file.profile_name;

@@ -1,6 +1,5 @@
 /* Plans a step otherwise, and says what that would bring. The one idea: each hint is a quick plan
- * of the job's own options with one or two changed. Next: hints.h; screen.c and plan_json.c print
- * what is found. */
+ * of the job's own options with one or two changed. Next: hints.h; screen.c prints hints. */
 #include "cli/hints.h"
 
 #include <inttypes.h>
@@ -61,7 +60,7 @@ static other plan_otherwise(const cli_job *job, const coh_graph *graph, coh_plan
 static cli_hint *begin_hint(cli_hints *hints, const char *label, const char *flags)
 {
     cli_hint *hint = &hints->at[hints->count++];
-    *hint = (cli_hint){ .label = label, .step_s = NAN, .tokens_per_s = NAN, .disk_written = NAN };
+    *hint = (cli_hint){ .label = label };
     snprintf(hint->flags, sizeof(hint->flags), "%s", flags);
     return hint;
 }
@@ -77,15 +76,11 @@ static void add_text(cli_hint *hint, const char *format, ...)
     va_end(arguments);
 }
 
-/* Adds "a quick plan takes 6.1 s, 0.53 of this one", and the figures of that plan, whose step has
- * as many tokens. */
+/* Adds "a quick plan takes 6.1 s, 0.53 of this one" of a plan whose step has as many tokens. */
 static void add_step(const cli_job *job, const other *found, cli_hint *hint)
 {
-    hint->step_s = found->share * (double)job->summary.step_ns * 1e-9;
-    hint->tokens_per_s = cli_speed_get(job).tokens_per_s / found->share;
-    hint->disk_written = found->disk_written;
-    add_text(hint, "a quick plan takes %s, %.2f of this one", cli_time(hint->step_s).at,
-             found->share);
+    const double step_s = found->share * (double)job->summary.step_ns * 1e-9;
+    add_text(hint, "a quick plan takes %s, %.2f of this one", cli_time(step_s).at, found->share);
 }
 
 /* Adds what becomes of the drive if this plan uses it. */
@@ -217,11 +212,9 @@ static void add_gain(const cli_job *job, const other *found, double times, const
         return;
     snprintf(flags, sizeof(flags), "--%s %" PRId64, flag, value);
     cli_hint *hint = begin_hint(hints, "tokens", flags);
-    hint->step_s = found->share * (double)job->summary.step_ns * 1e-9;
-    hint->tokens_per_s = gain * cli_speed_get(job).tokens_per_s;
-    hint->disk_written = found->disk_written;
+    const double tokens_per_s = gain * cli_speed_get(job).tokens_per_s;
     add_text(hint, "a quick plan of more of them (%s) trains %s tokens/s, %.1f times as many",
-             flags, cli_tokens_per_s(hint->tokens_per_s).at, gain);
+             flags, cli_tokens_per_s(tokens_per_s).at, gain);
 }
 
 /* A longer sequence, if the default was taken: the plan of another graph. Returns 0 if the model
@@ -310,18 +303,4 @@ void cli_hints_find(const cli_job *job, cli_hints *out_hints)
         cli_progress_end();
     }
     add_micro_batch(job, hints);
-}
-
-void cli_hints_add_json(const cli_hints *hints, cli_line *line)
-{
-    cli_line_add_json(line, "'hints': [");
-    for (int i = 0; i < hints->count; i++) {
-        const cli_hint *hint = &hints->at[i];
-        cli_line_add_json(line,
-                          "{'label': %s, 'flags': %s, 'step_seconds': %.9f"
-                          ", 'tokens_per_second': %.9g, 'disk_bytes_written': %.17g, 'text': %s}",
-                          hint->label, hint->flags, hint->step_s, hint->tokens_per_s,
-                          hint->disk_written, hint->text);
-    }
-    cli_line_add_json(line, "]");
 }

@@ -1,4 +1,4 @@
-/* hints.h - what other options of a run would bring: lines of a plan's screen, members of its JSON.
+/* hints.h - what other options of a run would bring: lines of a plan's screen.
  *
  * Every figure is of a plan that was made, by the quick search; a hint without one has no figure.
  */
@@ -9,12 +9,11 @@
 
 enum { CLI_HINTS_MOST = 6, CLI_HINT_FLAGS = 64 };
 
-/* One change of the options. NaN: no plan was made. */
+/* One change of the options. */
 typedef struct cli_hint {
     const char *label;          /* "states", "both", "clip", "order", "tokens", "batch" or "try" */
     char flags[CLI_HINT_FLAGS]; /* to be typed: "--state lean" */
     char text[320];             /* the line, without its label */
-    double step_s, tokens_per_s, disk_written; /* of that plan; bytes of a step */
 } cli_hint;
 
 typedef struct cli_hints {
@@ -26,9 +25,6 @@ typedef struct cli_hints {
  * worth a change. Nothing is planned for a plan of a file, or a step of more than 30,000
  * instructions, for which one hint names what to try. */
 void cli_hints_find(const cli_job *job, cli_hints *out_hints);
-
-/* Adds "hints": [{"label": "states", "flags": "--state lean", ...}, ...]. */
-void cli_hints_add_json(const cli_hints *hints, cli_line *line);
 
 /* The flag of 8-bit moments for the job's dtype: "--state lean" or "--optimizer adamw8". */
 const char *cli_lean_flag(const cli_job *job);

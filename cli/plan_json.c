@@ -272,7 +272,7 @@ static void add_rehearsal(const cli_job *job, cli_line *line)
     cli_line_add_json(line, "}");
 }
 
-coh_status cli_plan_json(const cli_job *job, uint64_t in_memory_bytes, const cli_hints *hints)
+coh_status cli_plan_json(const cli_job *job, uint64_t in_memory_bytes)
 {
     cli_recompute recompute;
     cli_line line;
@@ -288,10 +288,6 @@ coh_status cli_plan_json(const cli_job *job, uint64_t in_memory_bytes, const cli
     add_links(&job->summary, &line);
     add_program(&job->summary, &line);
     add_recompute(&recompute, &line);
-    if (hints)
-        cli_hints_add_json(hints, &line);
-    else
-        cli_line_add_json(&line, "'hints': null");
     CLI_TRY(add_groups(job->plan, &line));
     CLI_TRY(add_operators(job->plan, &line));
     if (job->options->memory_curve > 0)

@@ -103,8 +103,7 @@ enum { CLI_GROUPS = 7, CLI_GROUPS_LEAST = 3 };
 coh_status cli_groups(const coh_plan *plan, int32_t most, cli_group out_groups[CLI_GROUPS],
                       int32_t *out_count);
 
-/* Prints the plan as one JSON object (keys: docs/planning.md) to standard output. `hints` NULL: not
- * looked for. */
-coh_status cli_plan_json(const cli_job *job, uint64_t in_memory_bytes, const cli_hints *hints);
+/* Prints the plan as one JSON object (keys: docs/planning.md) to standard output. */
+coh_status cli_plan_json(const cli_job *job, uint64_t in_memory_bytes);
 
 #endif

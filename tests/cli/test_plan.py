@@ -83,23 +83,6 @@ class Plan(ProgramTest):
         for line in lines[lines.index(""):]:
             self.assertFalse(line.startswith(self.HINTS), line)
 
-    def test_the_object_has_the_hints_of_the_screen(self):
-        plan = ["plan", "gpt2-nano", "--sequence", 64, "--batch", 11, "--dtype", "f32", "--calibration", "none", *self.disk(), *FEWER]
-        said = " ".join(self.succeeds(*plan).out.split())
-        hints = self.succeeds(*plan, "--json").json["hints"]
-        self.assertGreaterEqual(len(hints), 2)
-        for hint in hints:
-            self.assertIn(f"{hint['label']}: {hint['text']} ", said)
-            self.assertIn(hint["flags"], hint["text"])
-        planned = [hint for hint in hints if hint["step_seconds"]]
-        for hint in planned[:1] if SHORT else planned:
-            other = self.succeeds(*plan, *hint["flags"].split(), "--json", "--search", "quick").json
-            self.assertAlmostEqual(other["step_seconds"], hint["step_seconds"], delta=1e-8)
-            self.assertAlmostEqual(other["tokens_per_second"] / hint["tokens_per_second"], 1, delta=1e-6)
-            self.assertEqual(other["disk_bytes_written"], hint["disk_bytes_written"])
-        self.assertIsNone(next(hint for hint in hints if hint["label"] == "batch")["step_seconds"])
-        self.assertIsNone(self.succeeds(*plan, "--json", "--search", "quick").json["hints"])
-
     def test_lines_of_prose_are_as_wide_as_the_terminal_and_tables_are_whole(self):
         plan = ["plan", "gpt2-nano", "--sequence", 64, "--batch", 11, "--dtype", "f32", "--search", "quick", *self.disk()]
         usual = self.succeeds(*plan).out
