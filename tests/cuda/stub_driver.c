@@ -237,7 +237,7 @@ static void *take_device_memory(size_t bytes)
         return NULL;
     if (bytes >= large)
         (void)madvise(base, bytes, MADV_HUGEPAGE);
-    memset(base, 0xa5, bytes);
+    coh_stub_fill(base, 0xa5, bytes);
     return base;
 }
 

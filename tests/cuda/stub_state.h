@@ -172,6 +172,10 @@ void coh_stub_drop_capture(CUstream stream);
 /* Returns 1 if some stream is captured strictly, which this uncapturable call has invalidated. */
 int coh_stub_ends_strict_capture(void);
 
+/* Sets bytes as memset does. Of a range of 1 MiB or more, such as an arena, a short run under the
+ * thread sanitizer checks a byte of each page: checking all took most of the time of some tests. */
+void coh_stub_fill(void *to, int value, size_t bytes);
+
 /* In stub_streams.c; the mutex is held. */
 void coh_stub_append(stub_commands *to, const stub_command *command);
 /* Appends to the stream, or to the graph that captures it. May wait for room, without the mutex. */
