@@ -75,9 +75,10 @@ coh_plan *trial_plan(const coh_graph *graph, const coh_profile *profile, const t
                                                             : 0;
         options.disk_bytes = p->disk_bytes;
     }
-    /* The usual search puts updates on the host, but takes most of the time under a sanitizer.
-     * There a quick search runs, and the last block's updates are put on the host. */
-    const int is_quick = test_is_brief() && profile != NULL && p->device_percent > 0;
+    /* The usual search puts updates on the host, but takes most of the time. In short a quick
+     * search runs, and the last block's updates are put on the host. */
+    const int is_short = test_is_brief() || (test_is_short() && !p->searches);
+    const int is_quick = is_short && profile != NULL && p->device_percent > 0;
     if (is_quick)
         options.search = COH_SEARCH_QUICK;
     if (coh_plan_create(graph, &options, &plan) != COH_OK)

@@ -38,6 +38,7 @@ typedef struct trial_placement {
     int microbatches; /* 0: TRIAL_MICROBATCHES, else fewer */
     int f32_gradients;
     int host_percent; /* without a disk: percent of the in-memory bytes; 0: more than enough */
+    int searches;     /* 1: as usual in a short run, too, if no sanitizer looks */
 } trial_placement;
 
 /* The host device, and the stub's GPU with the host's kernels (host_twins.h). */

@@ -27,9 +27,9 @@ static const struct setting {
     trial_placement placement;
     int body_count;
 } settings[] = {
-    { { "streamed", 45, 0, 0, 1, 1 }, 2 },
-    { { "streamed, updates in backward", 45, 0, 0, 0, 1 }, 2 },
-    { { "streamed, disk", 45, TRIAL_MANY, 0, 1, 1 }, 1 },
+    { { "streamed", 45, 0, 0, 1, 1, .searches = 1 }, 2 },
+    { { "streamed, updates in backward", 45, 0, 0, 0, 1, .searches = 1 }, 2 },
+    { { "streamed, disk", 45, TRIAL_MANY, 0, 1, 1, .searches = 1 }, 1 },
 };
 enum { SETTING_COUNT = sizeof(settings) / sizeof(settings[0]) };
 
