@@ -598,9 +598,7 @@ static coh_status create_somewhere(const coh_graph *graph, const coh_plan_option
     COH_TRY(coh_plan_check_options(options));
     const coh_status status =
         coh_rank_choice_plan(graph, options, only_fits, create_or_speculate, out_plan);
-    const coh_profile *profile = options->profile;
-    if (status != COH_ERR_FULL || options->disk_bytes > 0 || options->spare_disk_bytes == 0 ||
-        (profile != NULL && !coh_profile_has_drive(profile)))
+    if (status != COH_ERR_FULL || !coh_plan_has_spare(options))
         return status;
     coh_plan_options with_disk = *options;
     with_disk.disk_bytes = options->spare_disk_bytes;

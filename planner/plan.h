@@ -126,6 +126,13 @@ static inline int coh_plan_has_far(const coh_plan_options *options)
     return options->host_memory_bytes > 0 || options->disk_bytes > 0;
 }
 
+/* Returns 1 if what does not fit is planned again with the spare disk. */
+static inline int coh_plan_has_spare(const coh_plan_options *options)
+{
+    return options->disk_bytes == 0 && options->spare_disk_bytes > 0 &&
+           (options->profile == NULL || coh_profile_has_drive(options->profile));
+}
+
 /* Returns the options with at most `most` micro-batches for each replica. */
 static inline coh_plan_options coh_few_microbatches(const coh_plan_options *options, int32_t most)
 {

@@ -69,6 +69,8 @@ coh_status coh_search_note_least_far(coh_candidates *candidates, coh_plan *plan)
     const int32_t counts_all = plan->counts_all;
     uint64_t effort = 0; /* of those built; a long program is not built again for fewer bytes */
     plan->least_far_bytes = 0;
+    if (coh_plan_has_spare(&plan->options))
+        return COH_OK; /* nobody reads the refusal */
     plan->counts_all = 1;
     if (candidates->count > 1)
         qsort(all, candidates->count, sizeof(*all), compare_far);
@@ -93,6 +95,22 @@ coh_status coh_search_note_least_far(coh_candidates *candidates, coh_plan *plan)
     return COH_OK;
 }
 
+/* Refuses without a number, since nothing was found that fits. */
+static coh_status refuse_search(const coh_plan *plan)
+{
+    coh_refusal refusal = coh_refusal_make(COH_REFUSAL_SEARCH);
+    coh_refusal_raise(&refusal, COH_TIER_DEVICE, 0);
+    if (plan->options.host_memory_bytes > 0)
+        coh_refusal_raise(&refusal, COH_TIER_HOST, 0);
+    if (plan->options.disk_bytes > 0)
+        coh_refusal_raise(&refusal, COH_TIER_DISK, 0);
+    else
+        coh_refusal_add(&refusal, COH_CHANGE_ADD_DISK, 0);
+    if (plan->options.pin_count > 0)
+        coh_refusal_add(&refusal, COH_CHANGE_DROP_PIN, 0);
+    return refuse_as(plan, &refusal);
+}
+
 /* Refuses for lack of another tier than the device. The schedule gives the reason: the one that
  * needs the least of that tier, which was built before, else one of the least device memory. */
 static coh_status refuse_far(const coh_plan *plan)
@@ -103,6 +121,8 @@ static coh_status refuse_far(const coh_plan *plan)
     uint64_t chunk_bytes = 0;
     if (plan->least_far_bytes > 0)
         return coh_refuse(&plan->far_refusal);
+    if (coh_plan_has_spare(&plan->options))
+        return refuse_search(plan); /* nobody reads it */
     COH_TRY(coh_initial_chunk(plan, &chunk_bytes));
     const coh_decisions decisions = { .device_bytes =
                                           coh_bytes_whole_pages(plan->options.device_memory_bytes),
@@ -119,17 +139,7 @@ static coh_status refuse_far(const coh_plan *plan)
             coh_program_fini(&programs[kind]);
         coh_layout_fini(&layout);
     }
-    coh_refusal refusal = coh_refusal_make(COH_REFUSAL_SEARCH);
-    coh_refusal_raise(&refusal, COH_TIER_DEVICE, 0);
-    if (plan->options.host_memory_bytes > 0)
-        coh_refusal_raise(&refusal, COH_TIER_HOST, 0);
-    if (plan->options.disk_bytes > 0)
-        coh_refusal_raise(&refusal, COH_TIER_DISK, 0);
-    else
-        coh_refusal_add(&refusal, COH_CHANGE_ADD_DISK, 0);
-    if (plan->options.pin_count > 0)
-        coh_refusal_add(&refusal, COH_CHANGE_DROP_PIN, 0);
-    return refuse_as(plan, &refusal);
+    return refuse_search(plan);
 }
 
 /* A decision made by hand, and the change that leaves it to the planner. */
