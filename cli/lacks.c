@@ -19,7 +19,13 @@
  * plan is made by the job's own search, which may take longer than a quick one. NEAR_LIMIT: a plan
  * that writes this many times the limit may have a neighbour that keeps to it. WAYS_INSTRUCTIONS:
  * instructions of quick plans, about a minute, after which nothing further is tried. */
-enum { MORE_MOST = 6, INSTRUCTIONS_MOST = 10000, NEAR_LIMIT = 4, WAYS_INSTRUCTIONS = 50000 };
+enum {
+    MORE_MOST = 6,
+    INSTRUCTIONS_MOST = 10000,
+    NEAR_LIMIT = 4,
+    WAYS_INSTRUCTIONS = 50000,
+    FAILED_INSTRUCTIONS = 10000
+};
 
 /* A single budget needs no second plan, which may take seconds. JSON has the refusal as data. */
 static int has_several_limits(const cli_job *job)
@@ -162,7 +168,8 @@ static void add_changes(const coh_plan_options *given, const coh_plan_options *e
 
 /* ---- a limit of disk writes ---- */
 
-/* What keeps to the limit, and the instructions of the plans that found it. */
+/* What keeps to the limit, and the instructions of the plans that found it. A failed plan counts as
+ * FAILED_INSTRUCTIONS. */
 typedef struct ways {
     const cli_job *job;
     const coh_batch *batch;
@@ -176,8 +183,10 @@ static double written_per_day(ways *w, const coh_batch *batch, const coh_plan_op
                               double *out_ns)
 {
     coh_plan_summary summary = { .struct_bytes = sizeof(summary) };
-    if (check_plan(batch, options, &summary) != COH_OK || summary.step_ns == 0)
+    if (check_plan(batch, options, &summary) != COH_OK || summary.step_ns == 0) {
+        w->instruction_count += FAILED_INSTRUCTIONS;
         return INFINITY;
+    }
     w->instruction_count += summary.instruction_count;
     *out_ns = (double)summary.step_ns;
     return summary.disk_bytes_written * DAY_NS / *out_ns;
@@ -263,24 +272,33 @@ static void add_memory(ways *w)
     enough.disk_bytes = given->disk_bytes;
     enough.spare_disk_bytes = given->spare_disk_bytes;
     enough.disk_write_bytes_per_day = given->disk_write_bytes_per_day;
-    if (!keeps_limit(w, w->batch, &enough))
+    /* With the limit, since without it a plan may use the drive all the same. */
+    if (check_plan(w->batch, &enough, &summary) != COH_OK)
         return;
     cli_line_clear(&flags);
     add_changes(given, &enough, job->options->disk_count, &flags);
     add_way(w, flags.text + 1);
 }
 
-/* Adds what keeps to the limit of writes, each by itself; no more is tried after long plans. */
+/* Adds what keeps to the limit of writes, each by itself. After long plans no more is tried, and
+ * what was not is named as such. */
 static void add_ways(const cli_job *job, const coh_batch *batch, cli_line *line)
 {
     static void (*const adders[])(ways *) = { add_lean, add_lora, add_memory };
+    static const char *const names[] = { "--state lean", "--lora 16", "more memory" };
     ways w = { .job = job, .batch = batch };
+    cli_line untried;
     cli_line_clear(&w.line);
+    cli_line_clear(&untried);
     for (size_t i = 0; i < sizeof(adders) / sizeof(adders[0]); i++)
         if (w.instruction_count < WAYS_INSTRUCTIONS)
             adders[i](&w);
+        else
+            cli_line_add(&untried, "%s%s", untried.used > 0 ? " and " : "", names[i]);
     if (w.line.used > 0)
         cli_line_add(line, "; the limit is kept with %s", w.line.text);
+    if (untried.used > 0)
+        cli_line_add(line, "; not tried, since these plans are long: %s", untried.text);
 }
 
 coh_status cli_lacks_name(const cli_job *job, const coh_batch *batch, coh_status status)

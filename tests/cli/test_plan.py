@@ -594,6 +594,14 @@ class Plan(ProgramTest):
                 for other in others:
                     self.fails(3, *plan, "--host-memory", host, *other)
 
+    def test_without_a_host_the_device_memory_that_keeps_to_the_limit_is_named(self):
+        plan = ["plan", "gpt2-pico", "--search", "quick", "--calibration", "none", "--sequence", 32, "--batch", 1, *self.disk(),
+                "--disk-write-limit", "1GB/day"]
+        ways = self.fails(3, *plan, "--device-memory", "4MiB", says="; the limit is kept with ").err
+        enough = re.search(r"(?:kept|or) with --device-memory (\S+?)[;\s]", ways)
+        self.assertTrue(enough, ways)
+        self.assertEqual(self.succeeds(*plan, "--device-memory", enough[1], "--json").json["disk_bytes_written_per_day"], 0)
+
     def test_a_drive_lasts_as_long_as_its_endurance(self):
         flags = [*self.disk(), *FEWER]
         planned = self.plan("--profile", "built-in-2,endurance=600TB", *flags)
