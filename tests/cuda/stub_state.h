@@ -173,7 +173,7 @@ void coh_stub_drop_capture(CUstream stream);
 int coh_stub_ends_strict_capture(void);
 
 /* Sets bytes as memset does. Of a range of 1 MiB or more, such as an arena, a short run under the
- * thread sanitizer checks a byte of each page: checking all took most of the time of some tests. */
+ * thread sanitizer checks a byte of every 256: checking all took most of the time of some tests. */
 void coh_stub_fill(void *to, int value, size_t bytes);
 
 /* In stub_streams.c; the mutex is held. */

@@ -188,16 +188,16 @@ TEST_ORACLE static void fill_unchecked(void *to, int value, size_t bytes)
 
 void coh_stub_fill(void *to, int value, size_t bytes)
 {
-    enum { LARGE = 1 << 20, PAGE = 4096 };
+    enum { LARGE = 1 << 20, STRIDE = 256 };
     volatile char *at = to;
     if (!test_seeks_races() || bytes < LARGE || (uintptr_t)to % sizeof(uint64_t) != 0) {
         memset(to, value, bytes);
         return;
     }
     fill_unchecked(to, value, bytes);
-    for (size_t i = 0; i < bytes; i += PAGE)
+    for (size_t i = 0; i < bytes; i += STRIDE)
         at[i] = (char)value;
-    memset((char *)to + bytes - PAGE, value, PAGE);
+    memset((char *)to + bytes - STRIDE, value, STRIDE);
 }
 
 /* Twins share scratch, and the emulation its threads: of all streams one works at a time. */
