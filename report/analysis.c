@@ -10,6 +10,9 @@
 
 #include "base/alloc.h"
 
+/* Steps whose begins are this many step times apart have something else between them. */
+static const double PAUSED = 1.1;
+
 /* ---- spans ---- */
 
 static int is_recorded(const coh_trace_span *span)
@@ -61,6 +64,18 @@ static coh_status choose_predicted(const coh_trace *trace, report_window *w)
     return COH_OK;
 }
 
+/* Returns 1 if the next recorded step follows this one without a pause. A save or a validation
+ * between two steps is of neither. */
+static int is_followed(const coh_trace *trace, uint32_t index)
+{
+    const coh_trace_step *this = &trace->steps[index], *next = this + 1;
+    if (index + 1 >= trace->step_count || next->step != this->step + 1)
+        return 0;
+    const uint64_t longer = this->step_ns > next->step_ns ? this->step_ns : next->step_ns;
+    const uint64_t apart = next->begin_ns - this->begin_ns;
+    return (double)apart <= PAUSED * (double)longer;
+}
+
 static void choose_recorded(const coh_trace *trace, uint32_t index, report_window *w)
 {
     const coh_trace_step *this = &trace->steps[index];
@@ -68,7 +83,8 @@ static void choose_recorded(const coh_trace *trace, uint32_t index, report_windo
     for (int slot = 0; slot < 3; slot++) {
         const int64_t at = (int64_t)index + slot - 1;
         if (at < 0 || at >= trace->step_count ||
-            trace->steps[at].step + 1 != this->step + (uint64_t)slot)
+            trace->steps[at].step + 1 != this->step + (uint64_t)slot ||
+            (slot == 2 && !is_followed(trace, index)))
             continue;
         w->spans[slot] = trace->steps[at].spans;
         w->shift_ns[slot] = (int64_t)trace->steps[at].begin_ns - (int64_t)this->begin_ns;
@@ -531,14 +547,14 @@ static void fill_speed(report_analysis *a)
         a->utilisation = NAN;
 }
 
-/* The recorded step to show: not slow, with both neighbours if there is one, of a time next to the
- * run's median. */
+/* The recorded step to show: not slow, with both neighbours if there is one and no pause after it,
+ * of a time next to the run's median. */
 static uint32_t choose_step(const coh_trace *t, double median_s)
 {
     uint32_t best = UINT32_MAX;
     double best_cost = INFINITY;
     for (uint32_t s = 0; s < t->step_count; s++) {
-        const int has_next = s + 1 < t->step_count && t->steps[s + 1].step == t->steps[s].step + 1;
+        const int has_next = is_followed(t, s);
         const int has_before = s > 0 && t->steps[s - 1].step + 1 == t->steps[s].step;
         const double seconds = (double)t->steps[s].step_ns * 1e-9;
         const double cost = 100.0 * !counts(t, s) + 10.0 * !has_next + 1.0 * !has_before +

@@ -95,6 +95,27 @@ static void a_step_as_predicted_is_limited_by_compute(void **state)
     }
 }
 
+/* Saves between steps, of five steps each, are no time of the step that is shown. */
+static void a_pause_between_steps_is_of_no_step(void **state)
+{
+    (void)state;
+    for (uint32_t every = 1; every < 4; every++) {
+        report_run run;
+        report_analysis a;
+        coh_trace *trace = made_trace(&usual);
+        const double period = period_s(trace);
+        const uint64_t pause_ns = (uint64_t)(5e9 * period);
+        for (uint32_t s = 0; s < trace->step_count; s++)
+            trace->steps[s].begin_ns += s / every * pause_ns;
+        analyse(trace, &run, &a);
+        check_sums(&a);
+        assert_true(a.is_measured);
+        assert_true((double)a.window.window_ns * 1e-9 < 1.5 * period);
+        assert_int_equal(a.causes[0].kind, REPORT_COMPUTE);
+        done(&run, &a, trace);
+    }
+}
+
 /* Plays the trace with these durations; expects the cause first, with the seconds that the step
  * became longer by, within `slack`, and the gain of its remedy. */
 static void expect(coh_trace *trace, uint64_t *durations, report_kind kind, double slack)
@@ -221,6 +242,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_step_as_predicted_is_limited_by_compute),
+        cmocka_unit_test(a_pause_between_steps_is_of_no_step),
         cmocka_unit_test(a_slow_read_is_named),
         cmocka_unit_test(a_late_update_is_named),
         cmocka_unit_test(small_chunks_are_named),
