@@ -422,12 +422,14 @@ static void fit_room(const cli_options *options, coh_plan_options *plan_options)
              device.kernel_path);
 }
 
-/* Does the what-if of a GPU include its machine's drive? Not if only the GPU is meant. */
+/* Does the what-if of a GPU include its machine's drive? Not if only the GPU is meant, or
+ * `--disk none` was given. */
 static int may_use_drive(const cli_options *options, const coh_profile_summary *facts)
 {
     const int is_alone =
         cli_given(options, CLI_FLAG_HOST_MEMORY) && options->host_memory_bytes == 0;
-    return facts->is_gpu && !is_alone && facts->read_bytes_per_s > 0 &&
+    const int is_none = cli_given(options, CLI_FLAG_DISK) && options->disk_count == 0;
+    return facts->is_gpu && !is_alone && !is_none && facts->read_bytes_per_s > 0 &&
            facts->write_bytes_per_s > 0;
 }
 

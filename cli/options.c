@@ -284,15 +284,22 @@ static uint64_t disk_limit(const cli_options *options)
     return sum;
 }
 
-/* Parses DIR[:SIZE]: the part after the last colon is a size if it begins with a digit. */
+/* Parses DIR[:SIZE]: the part after the last colon is a size if it begins with a digit. "none", of a
+ * budget, adds no folder: that the flag is given says it. */
 static coh_status add_disk(const cli_flag_row *row, const char *text, cli_options *options)
 {
+    const int is_none = strstr(row->takes, "|none") && strcmp(text, "none") == 0;
     const char *colon = strchr(row->takes, ':') ? strrchr(text, ':') : NULL;
     size_t length = strlen(text);
     cli_disk *disk = &options->disk[options->disk_count];
     if (options->disk_count == COH_DISKS_MOST)
         return cli_fail(COH_ERR_ARGUMENT, "--%s is given more than %d times: leave out %s",
                         row->name, COH_DISKS_MOST, text);
+    if (options->given[CLI_FLAG_DISK] && (is_none || options->disk_count == 0))
+        return cli_fail(COH_ERR_ARGUMENT, "--%s none is given beside another: leave one out",
+                        row->name);
+    if (is_none)
+        return COH_OK;
     disk->bytes = UINT64_MAX;
     if (colon && colon[1] >= '0' && colon[1] <= '9' && !strchr(colon, '/')) {
         CLI_TRY(parse_size(row, colon + 1, "", &disk->bytes));
@@ -300,7 +307,7 @@ static coh_status add_disk(const cli_flag_row *row, const char *text, cli_option
     }
     if (length == 0 || length >= sizeof(disk->folder))
         return cli_fail(COH_ERR_ARGUMENT, "--%s takes %s, not '%s': for example %s", row->name,
-                        strchr(row->takes, ':') ? "DIR or DIR:SIZE" : row->takes, text,
+                        strchr(row->takes, ':') ? "DIR, DIR:SIZE or none" : row->takes, text,
                         row->example);
     memcpy(disk->folder, text, length);
     disk->folder[length] = '\0';

@@ -602,6 +602,19 @@ class Plan(ProgramTest):
         self.assertTrue(enough, ways)
         self.assertEqual(self.succeeds(*plan, "--device-memory", enough[1], "--json").json["disk_bytes_written_per_day"], 0)
 
+    def test_no_drive_is_said_with_none(self):
+        """A profile has a drive; without it a plan is made of the other tiers, or refused."""
+        plan = ["plan", "gpt2-pico", "--search", "quick", "--calibration", "none", "--sequence", 32, "--batch", 1, "--device-memory", "34MiB"]
+        for host, drive in (("1MiB", True), ("64MiB", False)):
+            profile = ["--profile", f"rtx-4090,host-memory={host}"]
+            self.assertEqual(self.succeeds(*plan, *profile, "--json").json["peak_bytes"]["disk"] > 0, drive)
+            if not drive:
+                self.assertEqual(self.succeeds(*plan, *profile, "--disk", "none", "--json").json["peak_bytes"]["disk"], 0)
+                continue
+            self.assertNotIn("--disk DIR, which", self.fails(3, *plan, *profile, "--disk", "none").err)
+        for wrong in (("none", "none"), ("none", "."), (".", "none")):
+            self.fails(2, *plan, "--disk", wrong[0], "--disk", wrong[1], says="--disk none is given beside another")
+
     def test_a_drive_lasts_as_long_as_its_endurance(self):
         flags = [*self.disk(), *FEWER]
         planned = self.plan("--profile", "built-in-2,endurance=600TB", *flags)
