@@ -526,8 +526,35 @@ static coh_status check_operand(const cli_options *options)
 /* Contents that distinguish folders. */
 typedef struct content {
     int has_config, has_checkpoint, has_weights;
+    int has_others;    /* that are neither weights nor is_of_model */
     char tensors[256]; /* the name of one safetensors file; "": none */
 } content;
+
+static int ends_in(const char *name, const char *end)
+{
+    const size_t length = strlen(name), end_length = strlen(end);
+    return length >= end_length && strcmp(name + length - end_length, end) == 0;
+}
+
+static int is_weights(const char *name)
+{
+    const int is_torch = strncmp(name, "pytorch_model", 13) == 0;
+    return ends_in(name, ".safetensors") || ends_in(name, ".safetensors.index.json") ||
+           (is_torch && (ends_in(name, ".bin") || ends_in(name, ".bin.index.json")));
+}
+
+/* Is it one of the small files that come with a model's weights? Hidden files are never read. */
+static int is_of_model(const char *name)
+{
+    static const char names[] = " config.json generation_config.json preprocessor_config.json "
+                                "tokenizer.json tokenizer.model tokenizer_config.json vocab.json "
+                                "merges.txt added_tokens.json special_tokens_map.json README.md "
+                                "chat_template.jinja chat_template.json LICENSE LICENSE.txt ";
+    char word[64];
+    const int length = snprintf(word, sizeof(word), " %s ", name);
+    return name[0] == '.' ||
+           (length < (int)sizeof(word) && strchr(name, ' ') == NULL && strstr(names, word) != NULL);
+}
 
 static content look_into(const char *path)
 {
@@ -535,13 +562,12 @@ static content look_into(const char *path)
     DIR *listing = opendir(path);
     const struct dirent *entry;
     while (listing && (entry = readdir(listing))) {
-        const char *name = entry->d_name, *ending = strrchr(name, '.');
+        const char *name = entry->d_name;
         held.has_config |= strcmp(name, "config.json") == 0;
         held.has_checkpoint |= strcmp(name, "manifest.json") == 0 || strncmp(name, "step-", 5) == 0;
-        held.has_weights |=
-            ending && (strcmp(ending, ".safetensors") == 0 ||
-                       (strncmp(name, "pytorch_model", 13) == 0 && strcmp(ending, ".bin") == 0));
-        if (ending && strcmp(ending, ".safetensors") == 0 && !held.tensors[0])
+        held.has_weights |= is_weights(name);
+        held.has_others |= !is_weights(name) && !is_of_model(name);
+        if (ends_in(name, ".safetensors") && !held.tensors[0])
             snprintf(held.tensors, sizeof(held.tensors), "%s", name);
     }
     if (listing)
@@ -595,7 +621,7 @@ static coh_status refuse_record(const char *flag, const char *path)
 }
 
 /* Refuses a folder of which each file is read as text, if it is that of a model: the texts would
- * be its config.json, tokenizer.json and so on. */
+ * be its config.json, tokenizer.json and so on. Without weights, other files in it are meant. */
 static coh_status check_texts(const cli_options *options, const char *flag, const char *path)
 {
     struct stat facts;
@@ -603,7 +629,9 @@ static coh_status check_texts(const cli_options *options, const char *flag, cons
         return COH_OK;
     CLI_TRY(refuse_record(flag, path));
     const content held = look_into(path);
-    const int is_model = held.has_config && (held.has_weights || cli_artefact_has_tokenizer(path));
+    const int is_model =
+        held.has_config &&
+        (held.has_weights || (!held.has_others && cli_artefact_has_tokenizer(path)));
     if (!is_model || options->resume || cli_given(options, CLI_FLAG_FIELD) ||
         cli_given(options, CLI_FLAG_CHAT))
         return COH_OK;

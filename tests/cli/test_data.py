@@ -252,12 +252,33 @@ class Data(ProgramTest):
                 with self.subTest(command=command):
                     self.assertIn(folder + " is ", self.fails(4, *command, says=says).err)
         self.succeeds(*train, run + "/data.tokens", "--save", "none")
-        # lines in such a folder are meant; texts next to a config.json alone may be
+        # lines in such a folder are meant
         self.documents("model/a.jsonl", "text", DOCUMENTS[:3])
         self.succeeds("tokenize", model, "--field", "text", "-o", self.path("lines"))
-        os.mkdir(self.path("texts"))
-        shutil.copy(self.path("model", "config.json"), self.path("texts"))
-        self.succeeds("tokenize", self.path("texts"), "-o", self.path("texts.tokens"))
+
+    def test_texts_next_to_the_configuration_of_a_model_are_read(self):
+        """Weights make a folder that of a model. Without them it is one if it holds nothing but a model's small files."""
+        os.makedirs(self.path("texts", "more"))
+        self.write("texts/more/b.txt", "text")
+        tokenize = ["tokenize", self.path("texts"), "-o", self.path("o")]
+        for name in ("config.json", "tokenizer.json", "generation_config.json", "merges.txt", "chat_template.jinja", "README.md",
+                     ".gitattributes"):
+            self.write("texts/" + name, "a b")
+        self.succeeds(*tokenize)
+        shutil.rmtree(self.path("texts", "more"))
+        self.fails(4, *tokenize, says="a Hugging Face model's folder")
+        for name in ("notes.txt", "a.jsonl", "a.json", "a.py"):
+            with self.subTest(name=name):
+                path = self.write("texts/" + name, "text")
+                self.succeeds(*tokenize)
+                os.remove(path)
+        self.write("texts/notes.txt", "text")
+        for name in ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json"):
+            with self.subTest(name=name):
+                path = self.write("texts/" + name, "x")
+                self.fails(4, *tokenize, says="a Hugging Face model's folder")
+                os.remove(path)
+        self.succeeds(*tokenize)
 
     def test_folders_without_stored_text_get_one_sentence(self):
         run = self.path("run")
