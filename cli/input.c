@@ -527,6 +527,7 @@ static coh_status check_operand(const cli_options *options)
 typedef struct content {
     int has_config, has_checkpoint, has_weights;
     int has_others;    /* that are neither weights nor is_of_model */
+    int has_lines;     /* JSON lines */
     char tensors[256]; /* the name of one safetensors file; "": none */
 } content;
 
@@ -567,6 +568,7 @@ static content look_into(const char *path)
         held.has_checkpoint |= strcmp(name, "manifest.json") == 0 || strncmp(name, "step-", 5) == 0;
         held.has_weights |= is_weights(name);
         held.has_others |= !is_weights(name) && !is_of_model(name);
+        held.has_lines |= ends_in(name, ".jsonl") || ends_in(name, ".ndjson");
         if (ends_in(name, ".safetensors") && !held.tensors[0])
             snprintf(held.tensors, sizeof(held.tensors), "%s", name);
     }
@@ -638,8 +640,11 @@ static coh_status check_texts(const cli_options *options, const char *flag, cons
     return cli_fail(COH_ERR_CORRUPT,
                     "%s%s is a Hugging Face model's folder, whose text files are its configuration "
                     "and its tokenizer: give a file of text, or a folder that holds nothing but "
-                    "texts",
-                    flag, path);
+                    "texts%s",
+                    flag, path,
+                    held.has_lines ? "; --field NAME or --chat reads the lines of its *.jsonl and "
+                                     "*.ndjson"
+                                   : "");
 }
 
 /* ---- runs ---- */

@@ -252,9 +252,14 @@ class Data(ProgramTest):
                 with self.subTest(command=command):
                     self.assertIn(folder + " is ", self.fails(4, *command, says=says).err)
         self.succeeds(*train, run + "/data.tokens", "--save", "none")
-        # lines in such a folder are meant
-        self.documents("model/a.jsonl", "text", DOCUMENTS[:3])
-        self.succeeds("tokenize", model, "--field", "text", "-o", self.path("lines"))
+        # lines in such a folder are read with the flag that the refusal names
+        refused = ["tokenize", model, "-o", self.path("lines")]
+        self.assertNotIn("--field", self.fails(4, *refused).err)
+        for name in ("a.jsonl", "a.ndjson"):
+            path = self.documents("model/" + name, "text", DOCUMENTS[:3])
+            self.fails(4, *refused, says="; --field NAME or --chat reads the lines of its *.jsonl and *.ndjson")
+            self.succeeds(*refused, "--field", "text")
+            os.remove(path)
 
     def test_texts_next_to_the_configuration_of_a_model_are_read(self):
         """Weights make a folder that of a model. Without them it is one if it holds nothing but a model's small files."""
