@@ -608,7 +608,8 @@ static int holds(const char *folder, const char *name)
 static coh_status refuse_record(const char *flag, const char *path)
 {
     const int is_run = holds(path, "run.json") && holds(path, "plan.json");
-    const int is_checkpoint = holds(path, "manifest.json") && holds(path, "hashes.bin");
+    const int is_checkpoint =
+        holds(path, "manifest.json") && holds(path, "hashes.bin") && holds(path, "work.bin");
     if (!is_run && !is_checkpoint)
         return COH_OK;
     if (is_run && holds(path, "data.tokens"))
@@ -627,15 +628,15 @@ static coh_status refuse_record(const char *flag, const char *path)
 static coh_status check_texts(const cli_options *options, const char *flag, const char *path)
 {
     struct stat facts;
-    if (!path || stat(path, &facts) != 0 || !S_ISDIR(facts.st_mode))
+    const int is_of_lines = cli_given(options, CLI_FLAG_FIELD) || cli_given(options, CLI_FLAG_CHAT);
+    if (!path || is_of_lines || stat(path, &facts) != 0 || !S_ISDIR(facts.st_mode))
         return COH_OK;
     CLI_TRY(refuse_record(flag, path));
     const content held = look_into(path);
     const int is_model =
         held.has_config &&
         (held.has_weights || (!held.has_others && cli_artefact_has_tokenizer(path)));
-    if (!is_model || options->resume || cli_given(options, CLI_FLAG_FIELD) ||
-        cli_given(options, CLI_FLAG_CHAT))
+    if (!is_model || options->resume)
         return COH_OK;
     return cli_fail(COH_ERR_CORRUPT,
                     "%s%s is a Hugging Face model's folder, whose text files are its configuration "

@@ -261,6 +261,20 @@ class Data(ProgramTest):
             self.succeeds(*refused, "--field", "text")
             os.remove(path)
 
+    def test_lines_in_the_folder_of_a_checkpoint_or_a_run_are_read(self):
+        """--field and --chat name them. Two files of a checkpoint's make no checkpoint: one has its parameters, too."""
+        for folder, names in (("checkpoint", ("manifest.json", "hashes.bin", "work.bin")), ("run", ("run.json", "plan.json"))):
+            with self.subTest(folder=folder):
+                os.mkdir(self.path(folder))
+                for name in names:
+                    self.write(f"{folder}/{name}", "{}")
+                self.documents(folder + "/a.jsonl", "text", DOCUMENTS[:3])
+                tokenize = ["tokenize", self.path(folder), "-o", self.path("o")]
+                self.fails(4, *tokenize, says=f"is the folder of a {folder}")
+                self.succeeds(*tokenize, "--field", "text")
+        os.remove(self.path("checkpoint", "work.bin"))
+        self.succeeds("tokenize", self.path("checkpoint"), "-o", self.path("o"))
+
     def test_texts_next_to_the_configuration_of_a_model_are_read(self):
         """Weights make a folder that of a model. Without them it is one if it holds nothing but a model's small files."""
         os.makedirs(self.path("texts", "more"))
