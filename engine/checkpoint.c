@@ -251,6 +251,14 @@ static coh_status step_folders_list(const char *path, step_folder **out_folders,
     return COH_OK;
 }
 
+static coh_status refuse_unfinished(const char *path)
+{
+    return coh_fail(COH_ERR_CORRUPT,
+                    "%s is a save that was not finished, and no checkpoint: take a checkpoint of "
+                    "the run, step-<n>",
+                    path);
+}
+
 static coh_status open_newest(const char *path, coh_checkpoint **out_checkpoint)
 {
     step_folder *folders = NULL;
@@ -277,6 +285,8 @@ static coh_status open_newest(const char *path, coh_checkpoint **out_checkpoint)
                         "the only checkpoint in %s is not whole: %s: put a copy of it there, or "
                         "start the run again",
                         path, newest_text);
+    if (count == 0 && coh_checkpoint_is_partial(path))
+        return refuse_unfinished(path);
     if (count == 0)
         return coh_fail(
             COH_ERR_CORRUPT,
@@ -319,8 +329,11 @@ coh_status coh_checkpoint_open(const char *path, coh_checkpoint **out_checkpoint
     const int is_there = coh_checkpoint_is_at(path);
     if (is_there < 0)
         return coh_file_fail(is_there, "look into", path);
-    return is_there ? with_remedy(open_folder(path, out_checkpoint, &is_damaged))
-                    : open_newest(path, out_checkpoint);
+    if (!is_there)
+        return open_newest(path, out_checkpoint);
+    const coh_status status = open_folder(path, out_checkpoint, &is_damaged);
+    return is_damaged && coh_checkpoint_is_partial(path) ? refuse_unfinished(path)
+                                                         : with_remedy(status);
 }
 
 coh_status coh_checkpoint_damage(const char *path, int32_t *out_is_damaged)

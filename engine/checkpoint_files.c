@@ -80,6 +80,16 @@ int coh_checkpoint_is_at(const char *path)
     return 0;
 }
 
+int coh_checkpoint_is_partial(const char *path)
+{
+    static const char end[] = ".partial";
+    size_t length = strlen(path);
+    while (length > 0 && path[length - 1] == '/')
+        length--;
+    return length >= sizeof(end) &&
+           strncmp(path + length - (sizeof(end) - 1), end, sizeof(end) - 1) == 0;
+}
+
 /* Is this the name of a stream's file? */
 static int is_stream_file(const char *name)
 {
@@ -147,13 +157,6 @@ static void streams_remove(removal *r)
     close(fd);
 }
 
-static int ends_in_partial(const char *path)
-{
-    static const char end[] = ".partial";
-    size_t length = strlen(path);
-    return length >= sizeof(end) && strcmp(path + length - (sizeof(end) - 1), end) == 0;
-}
-
 int coh_checkpoint_unlink(coh_file_ops *ops, const char *path)
 {
     removal r = { .ops = ops, .path = path };
@@ -165,7 +168,7 @@ int coh_checkpoint_unlink(coh_file_ops *ops, const char *path)
         return is_ours;
     if (is_ours)
         file_remove(&r, "manifest.json");
-    if (is_ours || ends_in_partial(path))
+    if (is_ours || coh_checkpoint_is_partial(path))
         streams_remove(&r);
     if (is_ours) {
         file_remove(&r, "hashes.bin");

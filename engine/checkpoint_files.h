@@ -56,6 +56,10 @@ coh_status coh_checkpoint_offsets(const coh_logical_table *table, int row, uint6
  * manifest.json? Returns 1, 0, or -errno. */
 int coh_checkpoint_is_at(const char *path);
 
+/* Does the path end in .partial, as that of a save that is not finished? A slash at its end does
+ * not count. */
+int coh_checkpoint_is_partial(const char *path);
+
 /* Unlinks a checkpoint's files from folder `path`, then removes the folder. Allocates nothing.
  *
  * The streams of a partial checkpoint are not known, so its files are found by name: the files of

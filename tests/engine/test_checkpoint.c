@@ -347,6 +347,40 @@ static void the_rest_of_a_broken_save_is_replaced_but_foreign_files_stay(void **
     assert_true(fixture_exists(name));
 }
 
+/* The manifest is written last, and the first file is made after the folder. */
+static void a_save_that_was_not_finished_is_named_as_one(void **state)
+{
+    (void)state;
+    coh_checkpoint *checkpoint;
+    char run[PATH_MAX], partial[PATH_MAX + 96], name[PATH_MAX + 128];
+    snprintf(partial, sizeof(partial), "%s/step-9.partial", folder);
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(i < 2 ? mkdir(partial, 0777) : fixture_save(partial, 1, NULL, NULL), 0);
+        if (i == 2) {
+            snprintf(name, sizeof(name), "%s/manifest.json", partial);
+            assert_int_equal(unlink(name), 0);
+        }
+        snprintf(name, sizeof(name), "%s%s", partial, i == 1 ? "/" : "");
+        const int is_whole = i == 3;
+        assert_int_equal(coh_checkpoint_open(name, &checkpoint),
+                         is_whole ? COH_OK : COH_ERR_CORRUPT);
+        if (is_whole)
+            coh_checkpoint_close(checkpoint);
+        else
+            assert_non_null(strstr(coh_last_error(), "is a save that was not finished"));
+        assert_int_equal(coh_checkpoint_remove(partial), COH_OK);
+    }
+    /* a run's folder of such a name */
+    snprintf(run, sizeof(run), "%s/a.partial", folder);
+    assert_int_equal(mkdir(run, 0777), 0);
+    snprintf(name, sizeof(name), "%s/step-1", run);
+    assert_int_equal(fixture_save(name, 1, NULL, NULL), COH_OK);
+    assert_int_equal(coh_checkpoint_open(run, &checkpoint), COH_OK);
+    coh_checkpoint_close(checkpoint);
+    assert_int_equal(coh_checkpoint_remove(name), COH_OK);
+    assert_int_equal(rmdir(run), 0);
+}
+
 static void a_run_folder_opens_at_its_newest_whole_checkpoint(void **state)
 {
     (void)state;
@@ -510,6 +544,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(an_existing_path_is_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(
             the_rest_of_a_broken_save_is_replaced_but_foreign_files_stay, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_save_that_was_not_finished_is_named_as_one, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(a_run_folder_opens_at_its_newest_whole_checkpoint, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(what_is_newer_or_cannot_be_read_is_not_passed_over, set_up,
