@@ -615,8 +615,8 @@ static coh_status refuse_record(const char *flag, const char *path)
     if (is_run && holds(path, "data.tokens"))
         return cli_fail(COH_ERR_CORRUPT,
                         "%s%s is a run's folder, whose text files are the record of the run: give "
-                        "%s/data.tokens for the tokens that it trained on, or a folder of texts",
-                        flag, path, path);
+                        "%s%sdata.tokens for the tokens that it trained on, or a folder of texts",
+                        flag, path, path, path[strlen(path) - 1] == '/' ? "" : "/");
     return cli_fail(COH_ERR_CORRUPT,
                     "%s%s is the folder of a %s, whose text files are no texts to train on: give "
                     "a file or a folder of texts",

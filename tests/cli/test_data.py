@@ -252,6 +252,7 @@ class Data(ProgramTest):
                 with self.subTest(command=command):
                     self.assertIn(folder + " is ", self.fails(4, *command, says=says).err)
         self.succeeds(*train, run + "/data.tokens", "--save", "none")
+        self.fails(4, "tokenize", run + "/", "-o", self.path("o"), says=f"give {run}/data.tokens for the tokens")
         # lines in such a folder are read with the flag that the refusal names
         refused = ["tokenize", model, "-o", self.path("lines")]
         self.assertNotIn("--field", self.fails(4, *refused).err)
