@@ -526,6 +526,7 @@ static coh_status check_operand(const cli_options *options)
 /* Contents that distinguish folders. */
 typedef struct content {
     int has_config, has_checkpoint, has_weights;
+    int has_adapters;  /* the configuration of adapters */
     int has_others;    /* that are neither weights nor is_of_model */
     int has_lines;     /* JSON lines */
     char tensors[256]; /* the name of one safetensors file; "": none */
@@ -539,7 +540,8 @@ static int ends_in(const char *name, const char *end)
 
 static int is_weights(const char *name)
 {
-    const int is_torch = strncmp(name, "pytorch_model", 13) == 0;
+    const int is_torch =
+        strncmp(name, "pytorch_model", 13) == 0 || strncmp(name, "adapter_model", 13) == 0;
     return ends_in(name, ".safetensors") || ends_in(name, ".safetensors.index.json") ||
            (is_torch && (ends_in(name, ".bin") || ends_in(name, ".bin.index.json")));
 }
@@ -566,6 +568,7 @@ static content look_into(const char *path)
         const char *name = entry->d_name;
         held.has_config |= strcmp(name, "config.json") == 0;
         held.has_checkpoint |= strcmp(name, "manifest.json") == 0 || strncmp(name, "step-", 5) == 0;
+        held.has_adapters |= strcmp(name, "adapter_config.json") == 0;
         held.has_weights |= is_weights(name);
         held.has_others |= !is_weights(name) && !is_of_model(name);
         held.has_lines |= ends_in(name, ".jsonl") || ends_in(name, ".ndjson");
@@ -623,8 +626,9 @@ static coh_status refuse_record(const char *flag, const char *path)
                     flag, path, is_run ? "run" : "checkpoint");
 }
 
-/* Refuses a folder of which each file is read as text, if it is that of a model: the texts would
- * be its config.json, tokenizer.json and so on. Without weights, other files in it are meant. */
+/* Refuses a folder of which each file is read as text, if it is that of a model or of adapters: the
+ * texts would be its config.json, tokenizer.json and so on. Without weights, other files in it are
+ * meant. */
 static coh_status check_texts(const cli_options *options, const char *flag, const char *path)
 {
     struct stat facts;
@@ -636,13 +640,13 @@ static coh_status check_texts(const cli_options *options, const char *flag, cons
     const int is_model =
         held.has_config &&
         (held.has_weights || (!held.has_others && cli_artefact_has_tokenizer(path)));
-    if (!is_model || options->resume)
+    const int is_adapters = held.has_adapters && held.has_weights;
+    if ((!is_model && !is_adapters) || options->resume)
         return COH_OK;
     return cli_fail(COH_ERR_CORRUPT,
-                    "%s%s is a Hugging Face model's folder, whose text files are its configuration "
-                    "and its tokenizer: give a file of text, or a folder that holds nothing but "
-                    "texts%s",
-                    flag, path,
+                    "%s%s is %s, whose text files are its configuration and its tokenizer: give a "
+                    "file of text, or a folder that holds nothing but texts%s",
+                    flag, path, is_model ? "a Hugging Face model's folder" : "a folder of adapters",
                     held.has_lines ? "; --field NAME or --chat reads the lines of its *.jsonl and "
                                      "*.ndjson"
                                    : "");

@@ -300,6 +300,18 @@ class Data(ProgramTest):
                 os.remove(path)
         self.succeeds(*tokenize)
 
+    def test_a_folder_of_adapters_is_no_folder_of_text(self):
+        """Its text files are adapter_config.json and PEFT's README.md. Without weights it is none of adapters."""
+        os.mkdir(self.path("lora"))
+        tokenize = ["tokenize", self.path("lora"), "-o", self.path("o")]
+        for name in ("adapter_config.json", "README.md"):
+            self.write("lora/" + name, "{}")
+        self.succeeds(*tokenize)
+        for name in ("adapter_model.safetensors", "adapter_model.bin"):
+            path = self.write("lora/" + name, b"\0")
+            self.fails(4, *tokenize, says="is a folder of adapters, whose text files are its configuration")
+            os.remove(path)
+
     def test_folders_without_stored_text_get_one_sentence(self):
         run = self.path("run")
         self.succeeds("train", *TINY, "--data", self.corpus(), "--steps", 1, "--save", run)
