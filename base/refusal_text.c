@@ -246,12 +246,26 @@ static void say_plan_file(writer *w, const coh_refusal *r)
     add(w, ": %s short", count_of(r->short_bytes).at);
 }
 
-/* "2731GB/day", rounded up. */
+/* "2.731TB/day", which the option takes as it is: rounded up to GB, below 100 GB to MB, in the
+ * largest unit with at most 3 decimals. */
 static void add_daily(writer *w, uint64_t bytes)
 {
-    const int is_large = bytes >= UINT64_C(100000000000);
-    const uint64_t unit = is_large ? 1000000000 : 1000000;
-    add(w, "%" PRIu64 "%s/day", bytes / unit + (bytes % unit > 0), is_large ? "GB" : "MB");
+    static const char *const units[] = { "MB", "GB", "TB" };
+    const uint64_t step = bytes >= UINT64_C(100000000000) ? 1000000000 : 1000000;
+    uint64_t whole = bytes / step + (bytes % step > 0), part = 0;
+    size_t unit = step == 1000000000;
+    int digits = 3;
+    if (whole >= 1000 && unit + 1 < sizeof(units) / sizeof(units[0])) {
+        part = whole % 1000;
+        whole /= 1000;
+        unit++;
+    }
+    for (; part > 0 && part % 10 == 0; digits--)
+        part /= 10;
+    add(w, "%" PRIu64, whole);
+    if (part > 0)
+        add(w, ".%0*" PRIu64, digits, part);
+    add(w, "%s/day", units[unit]);
 }
 
 static void say_writes(writer *w, const coh_refusal *r)

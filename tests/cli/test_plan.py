@@ -570,12 +570,14 @@ class Plan(ProgramTest):
                  "60MiB", "--disk", self.folder, "--disk-write-limit"]
         fastest = self.succeeds("plan", *flags[:-1], "--json").json["disk_bytes_written_per_day"]
         said = self.fails(3, "plan", *flags, "1TB/day", says="the least that a plan was found for").err
-        least = int(re.search(r"raise --disk-write-limit to (\d+)GB/day", said)[1])
-        self.assertIn(f"the fastest plan writes {math.ceil(fastest / 1e9)}GB/day", said)
+        # both are whole GB, in TB if there are a thousand
+        to, writes = (re.search(rf"{words} (([\d.]+)([GT])B/day)", said).groups() for words in ("raise --disk-write-limit to", "plan writes"))
+        least, written = (round(float(number) * (1000 if unit == "T" else 1)) for _, number, unit in (to, writes))
+        self.assertEqual(written, math.ceil(fastest / 1e9))
         self.assertLess(least * 1e9, fastest)
-        held_to = self.succeeds("plan", *flags, f"{least}GB/day", "--json").json
+        held_to = self.succeeds("plan", *flags, to[0], "--json").json
         self.assertLessEqual(held_to["disk_bytes_written_per_day"], least * 1e9)
-        self.fails(3, "plan", *flags, f"{least - 1}GB/day", says=f"raise --disk-write-limit to {least}GB/day")
+        self.fails(3, "plan", *flags, f"{least - 1}GB/day", says=f"raise --disk-write-limit to {to[0]}")
 
     @on_any_processor
     def test_a_write_limit_that_refuses_names_what_keeps_to_it(self):

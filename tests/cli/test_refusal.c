@@ -251,6 +251,46 @@ static void one_byte_is_no_plural(void **state)
         }
 }
 
+/* Bytes of a day are written as a person types them: 10 GB is no 10000 MB. The option takes the
+ * text, and no fewer bytes than are meant. */
+static void bytes_of_a_day_have_the_largest_unit(void **state)
+{
+    (void)state;
+    static const struct {
+        uint64_t bytes;
+        const char *text;
+    } cases[] = {
+        { 1, "1MB/day" },
+        { 999000000, "999MB/day" },
+        { 999000001, "1GB/day" },
+        { 10000000000, "10GB/day" },
+        { 1234500000, "1.235GB/day" },
+        { 99999000000, "99.999GB/day" },
+        { 100000000001, "101GB/day" },
+        { 999000000001, "1TB/day" },
+        { 1050000000000, "1.05TB/day" },
+        { 197806100000000, "197.807TB/day" },
+        { 2000000000000000, "2000TB/day" },
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        char text[1024], wanted[128], size[32];
+        uint64_t bytes;
+        const coh_refusal r = { .struct_bytes = sizeof(r),
+                                .status = COH_ERR_FULL,
+                                .reason = COH_REFUSAL_WRITES,
+                                .given_bytes = cases[i].bytes,
+                                .needed_bytes = 5000000 };
+        (void)coh_refusal_sentence(&r, text, sizeof(text));
+        snprintf(wanted, sizeof(wanted), " allows %s", cases[i].text);
+        const char *at = strstr(text, " allows ");
+        assert_non_null(at);
+        assert_string_equal(at, wanted);
+        snprintf(size, sizeof(size), "%.*s", (int)strcspn(cases[i].text, "/"), cases[i].text);
+        assert_int_equal(coh_size_parse(size, &bytes), COH_OK);
+        assert_true(bytes >= cases[i].bytes);
+    }
+}
+
 static void names_are_all_different(void **state)
 {
     (void)state;
@@ -516,6 +556,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_reason_has_its_fields_in_any_words),
         cmocka_unit_test(one_byte_is_no_plural),
+        cmocka_unit_test(bytes_of_a_day_have_the_largest_unit),
         cmocka_unit_test(names_are_all_different),
         cmocka_unit_test(another_failure_ends_a_refusal),
         cmocka_unit_test(texts_are_printable_in_struct_and_json),
