@@ -35,10 +35,31 @@ typedef struct explanation {
 
 /* ---- finding ---- */
 
+/* Names the operator of a block with the most parameters, or the first of all. */
+static coh_status ask_for_operator(const coh_plan *plan)
+{
+    coh_plan_operator op = { .struct_bytes = sizeof(op) };
+    const char *name = NULL;
+    uint64_t most_bytes = 0;
+    for (int32_t i = 0; i < coh_plan_operator_count(plan); i++) {
+        CLI_TRY(coh_plan_operator_at(plan, i, &op));
+        if (name == NULL || (op.block >= 0 && op.parameter_bytes > most_bytes)) {
+            most_bytes = op.block >= 0 ? op.parameter_bytes : 0;
+            name = op.name;
+        }
+    }
+    return cli_fail(COH_ERR_ARGUMENT,
+                    "OPERATOR is missing: give a name such as %s; cohobate plan MODEL --operators "
+                    "lists those of the plan's model",
+                    name);
+}
+
 static coh_status find_operator(const cli_replay *replay, explanation *e)
 {
     const coh_plan *plan = replay->job.plan;
     const char *wanted = replay->options.second_operand;
+    if (wanted == NULL)
+        return ask_for_operator(plan);
     int32_t before = -1, last_block = -1;
     coh_nearest nearest = { .word = wanted };
     for (int32_t i = 0; i < coh_plan_operator_count(plan); i++) {
@@ -420,8 +441,8 @@ static coh_status check_room(const cli_replay *replay)
 
 static coh_status explain(const cli_replay *replay, explanation *e)
 {
-    CLI_TRY(check_room(replay));
     CLI_TRY(find_operator(replay, e));
+    CLI_TRY(check_room(replay));
     cli_choices_release();
     CLI_TRY(try_all(replay, e));
     say_why(replay, e);

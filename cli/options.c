@@ -598,17 +598,14 @@ static int is_flag_of(cli_command command, const char *word)
     return 0;
 }
 
-/* explain and diff take two operands. */
+/* explain and diff take two operands. Without its second one explain fails later, with a name from
+ * the plan. */
 static coh_status check_second(cli_options *options, int operand_count, char **arguments)
 {
     const int is_diff = options->command == CLI_DIFF;
     if (operand_count == 2)
         options->second_operand = arguments[optind + 1];
-    else if (operand_count == 1 && !is_diff)
-        return cli_fail(COH_ERR_ARGUMENT,
-                        "OPERATOR is missing: give a name such as h.3.mlp.c_fc; cohobate plan "
-                        "MODEL --operators lists those of the plan's model");
-    else if (operand_count < 2)
+    else if (operand_count == 0 || is_diff)
         return cli_fail(COH_ERR_ARGUMENT, "%s is missing: see cohobate %s --help",
                         operand_count ? "the second RUN"
                         : is_diff     ? "RUN"

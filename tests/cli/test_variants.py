@@ -6,6 +6,7 @@ import re
 import subprocess
 import unittest
 
+import model_folder
 from program import COHOBATE, NANO, QUICK, SHORT, TINY, ProgramTest, environment, run
 
 TIGHT = ["--device-memory", "40MiB"]
@@ -374,6 +375,11 @@ class Replays(ProgramTest):
         self.assertIn(" ".join(command.split()), " ".join(run("explain", "--help").out.split()))
         listed = self.succeeds(*command.replace("MODEL", "gpt2-nano").split(), "--sequence", 16, "--batch", 1).out
         self.assertRegex(listed, rf"(?m)^{re.escape(name)} ")
+        model, other = self.path("llama"), self.path("llama.json")  # the name is one of the plan's own
+        model_folder.make(model, "llama")
+        self.succeeds("plan", model, *QUICK, "--sequence", 16, "--batch", 1, "-o", other)
+        name = re.search(r"such as (\S+);", self.fails(2, "explain", other).err)[1]
+        self.assertEqual(self.succeeds("explain", other, name, "--json").json["operator"], name)
         self.fails(2, "explain", path, "h.9.attn", says="'h.9.attn' is no operator")
         self.fails(2, "explain", path, "wte", "wpe", says="one operand too many")
 
