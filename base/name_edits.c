@@ -2,6 +2,7 @@
  * word, since a short word is near to many names by chance. */
 #include <ctype.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "cohobate/terms.h"
@@ -237,13 +238,39 @@ static int is_likelier(const char *word, const char *name, const char *than)
            distance(word, length, than, (int32_t)strlen(than));
 }
 
+/* Is the name, which has that many edits, nearer than another (NULL: none)? */
+static int is_nearer(const char *word, const char *name, int32_t edits, const char *than,
+                     int32_t than_edits)
+{
+    return than == NULL || edits < than_edits ||
+           (edits == than_edits && is_likelier(word, name, than));
+}
+
 void coh_nearest_offer(coh_nearest *nearest, const char *name)
 {
     const int32_t edits = nearest != NULL ? coh_name_edits(nearest->word, name) : -1;
-    if (edits < 0 || (nearest->name != NULL && edits > nearest->edits) ||
-        (nearest->name != NULL && edits == nearest->edits &&
-         !is_likelier(nearest->word, name, nearest->name)))
+    if (edits < 0 || (nearest->name != NULL && strcmp(name, nearest->name) == 0))
         return;
-    nearest->name = name;
-    nearest->edits = edits;
+    if (is_nearer(nearest->word, name, edits, nearest->name, nearest->edits)) {
+        nearest->second = nearest->name;
+        nearest->second_edits = nearest->edits;
+        nearest->name = name;
+        nearest->edits = edits;
+    } else if (is_nearer(nearest->word, name, edits, nearest->second, nearest->second_edits)) {
+        nearest->second = name;
+        nearest->second_edits = edits;
+    }
+}
+
+const char *coh_nearest_meant(const coh_nearest *nearest, char *text, size_t text_bytes)
+{
+    if (text == NULL || text_bytes == 0)
+        return "";
+    text[0] = '\0';
+    if (nearest == NULL || nearest->word == NULL || nearest->name == NULL)
+        return text;
+    const int is_either = nearest->second != NULL && has_other_unit(nearest->word, nearest->name);
+    snprintf(text, text_bytes, "%s%s%s", nearest->name, is_either ? " or " : "",
+             is_either ? nearest->second : "");
+    return text;
 }

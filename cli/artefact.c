@@ -66,13 +66,14 @@ int cli_artefact_is_profile_name(const char *name)
     return 0;
 }
 
-const char *cli_artefact_nearest(const char *path, const char *(*name_at)(int32_t index))
+void cli_artefact_meant(const char *path, const char *(*name_at)(int32_t index),
+                        char text[CLI_MEANT_BYTES])
 {
     const char *name, *slash = strrchr(path, '/');
     coh_nearest nearest = { .word = slash ? slash + 1 : path };
     for (int32_t i = 0; (name = name_at(i)) != NULL; i++)
         coh_nearest_offer(&nearest, name);
-    return nearest.name;
+    (void)coh_nearest_meant(&nearest, text, CLI_MEANT_BYTES);
 }
 
 coh_status cli_artefact_refuse_adapters(const char *path)

@@ -24,9 +24,11 @@ coh_status cli_artefact_find(const cli_options *options, cli_artefact *out_artef
 /* Is `name` (NULL: no) the name of a shipped profile, or built-in, with or without entries? */
 int cli_artefact_is_profile_name(const char *name);
 
-/* Returns the name nearest to the last part of a mistyped path; NULL if none is near. `name_at`
- * returns NULL beyond the last name. */
-const char *cli_artefact_nearest(const char *path, const char *(*name_at)(int32_t index));
+/* Writes the name nearest to the last part of a mistyped path, or the two that may be meant; "" if
+ * none is near. `name_at` returns NULL beyond the last name. */
+enum { CLI_MEANT_BYTES = 96 };
+void cli_artefact_meant(const char *path, const char *(*name_at)(int32_t index),
+                        char text[CLI_MEANT_BYTES]);
 
 /* Is it the name of a preset? */
 int cli_artefact_is_preset(const char *name);

@@ -403,13 +403,15 @@ static coh_status refuse_preset(const named *n, kind needed)
 
 static coh_status missing(const named *n, kind needed, const char *remedy)
 {
+    char meant[CLI_MEANT_BYTES] = "";
     CLI_TRY(missing_disk(n));
-    const char *nearest = n->name_at ? cli_artefact_nearest(n->path, n->name_at) : NULL;
+    if (n->name_at)
+        cli_artefact_meant(n->path, n->name_at, meant);
     if (n->flag[0] == '\0' && cli_artefact_is_preset(n->path))
         return refuse_preset(n, needed);
-    if (nearest)
+    if (meant[0])
         return cli_fail(COH_ERR_ARGUMENT, "%s%s%s is not there: is %s meant? Or %s", n->flag,
-                        n->space, n->path, nearest, remedy);
+                        n->space, n->path, meant, remedy);
     return cli_fail(COH_ERR_ARGUMENT, "%s%s%s is not there: %s", n->flag, n->space, n->path,
                     remedy);
 }

@@ -7,7 +7,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
 
 #include "cohobate/terms.h"
 #include "models/own.h"
@@ -186,30 +185,16 @@ static const char *name_at(int32_t index)
     return index < PRESET_COUNT ? presets[index].name : coh_own_name(index - PRESET_COUNT);
 }
 
-/* Is only the unit at the end another one? Then the word may mean a model of its size, too. */
-static int is_unit_wrong(const char *word, const char *name)
-{
-    const size_t length = strlen(name);
-    return strlen(word) == length && strncasecmp(word, name, length - 1) == 0 &&
-           ((name[length - 1] == 'm' && strchr("bB", word[length - 1])) ||
-            (name[length - 1] == 'b' && strchr("mM", word[length - 1])));
-}
-
 void coh_preset_meant(const char *word, char text[COH_PRESET_MEANT_BYTES])
 {
     const char *name, *slash = strrchr(word, '/');
+    char meant[COH_PRESET_MEANT_BYTES - sizeof(": is  meant?")];
     coh_nearest nearest = { .word = slash != NULL ? slash + 1 : word };
-    coh_nearest second = nearest;
     text[0] = '\0';
     for (int32_t i = 0; (name = name_at(i)) != NULL; i++)
         coh_nearest_offer(&nearest, name);
-    for (int32_t i = 0; (name = name_at(i)) != NULL; i++)
-        if (name != nearest.name)
-            coh_nearest_offer(&second, name);
-    if (nearest.name != NULL && second.name != NULL && is_unit_wrong(nearest.word, nearest.name))
-        snprintf(text, COH_PRESET_MEANT_BYTES, ": is %s or %s meant?", nearest.name, second.name);
-    else if (nearest.name != NULL)
-        snprintf(text, COH_PRESET_MEANT_BYTES, ": is %s meant?", nearest.name);
+    if (coh_nearest_meant(&nearest, meant, sizeof(meant))[0])
+        snprintf(text, COH_PRESET_MEANT_BYTES, ": is %s meant?", meant);
 }
 
 int coh_preset_find(const char *name, coh_model *out_model)

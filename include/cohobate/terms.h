@@ -10,6 +10,7 @@
 #ifndef COHOBATE_TERMS_H
 #define COHOBATE_TERMS_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include "cohobate/status.h"
@@ -76,15 +77,24 @@ COH_API int32_t coh_name_edits(const char *word, const char *name);
 /* The search for the name that a mistyped word means. Begins as { .word = word }. */
 typedef struct coh_nearest {
     const char *word;
-    const char *name; /* the nearest of those offered; NULL: none is near */
-    int32_t edits;    /* its coh_name_edits */
+    const char *name;     /* the nearest of those offered; NULL: none is near */
+    int32_t edits;        /* its coh_name_edits */
+    const char *second;   /* the nearest of the others; NULL: none is near */
+    int32_t second_edits; /* likewise */
 } coh_nearest;
 
-/* Takes `name` if it is nearer to the word than all that were offered before. Of two names as near
- * it takes the one with the word's first letter, then the one whose size differs in its unit alone
- * (125b, 125m), then the one whose size is nearer, then the one of which a part is left out, then
- * the one that is nearer with separators. `nearest` NULL: does nothing. */
+/* Takes `name` if it is nearer to the word than all that were offered before, and as the second if
+ * it is nearer than all but one. Of two names as near it takes the one with the word's first
+ * letter, then the one whose size differs in its unit alone (125b, 125m), then the one whose size
+ * is nearer, then the one of which a part is left out, then the one that is nearer with separators.
+ * `nearest` NULL: does nothing. */
 COH_API void coh_nearest_offer(coh_nearest *nearest, const char *name);
+
+/* Writes what the word may mean: "opt-13b", the name; "opt-125m or opt-66b", the name and the
+ * second one, if the word differs from the name only in the unit of its size (opt-125b); "" if
+ * there is none. Returns `text`, cut to `text_bytes` with its NUL; "" if an argument is NULL or
+ * `text_bytes` is 0. */
+COH_API const char *coh_nearest_meant(const coh_nearest *nearest, char *text, size_t text_bytes);
 
 #ifdef __cplusplus
 }

@@ -232,6 +232,40 @@ static void the_nearest_name_is_the_first_of_the_least_edits(void **state)
     assert_int_equal(nearest.edits, 1);
 }
 
+/* In any order of the offers the second is the one that would be nearest without the first. */
+static void a_word_with_a_mistyped_unit_means_either_of_two(void **state)
+{
+    (void)state;
+    static const char *const sizes[] = { "opt-30b", "opt-125m", "opt-66b", "qwen3-8b", "opt-125m" };
+    static const struct {
+        const char *word, *text;
+    } cases[] = {
+        { "opt-125b", "opt-125m or opt-66b" },
+        { "OPT-125B", "opt-125m or opt-66b" },
+        { "opt-30m", "opt-30b or opt-125m" }, /* less than 5 times as large */
+        { "qwen3-8m", "qwen3-8b" },           /* no other is near */
+        { "opt-60b", "opt-66b" },
+        { "gpt2", "" },
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+        for (int first = 0; first < 5; first++)
+            for (int stride = 1; stride < 5; stride++) {
+                char text[64], cut[5], wanted[5];
+                coh_nearest nearest = { .word = cases[i].word };
+                for (int at = 0; at < 5; at++)
+                    coh_nearest_offer(&nearest, sizes[(first + stride * at) % 5]);
+                assert_string_equal(coh_nearest_meant(&nearest, text, sizeof(text)), cases[i].text);
+                snprintf(wanted, sizeof(wanted), "%.4s", cases[i].text);
+                assert_string_equal(coh_nearest_meant(&nearest, cut, sizeof(cut)), wanted);
+            }
+    char text[8] = "x";
+    const coh_nearest none = { 0 };
+    assert_string_equal(coh_nearest_meant(&none, text, sizeof(text)), "");
+    assert_string_equal(coh_nearest_meant(NULL, text, sizeof(text)), "");
+    assert_string_equal(coh_nearest_meant(&none, NULL, 8), "");
+    assert_string_equal(coh_nearest_meant(&none, text, 0), "");
+}
+
 static void a_text_of_any_length_is_compared(void **state)
 {
     (void)state;
@@ -254,6 +288,7 @@ int main(void)
         cmocka_unit_test(words_of_other_letters_or_other_digits_are_not_near),
         cmocka_unit_test(a_size_that_is_no_model_means_the_nearest_size_of_its_family),
         cmocka_unit_test(the_nearest_name_is_the_first_of_the_least_edits),
+        cmocka_unit_test(a_word_with_a_mistyped_unit_means_either_of_two),
         cmocka_unit_test(a_text_of_any_length_is_compared),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -142,6 +142,9 @@ class Usage(ProgramTest):
                             ("gpt2-x1", "gpt2")):
             with self.subTest(word=word):
                 self.assertEqual(re.findall(r": is ([^:]+) meant\?$", self.fails(2, "plan", word).err.strip()), [meant])
+                for command in ("plan", "train"):  # a path as on a hub, too
+                    said = self.fails(2, command, "facebook/" + word, says=" is not there: is ").err
+                    self.assertEqual(re.findall(r": is ([^:]+) meant\? Or give ", said), [meant])
 
     def test_a_mistyped_entry_operator_family_or_number_is_answered_with_the_nearest_name(self):
         plan = self.path("plan.json")
