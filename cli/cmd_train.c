@@ -352,12 +352,13 @@ static void describe_schedule(const cli_job *job, cli_line *line)
                  schedule->schedule_steps, cli_rate(schedule->lowest).at);
 }
 
-/* Prints lines to standard error, on a terminal wrapped. */
+/* Prints lines to standard error, on a terminal wrapped at blanks, since paths are copied. */
 static void print_wrapped(const cli_line *line)
 {
     cli_line wrapped;
     cli_line_clear(&wrapped);
-    cli_screen_wrap(line->text, cli_prose_columns(STDERR_FILENO, CLI_LINE_BYTES), &wrapped);
+    cli_prose_wrap(line->text, (size_t)cli_prose_columns(STDERR_FILENO, CLI_LINE_BYTES), 0,
+                   &wrapped);
     (void)cli_write(STDERR_FILENO, wrapped.text, wrapped.used);
 }
 
@@ -517,10 +518,9 @@ static coh_status write_result(const cli_run *run, const cli_line *line)
     char why[1024];
     cli_line wrapped;
     cli_line_clear(&wrapped);
-    cli_screen_wrap(line->text,
-                    run->options->json ? CLI_LINE_BYTES
-                                       : cli_prose_columns(STDOUT_FILENO, CLI_LINE_BYTES),
-                    &wrapped);
+    const int columns =
+        run->options->json ? CLI_LINE_BYTES : cli_prose_columns(STDOUT_FILENO, CLI_LINE_BYTES);
+    cli_prose_wrap(line->text, (size_t)columns, 0, &wrapped);
     const coh_status status = cli_write(STDOUT_FILENO, wrapped.text, wrapped.used);
     if (status == COH_OK || !run->folder.path[0] || run->saved_step != run->done_steps)
         return status;

@@ -15,7 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { COLUMNS_USUAL = 80, COLUMNS_LEAST = 40, PARTS = 5, PART_BYTES = 128 };
+enum { COLUMNS_USUAL = 80, COLUMNS_LEAST = 40, PARTS = 5, PART_BYTES = 128, LABEL = 8 };
 
 size_t cli_terminal_columns(int descriptor)
 {
@@ -35,6 +35,53 @@ int cli_prose_columns(int descriptor, int usual)
     else if (ioctl(descriptor, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
         columns = size.ws_col;
     return columns < COLUMNS_LEAST ? COLUMNS_LEAST : columns;
+}
+
+/* ---- lines of prose ---- */
+
+static size_t is_character(char byte)
+{
+    return ((unsigned char)byte & 0xc0) != 0x80; /* not a later byte of one in UTF-8 */
+}
+
+/* Returns the length of the words that fit in `columns`, or of the first if it does not. The blanks
+ * of the first `label` bytes separate no words. */
+static size_t words_that_fit(const char *text, size_t length, size_t label, size_t columns)
+{
+    size_t fitting = 0, wide = 0;
+    for (size_t i = 0; i < length; i++) {
+        if (text[i] == ' ' && i > label && (wide <= columns || fitting == 0))
+            fitting = i;
+        wide += is_character(text[i]);
+        if (wide > columns && fitting > 0)
+            return fitting;
+    }
+    return length;
+}
+
+static size_t characters_that_fit(const char *text, size_t length, size_t columns)
+{
+    size_t fitting = 0;
+    for (size_t wide = 0; fitting < length; fitting++) {
+        wide += is_character(text[fitting]);
+        if (wide > columns)
+            break;
+    }
+    return fitting;
+}
+
+void cli_prose_wrap(const char *text, size_t columns, int cuts_words, cli_line *line)
+{
+    size_t indent = 0;
+    while (*text) {
+        const size_t length = strcspn(text, "\n"), room = columns - indent;
+        size_t fitting = words_that_fit(text, length, LABEL - indent, room);
+        if (cuts_words && characters_that_fit(text, length, room) < fitting)
+            fitting = characters_that_fit(text, length, room);
+        cli_line_add(line, "%*s%.*s\n", (int)indent, "", (int)fitting, text);
+        indent = fitting < length ? LABEL : 0;
+        text += fitting + (text[fitting] == ' ' || text[fitting] == '\n');
+    }
 }
 
 /* ---- what takes its time ---- */

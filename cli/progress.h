@@ -69,5 +69,8 @@ size_t cli_terminal_columns(int descriptor);
 /* Columns in which lines of prose are wrapped on `descriptor`: COLUMNS of the environment, which
  * watch(1) sets, or the terminal's width; at least 40. `usual`: if neither is known. */
 int cli_prose_columns(int descriptor, int usual);
+/* Adds lines of UTF-8, broken at blanks so that they have at most `columns` (40 or more). The
+ * continuations are indented. A longer word is cut, or is whole on a longer line. */
+void cli_prose_wrap(const char *text, size_t columns, int cuts_words, cli_line *line);
 
 #endif

@@ -31,22 +31,7 @@ int cli_screen_columns(void)
 
 void cli_screen_wrap(const char *text, int columns, cli_line *line)
 {
-    while (*text) {
-        size_t length = strcspn(text, "\n"), indent = 0;
-        while (length > (size_t)columns - indent) {
-            size_t cut = (size_t)columns - indent;
-            while (cut > INDENT && text[cut] != ' ')
-                cut--;
-            if (text[cut] != ' ')
-                cut = (size_t)columns - indent; /* a single long word */
-            cli_line_add(line, "%*s%.*s\n", (int)indent, "", (int)cut, text);
-            text += cut + (text[cut] == ' ');
-            length = strcspn(text, "\n");
-            indent = INDENT;
-        }
-        cli_line_add(line, "%*s%.*s\n", (int)indent, "", (int)length, text);
-        text += length + (text[length] == '\n');
-    }
+    cli_prose_wrap(text, (size_t)columns, 1, line);
 }
 
 /* ---- numbers ---- */

@@ -107,8 +107,22 @@ class Plan(ProgramTest):
         train = ["train", *NANO, "--data", text, "--steps", 1, "--save", "none", *self.disk()]
         terminal = Terminal(COHOBATE, *map(str, train), columns=40, rows=60, COH_CALIBRATION="none")
         self.assertEqual(terminal.wait(), 0)
-        self.assertEqual(terminal.screen.wrapped, 0)
+        whole = [line for line in terminal.shown.decode().split("\r\n") if self.folder in line]  # a path
+        self.assertEqual(terminal.screen.wrapped, sum((len(line) - 1) // 40 for line in whole))
         self.assertGreater(max(map(len, self.succeeds(*train).err.split("\n"))), 100)  # one line, one fact, for a pipe
+
+    def test_a_narrow_screen_is_filled_by_characters(self):
+        """Each line of the budget has as many words as fit, and a word that is too long is cut between characters."""
+        for name in ("\u00e4" * 8, "\u00e4" * 30, "\u00e4" * 90):
+            deep = self.path(name)
+            os.mkdir(deep)
+            said = self.succeeds("plan", *NANO, "--device-memory", "40MiB", "--disk", deep, env=environment(COLUMNS="60")).out
+            budget = re.search(r"(?m)^budget: .*(\n {8}.*)*", said)[0].split("\n        ")
+            self.assertIn(deep, "".join(budget))
+            self.assertLessEqual(max(map(len, budget[1:]), default=0), 52)
+            self.assertLessEqual(len(budget[0]), 60)
+            for i, (line, following) in enumerate(zip(budget, budget[1:])):
+                self.assertGreater(len(line) + 1 + len(following.split()[0]), 52 if i else 60)
 
     @on_any_processor
     def test_a_model_whose_blocks_all_stand_otherwise_has_no_longer_screen(self):

@@ -13,6 +13,7 @@ import unittest
 
 from program import (COHOBATE, NANO, QUICK, SANITIZED, TINY, TINY_USUAL, TrainTest, bytes_of, environment, in_full, lines_of,
                      pairs, run, start)
+from screen import Terminal
 
 
 class Train(TrainTest):
@@ -50,6 +51,25 @@ class Train(TrainTest):
             said = start(*train, "--save", "none", stdout=full)
             self.assertNotIn(b"saved: ", said.communicate()[1])
             self.assertEqual(said.returncode, 5)
+
+    def on_terminal(self, *train, columns):
+        """The lines of a run on a terminal, those that are rewritten in place without what was there before."""
+        terminal = Terminal(COHOBATE, "train", *TINY, "--data", self.corpus(), "--steps", 1, *train, columns=columns, rows=60,
+                            COH_CALIBRATION="none")
+        self.addCleanup(terminal.close)
+        self.assertEqual(terminal.wait(), 0, terminal.shown)
+        return [line.split("\033[K")[-1] for line in terminal.shown.decode().split("\r\n")]
+
+    def test_a_narrow_terminal_shows_paths_whole(self):
+        """So that they can be copied; everything else is wrapped."""
+        for name in ("y" * 60, "\u00e4" * 60):
+            run = self.path(name, "run")
+            os.mkdir(self.path(name))
+            lines = self.on_terminal("--save", run, columns=60)
+            self.assertIn(f"saved:  {run}/step-1", lines)
+            self.assertIn(f"keeps:  {run},", lines)
+            self.assertEqual([line for line in lines if len(line) > 60 and name not in line], [])
+            self.assertTrue(any(line.startswith("        ") for line in lines))
 
     def test_a_rate_that_no_step_takes_begins_the_note(self):
         self.train("--steps", 2, "--lr", "1e-3", "--save", self.path("run"))
