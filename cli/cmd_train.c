@@ -352,16 +352,6 @@ static void describe_schedule(const cli_job *job, cli_line *line)
                  schedule->schedule_steps, cli_rate(schedule->lowest).at);
 }
 
-/* Prints lines to standard error, on a terminal wrapped at blanks, since paths are copied. */
-static void print_wrapped(const cli_line *line)
-{
-    cli_line wrapped;
-    cli_line_clear(&wrapped);
-    cli_prose_wrap(line->text, (size_t)cli_prose_columns(STDERR_FILENO, CLI_LINE_BYTES), 0,
-                   &wrapped);
-    (void)cli_write(STDERR_FILENO, wrapped.text, wrapped.used);
-}
-
 static void describe_start(const cli_run *run)
 {
     cli_line line;
@@ -420,7 +410,8 @@ static void describe_start(const cli_run *run)
     else if (run->folder.path[0])
         cli_line_add(&line, ", saved every %s (--save-every)",
                      cli_every(run->job.recipe.save_every, "step").at);
-    print_wrapped(&line);
+    cli_line_add(&line, "\n");
+    (void)cli_prose_write(STDERR_FILENO, line.text);
 }
 
 /* ---- the end ---- */
@@ -512,16 +503,12 @@ static coh_status take_hash(cli_run *run, uint64_t *out_hash)
     return COH_OK;
 }
 
-/* Writes the result, on a terminal wrapped. A failure says where the run is saved. */
+/* Writes the result. A failure says where the run is saved. */
 static coh_status write_result(const cli_run *run, const cli_line *line)
 {
     char why[1024];
-    cli_line wrapped;
-    cli_line_clear(&wrapped);
-    const int columns =
-        run->options->json ? CLI_LINE_BYTES : cli_prose_columns(STDOUT_FILENO, CLI_LINE_BYTES);
-    cli_prose_wrap(line->text, (size_t)columns, 0, &wrapped);
-    const coh_status status = cli_write(STDOUT_FILENO, wrapped.text, wrapped.used);
+    const coh_status status = run->options->json ? cli_write(STDOUT_FILENO, line->text, line->used)
+                                                 : cli_prose_write(STDOUT_FILENO, line->text);
     if (status == COH_OK || !run->folder.path[0] || run->saved_step != run->done_steps)
         return status;
     snprintf(why, sizeof(why), "%s", coh_last_error());

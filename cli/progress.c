@@ -84,6 +84,16 @@ void cli_prose_wrap(const char *text, size_t columns, int cuts_words, cli_line *
     }
 }
 
+coh_status cli_prose_write(int descriptor, const char *text)
+{
+    cli_line wrapped;
+    if (!isatty(descriptor))
+        return cli_write(descriptor, text, strlen(text));
+    cli_line_clear(&wrapped);
+    cli_prose_wrap(text, (size_t)cli_prose_columns(descriptor, COLUMNS_USUAL), 0, &wrapped);
+    return cli_write(descriptor, wrapped.text, wrapped.used);
+}
+
 /* ---- what takes its time ---- */
 
 #define LATER_MOST_S 600.0

@@ -72,5 +72,7 @@ int cli_prose_columns(int descriptor, int usual);
 /* Adds lines of UTF-8, broken at blanks so that they have at most `columns` (40 or more). The
  * continuations are indented. A longer word is cut, or is whole on a longer line. */
 void cli_prose_wrap(const char *text, size_t columns, int cuts_words, cli_line *line);
+/* Writes lines, wrapped on a terminal. Words are whole, since paths are copied. */
+coh_status cli_prose_write(int descriptor, const char *text);
 
 #endif

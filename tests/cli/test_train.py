@@ -71,6 +71,12 @@ class Train(TrainTest):
             self.assertEqual([line for line in lines if len(line) > 60 and name not in line], [])
             self.assertTrue(any(line.startswith("        ") for line in lines))
 
+    def test_lines_for_pipes_are_not_wrapped_by_the_environment(self):
+        said = self.train("--steps", 1, "--save", "none", env=environment(COLUMNS="60"))
+        for lines in (said.out.split("\n"), said.err.split("\n")):
+            self.assertEqual([line for line in lines if line.startswith("  ")], [])
+        self.assertGreater(max(map(len, said.err.split("\n"))), 100)
+
     def test_a_rate_that_no_step_takes_begins_the_note(self):
         self.train("--steps", 2, "--lr", "1e-3", "--save", self.path("run"))
         ends = ": the schedule ends at step 2: later steps run at the learning rate"
