@@ -84,14 +84,30 @@ void cli_prose_wrap(const char *text, size_t columns, int cuts_words, cli_line *
     }
 }
 
+/* A text that was too long for its buffer has no end of line. */
+static coh_status write_plain(int descriptor, const char *text)
+{
+    const size_t length = strlen(text);
+    CLI_TRY(cli_write(descriptor, text, length));
+    return length == 0 || text[length - 1] == '\n' ? COH_OK : cli_write(descriptor, "\n", 1);
+}
+
 coh_status cli_prose_write(int descriptor, const char *text)
 {
-    cli_line wrapped;
+    cli_line line, wrapped;
     if (!isatty(descriptor))
-        return cli_write(descriptor, text, strlen(text));
-    cli_line_clear(&wrapped);
-    cli_prose_wrap(text, (size_t)cli_prose_columns(descriptor, COLUMNS_USUAL), 0, &wrapped);
-    return cli_write(descriptor, wrapped.text, wrapped.used);
+        return write_plain(descriptor, text);
+    const size_t columns = (size_t)cli_prose_columns(descriptor, COLUMNS_USUAL);
+    while (*text) {
+        const size_t length = strcspn(text, "\n");
+        cli_line_clear(&line);
+        cli_line_clear(&wrapped);
+        cli_line_add(&line, "%.*s\n", (int)length, text);
+        cli_prose_wrap(line.text, columns, 0, &wrapped);
+        CLI_TRY(cli_write(descriptor, wrapped.text, wrapped.used));
+        text += length + (text[length] == '\n');
+    }
+    return COH_OK;
 }
 
 /* ---- what takes its time ---- */

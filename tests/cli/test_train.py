@@ -77,6 +77,16 @@ class Train(TrainTest):
             self.assertEqual([line for line in lines if line.startswith("  ")], [])
         self.assertGreater(max(map(len, said.err.split("\n"))), 100)
 
+    def test_a_long_start_is_wrapped_to_its_end(self):
+        pattern = ",".join(["wte", "h.0.ln_1.weight"] * 12)[:250] + "*"
+        groups = [word for flag in ("--lr-for", "--weight-decay-for") for i in range(16) for word in (flag, f"{pattern}={i + 1}e-5")]
+        lines = self.on_terminal("--save", "none", *groups, columns=40)
+        self.assertEqual(len([line for line in lines if line.startswith("group: ")]), 32)
+        self.assertIn("keeps:  nothing", lines)
+        more = [word for i in range(8) for word in ("--optimizer-for", pattern + "=sgd")]
+        err = self.train("--steps", 1, "--save", "none", *groups, *more).err  # too long to be shown whole
+        self.assertRegex(err, "(?m)^step 1/1 ")
+
     def test_a_rate_that_no_step_takes_begins_the_note(self):
         self.train("--steps", 2, "--lr", "1e-3", "--save", self.path("run"))
         ends = ": the schedule ends at step 2: later steps run at the learning rate"
