@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <math.h>
 #include <pthread.h>
 #include <signal.h>
@@ -24,12 +25,20 @@ size_t cli_terminal_columns(int descriptor)
                                                                         : COLUMNS_USUAL;
 }
 
-int cli_prose_columns(int descriptor, int usual)
+/* Returns COLUMNS of the environment; 0: none, or not a positive number. */
+static int columns_given(void)
 {
     const char *text = getenv("COLUMNS");
+    char *end = NULL;
+    const long columns = text ? strtol(text, &end, 10) : 0;
+    return columns > 0 && columns < INT_MAX && *end == '\0' ? (int)columns : 0;
+}
+
+int cli_prose_columns(int descriptor, int usual)
+{
     struct winsize size;
     int columns = usual;
-    const int given = text ? atoi(text) : 0;
+    const int given = columns_given();
     if (given > 0)
         columns = given;
     else if (ioctl(descriptor, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
