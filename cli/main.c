@@ -68,15 +68,34 @@ static const char *terms[COH_TERM_COUNT] = {
 
 enum { EXIT_USAGE = 2, EXIT_IO = 5 };
 
-/* Flushes the output and returns the exit code. `written` is what a command has made before
- * (NULL: nothing). */
-static int finish(const char *command, const char *written, int exit_code)
+/* Adds the files that a command has made: "; a, b and c are complete all the same". */
+static void add_written(const cli_options *options, cli_line *line)
 {
+    const char *paths[] = { options->output, options->held_out_file, options->report,
+                            options->program };
+    const char *given[sizeof(paths) / sizeof(paths[0])];
+    int count = 0;
+    for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++)
+        if (paths[i])
+            given[count++] = paths[i];
+    for (int i = 0; i < count; i++)
+        cli_line_add(line, "%s%s", i == 0 ? "; " : i == count - 1 ? " and " : ", ", given[i]);
+    if (count > 0)
+        cli_line_add(line, " %s complete all the same", count == 1 ? "is" : "are");
+}
+
+/* Flushes the output and returns the exit code. `options` name what a command has made before
+ * (NULL: nothing). */
+static int finish(const char *command, const cli_options *options, int exit_code)
+{
+    cli_line line;
     if (cli_flush() == COH_OK || exit_code != 0)
         return exit_code;
-    cli_note("cohobate%s%s: %s%s%s%s", command[0] ? " " : "", command, coh_last_error(),
-             written ? "; " : "", written ? written : "",
-             written ? " is complete all the same" : "");
+    cli_line_clear(&line);
+    cli_line_add(&line, "cohobate%s%s: %s", command[0] ? " " : "", command, coh_last_error());
+    if (options)
+        add_written(options, &line);
+    cli_note("%s", line.text);
     return EXIT_IO;
 }
 
@@ -205,6 +224,5 @@ int main(int argument_count, char **arguments)
         cli_note("cohobate %s: %s", cli_command_name(command), coh_last_error());
     const int exit_code =
         status == COH_ERR_STOPPED ? cli_stop_exit_code() : coh_status_exit_code(status);
-    return finish(cli_command_name(command), options.output,
-                  cli_launch_close(options.launch, exit_code));
+    return finish(cli_command_name(command), &options, cli_launch_close(options.launch, exit_code));
 }

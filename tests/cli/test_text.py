@@ -320,6 +320,24 @@ class Text(ProgramTest):
                 self.fails(5, *arguments, "-o", made, stdout=full, says=f"where there is room; {made} is complete all the same")
                 self.succeeds("inspect", made)
 
+    def test_a_lost_result_names_all_files_that_are_complete(self):
+        made = [self.path(name) for name in ("plan.json", "plan.html", "program")]
+        flags = [word for pair in zip(("-o", "--report", "--program"), made) for word in pair]
+        for some, says in ((flags, "{}, {} and {} are"), (flags[:4], "{} and {} are"), (flags[2:], "{} and {} are"),
+                           (flags[2:4], "{} is"), (flags[4:], "{} is")):
+            with self.subTest(flags=some), open("/dev/full", "wb") as full:
+                self.fails(5, "plan", *TINY, *some, stdout=full,
+                           says="is room; " + says.format(*some[1::2]) + " complete all the same")
+                for path in some[1::2]:
+                    self.assertGreater(os.path.getsize(path), 0)
+                    os.remove(path)
+        texts, aside = self.path("texts.tokens"), self.path("aside.tokens")
+        for name in ("1.txt", "2.txt"):
+            self.write(name, "text\n")
+        with open("/dev/full", "wb") as full:
+            self.fails(5, "tokenize", self.folder, "-o", texts, "--held-out", 2, "--held-out-file", aside, stdout=full,
+                       says=f"is room; {texts} and {aside} are complete all the same")
+
     def test_output_without_its_last_byte_is_an_io_fault(self):
         run, plan, out = self.trained(), self.path("plan.json"), self.path("out")
         self.succeeds("plan", *TINY, "-o", plan)
