@@ -56,12 +56,11 @@ static other plan_otherwise(const cli_job *job, const coh_graph *graph, coh_plan
 
 /* ---- one hint ---- */
 
-/* Begins a hint whose change is `flags`. The list has room for one of each label. */
-static cli_hint *begin_hint(cli_hints *hints, const char *label, const char *flags)
+/* Begins a hint. The list has room for one of each label. */
+static cli_hint *begin_hint(cli_hints *hints, const char *label)
 {
     cli_hint *hint = &hints->at[hints->count++];
     *hint = (cli_hint){ .label = label };
-    snprintf(hint->flags, sizeof(hint->flags), "%s", flags);
     return hint;
 }
 
@@ -157,23 +156,21 @@ static states plan_states(const cli_job *job)
 static void add_states(const cli_job *job, cli_hints *hints)
 {
     const states found = plan_states(job);
-    char flags[CLI_HINT_FLAGS];
     if (found.lean.share < WORTH_SAYING) {
-        cli_hint *hint = begin_hint(hints, "states", cli_lean_flag(job));
-        add_text(hint, "8-bit moments (%s): ", hint->flags);
+        cli_hint *hint = begin_hint(hints, "states");
+        add_text(hint, "8-bit moments (%s): ", cli_lean_flag(job));
         add_step(job, &found.lean, hint);
         add_drive(job, &found.lean, hint);
     }
     if (found.both.share <
         WORTH_SAYING_BITS * fmin(fmin(found.lean.share, found.previous.share), 1)) {
-        snprintf(flags, sizeof(flags), "%s --clip-mode previous", cli_lean_flag(job));
-        cli_hint *hint = begin_hint(hints, "both", flags);
-        add_text(hint, "%s: ", flags);
+        cli_hint *hint = begin_hint(hints, "both");
+        add_text(hint, "%s --clip-mode previous: ", cli_lean_flag(job));
         add_step(job, &found.both, hint);
         add_drive(job, &found.both, hint);
     } else if (found.previous.share < WORTH_SAYING_BITS) {
-        cli_hint *hint = begin_hint(hints, "clip", "--clip-mode previous");
-        add_text(hint, "by the last step's norm (%s) ", hint->flags);
+        cli_hint *hint = begin_hint(hints, "clip");
+        add_text(hint, "by the last step's norm (--clip-mode previous) ");
         add_step(job, &found.previous, hint);
     }
 }
@@ -195,8 +192,8 @@ static void add_layers(const cli_job *job, cli_hints *hints)
     options.sweep_order = COH_SWEEP_LAYER;
     const other found = plan_otherwise(job, job->graph, options);
     if (found.share < WORTH_SAYING_BITS) {
-        cli_hint *hint = begin_hint(hints, "order", "--sweep-order layer");
-        add_text(hint, "by layers (%s, other rounding) ", hint->flags);
+        cli_hint *hint = begin_hint(hints, "order");
+        add_text(hint, "by layers (--sweep-order layer, other rounding) ");
         add_step(job, &found, hint);
     }
 }
@@ -207,14 +204,14 @@ static void add_gain(const cli_job *job, const other *found, double times, const
                      int64_t value, cli_hints *hints)
 {
     const double gain = times / found->share;
-    char flags[CLI_HINT_FLAGS];
     if (gain < WORTH_SAYING_TOKENS)
         return;
-    snprintf(flags, sizeof(flags), "--%s %" PRId64, flag, value);
-    cli_hint *hint = begin_hint(hints, "tokens", flags);
+    cli_hint *hint = begin_hint(hints, "tokens");
     const double tokens_per_s = gain * cli_speed_get(job).tokens_per_s;
-    add_text(hint, "a quick plan of more of them (%s) trains %s tokens/s, %.1f times as many",
-             flags, cli_tokens_per_s(tokens_per_s).at, gain);
+    add_text(hint,
+             "a quick plan of more of them (--%s %" PRId64 ") trains %s tokens/s, %.1f times as "
+             "many",
+             flag, value, cli_tokens_per_s(tokens_per_s).at, gain);
 }
 
 /* A longer sequence, if the default was taken: the plan of another graph. Returns 0 if the model
@@ -263,26 +260,24 @@ static void add_micro_batch(const cli_job *job, cli_hints *hints)
     if (cli_given(job->options, CLI_FLAG_MICRO_BATCH) || job->options->resume ||
         recipe->micro_batch >= share || recipe->micro_batch * recipe->sequence >= TOKENS_FEW)
         return;
-    cli_hint *hint = begin_hint(hints, "batch", "--micro-batch auto");
+    cli_hint *hint = begin_hint(hints, "batch");
     add_text(hint,
              "%" PRId64 " x %s at once are few (%" PRId64 " is the largest divisor of %" PRId64
-             " up to 8); %s finds the fastest divisor (other rounding)",
+             " up to 8); --micro-batch auto finds the fastest divisor (other rounding)",
              recipe->micro_batch, cli_count((uint64_t)recipe->sequence, "token").at,
-             recipe->micro_batch, share, hint->flags);
+             recipe->micro_batch, share);
 }
 
 /* A step that is too long to be compared. */
 static void add_untried(const cli_job *job, cli_hints *hints)
 {
     const int lean = may_be_lean(job), previous = may_clip_by_previous(job);
-    char flags[CLI_HINT_FLAGS];
     if (!lean && !previous)
         return;
-    snprintf(flags, sizeof(flags), "%s%s%s", lean ? cli_lean_flag(job) : "",
-             lean && previous ? " " : "", previous ? "--clip-mode previous" : "");
-    cli_hint *hint = begin_hint(hints, "try", flags);
-    add_text(hint, "%s, perhaps faster (not compared: %u instructions)", flags,
-             job->summary.instruction_count);
+    cli_hint *hint = begin_hint(hints, "try");
+    add_text(hint, "%s%s%s, perhaps faster (not compared: %u instructions)",
+             lean ? cli_lean_flag(job) : "", lean && previous ? " " : "",
+             previous ? "--clip-mode previous" : "", job->summary.instruction_count);
 }
 
 void cli_hints_find(const cli_job *job, cli_hints *out_hints)

@@ -7,13 +7,12 @@
 
 #include "cli/job.h"
 
-enum { CLI_HINTS_MOST = 6, CLI_HINT_FLAGS = 64 };
+enum { CLI_HINTS_MOST = 6 };
 
 /* One change of the options. */
 typedef struct cli_hint {
-    const char *label;          /* "states", "both", "clip", "order", "tokens", "batch" or "try" */
-    char flags[CLI_HINT_FLAGS]; /* to be typed: "--state lean" */
-    char text[320];             /* the line, without its label */
+    const char *label; /* "states", "both", "clip", "order", "tokens", "batch" or "try" */
+    char text[320];    /* the line, without its label */
 } cli_hint;
 
 typedef struct cli_hints {
