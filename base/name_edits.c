@@ -213,9 +213,9 @@ static int is_part(const char *word, const char *name)
 }
 
 /* Of two names as near: a mistyped word seldom has another first letter, the digits of a size are
- * seldom right by chance, a size is seldom far from
- * what is meant, a part is left out more often than a digit is wrong, and separators say which of
- * opt-13b and opt-1.3b is meant. The words are no longer than LONGEST. */
+ * seldom right by chance, a size is seldom far from what is meant, a part is left out more often
+ * than a digit is wrong, and separators say which of opt-13b and opt-1.3b is meant. The words are
+ * no longer than LONGEST. */
 static int is_likelier(const char *word, const char *name, const char *than)
 {
     size_t begin, end;
