@@ -352,6 +352,26 @@ static void describe_schedule(const cli_job *job, cli_line *line)
                  schedule->schedule_steps, cli_rate(schedule->lowest).at);
 }
 
+static void describe_keeping(const cli_run *run, cli_line *line)
+{
+    cli_line_add(line, "keeps:  %s", run->folder.path[0] ? run->folder.path : "nothing");
+    /* mpirun kills about a second after these signals, which may be before the save. */
+    const char *killer =
+        run->options->launch
+            ? ", as by mpirun on SIGINT or SIGTERM; not on SIGUSR1, and later with Open MPI 4's "
+              "--mca odls_base_sigkill_timeout 60"
+            : "";
+    if (run->folder.path[0] && run->job.recipe.save_every == 0)
+        cli_line_add(line,
+                     ", saved at the end or if stopped (--save-every N: also on the way, in case "
+                     "of a kill%s)",
+                     killer);
+    else if (run->folder.path[0])
+        cli_line_add(line, ", saved every %s (--save-every)",
+                     cli_every(run->job.recipe.save_every, "step").at);
+    cli_line_add(line, "\n");
+}
+
 static void describe_start(const cli_run *run)
 {
     cli_line line;
@@ -395,22 +415,7 @@ static void describe_start(const cli_run *run)
                      ", not trained ones\n",
                      run->job.recipe.seed);
     cli_choices_release();
-    cli_line_add(&line, "keeps:  %s", run->folder.path[0] ? run->folder.path : "nothing");
-    /* mpirun kills about a second after these signals, which may be before the save. */
-    const char *killer =
-        run->options->launch
-            ? ", as by mpirun on SIGINT or SIGTERM; not on SIGUSR1, and later with Open MPI 4's "
-              "--mca odls_base_sigkill_timeout 60"
-            : "";
-    if (run->folder.path[0] && run->job.recipe.save_every == 0)
-        cli_line_add(&line,
-                     ", saved at the end or if stopped (--save-every N: also on the way, in case "
-                     "of a kill%s)",
-                     killer);
-    else if (run->folder.path[0])
-        cli_line_add(&line, ", saved every %s (--save-every)",
-                     cli_every(run->job.recipe.save_every, "step").at);
-    cli_line_add(&line, "\n");
+    describe_keeping(run, &line);
     (void)cli_prose_write(STDERR_FILENO, line.text);
 }
 
