@@ -1,6 +1,6 @@
 /* Formats the line of progress. The one idea: its parts are in order of importance. If they do not
- * fit, they are shortened; then the first one that does not fit ends the line. Next: report.c and
- * cmd_watch.c, which print it. */
+ * fit, they are shortened; then the first one that does not fit ends the line. Lines of prose are
+ * wrapped here, too. Next: report.c and cmd_watch.c, which print progress. */
 #include "cli/progress.h"
 
 #include <errno.h>
