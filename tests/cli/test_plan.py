@@ -107,7 +107,9 @@ class Plan(ProgramTest):
         train = ["train", *NANO, "--data", text, "--steps", 1, "--save", "none", *self.disk()]
         terminal = Terminal(COHOBATE, *map(str, train), columns=40, rows=60, COH_CALIBRATION="none")
         self.assertEqual(terminal.wait(), 0)
-        whole = [line for line in terminal.shown.decode().split("\r\n") if self.folder in line]  # a path
+        lines = [line.split("\033[K")[-1] for line in terminal.shown.decode().split("\r\n")]
+        whole = [line for line in lines if self.folder in line]  # a path
+        self.assertGreater(len(whole), 0)
         self.assertEqual(terminal.screen.wrapped, sum((len(line) - 1) // 40 for line in whole))
         self.assertGreater(max(map(len, self.succeeds(*train).err.split("\n"))), 100)  # one line, one fact, for a pipe
 
