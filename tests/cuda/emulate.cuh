@@ -276,32 +276,49 @@ static inline void coh_ldmatrix_transposed(uint32_t to[4], const void *row)
     coh_emulated_ldmatrix(to, row, 1);
 }
 
-/* Reads element (row, column) of the 16 x 16 a, and of the 16 x 8 b, from the lanes' registers. */
-static inline float coh_emulated_a(const unsigned char *all, unsigned row, unsigned column)
+/* Elements 2 `pair` and the next of a row of the 16 x 16 a, and of a column of the 16 x 8 b, from the
+ * lanes' registers. */
+static inline uint32_t coh_emulated_a(const unsigned char *all, unsigned row, unsigned pair)
 {
-    const unsigned at = row / 8 + column / 8 * 2, lane = row % 8 * 4 + column % 8 / 2;
-    uint32_t pair;
-    memcpy(&pair, all + lane * COH_EMULATED_VALUE + 4 * at, sizeof(pair));
-    return coh_float_of((uint16_t)(pair >> 16 * (column % 2)));
+    const unsigned at = row / 8 + pair / 4 * 2, lane = row % 8 * 4 + pair % 4;
+    uint32_t both;
+    memcpy(&both, all + lane * COH_EMULATED_VALUE + 4 * at, sizeof(both));
+    return both;
 }
 
-static inline float coh_emulated_b(const unsigned char *all, unsigned row, unsigned column)
+static inline uint32_t coh_emulated_b(const unsigned char *all, unsigned column, unsigned pair)
 {
-    const unsigned at = 4 + row / 8, lane = column * 4 + row % 8 / 2;
-    uint32_t pair;
-    memcpy(&pair, all + lane * COH_EMULATED_VALUE + 4 * at, sizeof(pair));
-    return coh_float_of((uint16_t)(pair >> 16 * (row % 2)));
+    const unsigned at = 4 + pair / 4, lane = column * 4 + pair % 4;
+    uint32_t both;
+    memcpy(&both, all + lane * COH_EMULATED_VALUE + 4 * at, sizeof(both));
+    return both;
 }
 
+/* A lane's four sums are added side by side, each in the order of the depth: this loop is most of the
+ * time of an emulated product. */
 static inline void coh_mma(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1)
 {
     const uint32_t value[6] = { a[0], a[1], a[2], a[3], b0, b1 };
     const unsigned char *all = coh_emulate_exchange("mma", value, sizeof(value));
-    const unsigned lane = threadIdx.x % 32;
-    for (unsigned e = 0; e < 4; e++)
-        for (unsigned k = 0; k < 16; k++)
-            c[e] += coh_emulated_a(all, lane / 4 + e / 2 * 8, k) *
-                    coh_emulated_b(all, k, lane % 4 * 2 + e % 2);
+    const unsigned row = threadIdx.x % 32 / 4, column = threadIdx.x % 4 * 2;
+    float sum[4] = { c[0], c[1], c[2], c[3] };
+    for (unsigned pair = 0; pair < 8; pair++) {
+        const uint32_t a_pairs[2] = { coh_emulated_a(all, row, pair),
+                                      coh_emulated_a(all, row + 8, pair) };
+        const uint32_t b_pairs[2] = { coh_emulated_b(all, column, pair),
+                                      coh_emulated_b(all, column + 1, pair) };
+        for (unsigned shift = 0; shift < 32; shift += 16) {
+            const float a_low = coh_float_of((uint16_t)(a_pairs[0] >> shift));
+            const float a_high = coh_float_of((uint16_t)(a_pairs[1] >> shift));
+            const float b_low = coh_float_of((uint16_t)(b_pairs[0] >> shift));
+            const float b_high = coh_float_of((uint16_t)(b_pairs[1] >> shift));
+            sum[0] += a_low * b_low;
+            sum[1] += a_low * b_high;
+            sum[2] += a_high * b_low;
+            sum[3] += a_high * b_high;
+        }
+    }
+    memcpy(c, sum, sizeof(sum));
 }
 
 #endif
