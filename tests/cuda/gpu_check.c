@@ -17,7 +17,7 @@
 #include "tests/cuda/twins.h"
 
 enum { WRONG_USAGE = 2, SKIPPED = 77, ALIGNMENT = 256 };
-#define TENSOR_BYTES ((size_t)1 << 30)
+#define TENSOR_BYTES ((size_t)1 << 30) /* at most a sixteenth of the GPU */
 #define SHARED_BYTES ((size_t)256 << 20)
 
 gpu_check gpu;
@@ -58,14 +58,18 @@ coh_status gpu_open(gpu_check *check)
                                        .failed_context = check,
                                        .log = print_sentence };
     void *arena = NULL, *shared = NULL;
+    coh_device_facts facts;
     *check = (gpu_check){ 0 };
     COH_TRY(coh_counter_init(&check->counter));
     check->counter_is_made = 1;
     COH_TRY(ops->create(&config, &check->device));
-    COH_TRY(ops->arena_create(check->device, COH_TIER_DEVICE, COH_CUDA_LIBRARY_BYTES + TENSOR_BYTES,
-                              &arena));
+    ops->facts(check->device, &facts);
+    const size_t part =
+        (size_t)facts.memory_bytes / 16 / COH_CUDA_LIBRARY_BYTES * COH_CUDA_LIBRARY_BYTES;
+    check->arena_bytes = part < TENSOR_BYTES ? part : TENSOR_BYTES;
+    COH_TRY(ops->arena_create(check->device, COH_TIER_DEVICE,
+                              COH_CUDA_LIBRARY_BYTES + check->arena_bytes, &arena));
     check->arena = (char *)arena + COH_CUDA_LIBRARY_BYTES;
-    check->arena_bytes = TENSOR_BYTES;
     COH_TRY(ops->share(check->device, SHARED_BYTES, &shared));
     check->shared = shared;
     check->shared_bytes = SHARED_BYTES;
