@@ -38,7 +38,7 @@ class DeviceCuda(ProgramTest):
     def train(self, model, *flags, seed=None, **more):
         """The last line's object after a few steps; seed None: on the host."""
         where = () if seed is None else ("--device", "cuda:0", "--profile", "h200")
-        done = self.succeeds("train", model, "--sequence", 16, *BATCH, "--data", self.text,
+        done = self.succeeds("train", model, *QUICK, "--sequence", 16, *BATCH, "--data", self.text,
                              "--steps", STEPS, "--lr", "1e-3", "--validation", "none", "--save", "none", "--threads", 2,
                              "--json", *where, *flags, **(self.gpu(seed, **more) if seed is not None else {}))
         return done.json
@@ -76,7 +76,7 @@ class DeviceCuda(ProgramTest):
         emulation runs one kernel at a time, of all GPUs."""
         if not NCCL:
             self.skipTest("this build has no NCCL")
-        given = ("train", self.model("gpt2"), "--sequence", 8, "--batch", 2, "--micro-batch", 1, "--data", self.text, "--steps", 2,
+        given = ("train", self.model("gpt2"), *QUICK, "--sequence", 8, "--batch", 2, "--micro-batch", 1, "--data", self.text, "--steps", 2,
                  "--lr", "1e-3", "--validation", "none", "--save", "none", "--threads", 1, "--json", "--profile", "h200",
                  "--dtype", "f32", "--replicas", 2)
         twin = self.succeeds(*given, "--device", "cuda", **self.gpu(1)).json
@@ -89,7 +89,7 @@ class DeviceCuda(ProgramTest):
         """Two ranks have one sum in any order, so the hash is the twin's; the numeric plan is another, which a resume reports."""
         if not NCCL:
             self.skipTest("this build has no NCCL")
-        given = ("train", self.model("gpt2"), "--sequence", 8, "--batch", 2, "--micro-batch", 1, "--data", self.text,
+        given = ("train", self.model("gpt2"), *QUICK, "--sequence", 8, "--batch", 2, "--micro-batch", 1, "--data", self.text,
                  "--lr", "1e-3", "--validation", "none", "--threads", 1, "--profile", "h200", "--dtype", "f32", "--replicas", 2,
                  "--device", "cuda")
         where = self.gpu(2, CUDA_HOME=NCCL, COH_EMULATED_GPUS="2")
@@ -109,7 +109,7 @@ class DeviceCuda(ProgramTest):
         """Each sees both GPUs, or only its own, as with Slurm's --gpus-per-task; only the same one is refused."""
         if not NCCL or not MPI or run(1, "true", program=MPIRUN, as_given=True).code == 77:
             self.skipTest("this build has no NCCL, or there is no mpirun")
-        given = ("train", self.model("gpt2"), "--sequence", 8, "--batch", 2, "--micro-batch", 1, "--data", self.text, "--steps", 2,
+        given = ("train", self.model("gpt2"), *QUICK, "--sequence", 8, "--batch", 2, "--micro-batch", 1, "--data", self.text, "--steps", 2,
                  "--lr", "1e-3", "--validation", "none", "--save", "none", "--threads", 1, "--json", "--profile", "h200",
                  "--dtype", "f32", "--replicas", 2, "--device", "cuda")
         twin = self.succeeds(*given, **self.gpu(1)).json
@@ -153,7 +153,7 @@ class DeviceCuda(ProgramTest):
         def goes_on(steps, *flags):
             return self.succeeds("train", "--resume", run, "--steps", steps, "--threads", 2, *flags, **self.gpu()).err
 
-        first = self.succeeds("train", self.model("gpt2"), "--sequence", 16, "--batch", 2, "--data", self.text, "--steps", 1,
+        first = self.succeeds("train", self.model("gpt2"), *QUICK, "--sequence", 16, "--batch", 2, "--data", self.text, "--steps", 1,
                               "--validation", "none", "--dtype", "bf16", "--save", run, *where, "--atomics", "on", **self.gpu())
         self.assertIn("attention backward by atomics", first.err)
         kept = goes_on(2, *where)
@@ -192,7 +192,7 @@ class DeviceCuda(ProgramTest):
         if os.path.exists("/sys/devices/system/node/node0/meminfo"):
             cases.append(("0", "on 1 NUMA node, the GPU's,"))
         for node, says in cases:
-            told = self.succeeds("train", model, "--sequence", 16, *BATCH, "--data", self.text,
+            told = self.succeeds("train", model, *QUICK, "--sequence", 16, *BATCH, "--data", self.text,
                                  "--steps", 1, "--validation", "none", "--save", "none", "--dtype", "bf16",
                                  "--device", "cuda:0", "--profile", "h200", "--device-memory", small,
                                  **self.gpu(**dict(nodes, COH_EMULATED_NODE=node))).err
