@@ -284,8 +284,8 @@ static uint64_t disk_limit(const cli_options *options)
     return sum;
 }
 
-/* Parses DIR[:SIZE]: the part after the last colon is a size if it begins with a digit. "none", of a
- * budget, adds no folder: that the flag is given says it. */
+/* Parses DIR[:SIZE]: the part after the last colon is a size if it begins with a digit. "none", of
+ * a budget, adds no folder: that the flag is given says it. */
 static coh_status add_disk(const cli_flag_row *row, const char *text, cli_options *options)
 {
     const int is_none = strstr(row->takes, "|none") && strcmp(text, "none") == 0;

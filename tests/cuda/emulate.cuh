@@ -276,8 +276,8 @@ static inline void coh_ldmatrix_transposed(uint32_t to[4], const void *row)
     coh_emulated_ldmatrix(to, row, 1);
 }
 
-/* Elements 2 `pair` and the next of a row of the 16 x 16 a, and of a column of the 16 x 8 b, from the
- * lanes' registers. */
+/* Reads elements 2 `pair` and the next, of a row of the 16 x 16 a and of a column of the 16 x 8 b,
+ * from the lanes' registers. */
 static inline uint32_t coh_emulated_a(const unsigned char *all, unsigned row, unsigned pair)
 {
     const unsigned at = row / 8 + pair / 4 * 2, lane = row % 8 * 4 + pair % 4;
@@ -294,7 +294,7 @@ static inline uint32_t coh_emulated_b(const unsigned char *all, unsigned column,
     return both;
 }
 
-/* A lane's four sums are added side by side, each in the order of the depth: this loop is most of the
+/* Adds a lane's four sums side by side, each in the order of the depth: this loop takes most of the
  * time of an emulated product. */
 static inline void coh_mma(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1)
 {
