@@ -367,6 +367,7 @@ def guesses(folder):
 
 def main():
     with tempfile.TemporaryDirectory() as folder:
+        os.environ["XDG_CACHE_HOME"] = os.path.join(folder, "cache")  # calibrations of these runs are not the user's
         for number, part in enumerate((causes, hostile, damaged, refusals, several, settings, real, guesses)):
             sub = os.path.join(folder, str(number))
             os.mkdir(sub)
