@@ -99,29 +99,38 @@ const char *cli_lean_flag(const cli_job *job)
     return is_bf16 ? "--state lean" : "--optimizer adamw8";
 }
 
-/* Do states of AdamW, chosen by nobody else, move over a link? */
-static int may_be_lean(const cli_job *job)
+int cli_lean_is_free(const cli_job *job)
 {
     const coh_plan_options *options = &job->plan_options;
-    return job->summary.state_link_bytes > 0 && options->optimizer_choice_count == 0 &&
+    return options->optimizer_choice_count == 0 &&
            (options->optimizer[0] == '\0' || strcmp(options->optimizer, "adamw") == 0);
+}
+
+void cli_lean_take(coh_plan_options *options)
+{
+    snprintf(options->optimizer, sizeof(options->optimizer), "adamw8");
+}
+
+int cli_clip_previous_is_free(const cli_job *job)
+{
+    return job->plan_options.deferred_update && !cli_given(job->options, CLI_FLAG_CLIP_MODE);
+}
+
+void cli_clip_previous_take(coh_plan_options *options)
+{
+    options->deferred_update = options->speculates = 0;
+}
+
+/* Do states that may be lean move over a link? */
+static int may_be_lean(const cli_job *job)
+{
+    return job->summary.state_link_bytes > 0 && cli_lean_is_free(job);
 }
 
 /* Do gradients move over a link since their updates wait for the norm? */
 static int may_clip_by_previous(const cli_job *job)
 {
-    return job->summary.grad_link_bytes > 0 && job->plan_options.deferred_update &&
-           !cli_given(job->options, CLI_FLAG_CLIP_MODE);
-}
-
-static void make_lean(coh_plan_options *options)
-{
-    snprintf(options->optimizer, sizeof(options->optimizer), "adamw8");
-}
-
-static void clip_by_previous(coh_plan_options *options)
-{
-    options->deferred_update = options->speculates = 0;
+    return job->summary.grad_link_bytes > 0 && cli_clip_previous_is_free(job);
 }
 
 /* Plans with 8-bit moments, with clipping by the norm of the step before, and with both. */
@@ -136,16 +145,16 @@ static states plan_states(const cli_job *job)
     coh_plan_options options = job->plan_options;
     const int lean = may_be_lean(job), previous = may_clip_by_previous(job);
     if (lean) {
-        make_lean(&options);
+        cli_lean_take(&options);
         found.lean = plan_otherwise(job, job->graph, options);
     }
     if (lean && previous) {
-        clip_by_previous(&options);
+        cli_clip_previous_take(&options);
         found.both = plan_otherwise(job, job->graph, options);
     }
     options = job->plan_options;
     if (previous) {
-        clip_by_previous(&options);
+        cli_clip_previous_take(&options);
         found.previous = plan_otherwise(job, job->graph, options);
     }
     return found;

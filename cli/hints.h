@@ -27,5 +27,12 @@ void cli_hints_find(const cli_job *job, cli_hints *out_hints);
 
 /* The flag of 8-bit moments for the job's dtype: "--state lean" or "--optimizer adamw8". */
 const char *cli_lean_flag(const cli_job *job);
+/* May it have them: are its states AdamW's, and chosen by nobody else? Then plans with them. */
+int cli_lean_is_free(const cli_job *job);
+void cli_lean_take(coh_plan_options *options);
+/* Likewise of clipping by the norm of the step before: do updates wait for the norm, and did no
+ * flag ask for that? */
+int cli_clip_previous_is_free(const cli_job *job);
+void cli_clip_previous_take(coh_plan_options *options);
 
 #endif

@@ -7,7 +7,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "cli/hints.h"
 
@@ -220,17 +219,16 @@ static void add_lean(ways *w)
     const cli_job *job = w->job;
     coh_plan_options options = job->plan_options;
     char both[64];
-    if (job->options->resume || options.optimizer_choice_count > 0 ||
-        (options.optimizer[0] != '\0' && strcmp(options.optimizer, "adamw") != 0))
+    if (job->options->resume || !cli_lean_is_free(job))
         return;
-    snprintf(options.optimizer, sizeof(options.optimizer), "adamw8");
+    cli_lean_take(&options);
     if (keeps_limit(w, w->batch, &options)) {
         add_way(w, cli_lean_flag(job));
         return;
     }
-    if (!options.deferred_update || cli_given(job->options, CLI_FLAG_CLIP_MODE))
+    if (!cli_clip_previous_is_free(job))
         return;
-    options.deferred_update = options.speculates = 0;
+    cli_clip_previous_take(&options);
     snprintf(both, sizeof(both), "%s --clip-mode previous", cli_lean_flag(job));
     if (keeps_limit(w, w->batch, &options))
         add_way(w, both);
