@@ -95,9 +95,10 @@ static void list_memory(what_ifs *w)
 {
     static const double factors[] = { 1.25, 1.5, 2, 0.8 };
     const uint64_t had = w->base.budget_bytes[COH_TIER_DEVICE];
+    const int unit = had >> 24 > 0 ? 20 : 12; /* of few MiB a factor is no whole number */
     w->out->needs_no_memory = needs_no_memory(&w->base.summary);
     for (size_t i = 0; i < sizeof(factors) / sizeof(factors[0]) && had < UINT64_MAX / 4; i++) {
-        const uint64_t bytes = (uint64_t)((double)had * factors[i]) >> 20 << 20;
+        const uint64_t bytes = (uint64_t)((double)had * factors[i]) >> unit << unit;
         if (factors[i] > 1 && (w->out->needs_no_memory || !is_there(w, bytes)))
             continue;
         change *one = bytes > 0 ? begin_change(w) : NULL;

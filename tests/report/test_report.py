@@ -303,10 +303,14 @@ def real(folder):
         report = json.load(file)
     assert sum("more device memory" in row["text"] for row in report["what_if"]) > 1, report["what_if"]
     assert sum("more device memory" in each["text"] for each in report["actions"]) == 1, report["actions"]
-    emulated = [*small, "--device-memory", "24MiB", "--emulate-host", "1GiB", "--calibration", "none"]
+    pico = ["gpt2-pico", "--batch", "2", "--micro-batch", "1", "--sequence", "16"]
+    emulated = [*pico, "--device-memory", "1500KiB", "--emulate-host", "1GiB", "--calibration", "none"]
     run("plan", *emulated, "--link-rate", "50MB/s", "--report", plan + ".json")
     with open(plan + ".json", encoding="utf-8") as file:
         report = json.load(file)
+    for row, factor in zip([row for row in report["what_if"] if "device memory" in row["text"]], (1.25, 1.5, 2, 0.8)):
+        asked = float(re.search(r"--device-memory ([\d.]+)KiB", row["text"])[1])
+        assert asked == 1500 * factor // 4 * 4, row
     linked = [row for row in report["what_if"] if "--link-rate 100MB/s" in row["text"]]
     assert linked or report["what_if_unplanned"], report["what_if"]
     for row in linked:
@@ -344,7 +348,7 @@ def guesses(folder):
     for calibration, names in (("none", 0), ("file", 0), ("file", 1)):
         path = calibration if calibration == "none" else os.path.join(folder, "calibration.json")
         kept = os.path.join(folder, f"run-{calibration}-{names}")
-        run("train", *small, "--data", text, "--steps", "6", "--save", kept, "--calibration", path)
+        run("train", *small, "--data", text, "--steps", "6", "--save", kept, "--calibration", path, "--search", "quick")
         said = " ".join(run("report", kept, "--text")[0].split())
         assert (": a guess, " in said[said.index("(predicted "):][:40]) == (names == 0), said[:600]
         assert f"WHAT IF {mark}, so" in said, said
