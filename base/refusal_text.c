@@ -184,8 +184,11 @@ static void say_placement(writer *w, const coh_refusal *r)
 
 static void say_search(writer *w, const coh_refusal *r)
 {
-    (void)r;
-    add(w, "no plan was found within these limits, though none was proven impossible");
+    if (r->needed_bytes > 0)
+        add(w, "disk writes: a step may write %s, the least that one was found to write is %s",
+            count_of(r->given_bytes).at, count_of(r->needed_bytes).at);
+    else
+        add(w, "no plan was found within these limits, though none was proven impossible");
 }
 
 static void say_length(writer *w, const coh_refusal *r)
@@ -246,34 +249,18 @@ static void say_plan_file(writer *w, const coh_refusal *r)
     add(w, ": %s short", count_of(r->short_bytes).at);
 }
 
-/* "2.731TB/day", which the option takes as it is: rounded up to GB, below 100 GB to MB, in the
- * largest unit with at most 3 decimals. */
-static void add_daily(writer *w, uint64_t bytes)
+static size_text daily_of(uint64_t bytes)
 {
-    static const char *const units[] = { "MB", "GB", "TB" };
-    const uint64_t step = bytes >= UINT64_C(100000000000) ? 1000000000 : 1000000;
-    uint64_t whole = bytes / step + (bytes % step > 0), part = 0;
-    size_t unit = step == 1000000000;
-    int digits = 3;
-    if (whole >= 1000 && unit + 1 < sizeof(units) / sizeof(units[0])) {
-        part = whole % 1000;
-        whole /= 1000;
-        unit++;
-    }
-    for (; part > 0 && part % 10 == 0; digits--)
-        part /= 10;
-    add(w, "%" PRIu64, whole);
-    if (part > 0)
-        add(w, ".%0*" PRIu64, digits, part);
-    add(w, "%s/day", units[unit]);
+    size_text text;
+    (void)coh_daily_round_up(bytes, text.at, sizeof(text.at));
+    return text;
 }
 
 static void say_writes(writer *w, const coh_refusal *r)
 {
-    add(w, "%s writes ", r->is_proven ? "this plan" : "the fastest plan");
-    add_daily(w, r->needed_bytes);
-    add(w, " to the drive, %s allows ", term(COH_TERM_WRITE_LIMIT));
-    add_daily(w, r->given_bytes);
+    add(w, "%s writes %s to the drive, %s allows %s",
+        r->is_proven ? "this plan" : "the fastest plan", daily_of(r->needed_bytes).at,
+        term(COH_TERM_WRITE_LIMIT), daily_of(r->given_bytes).at);
 }
 
 static void say_free_space(writer *w, const coh_refusal *r)
@@ -293,6 +280,16 @@ static void add_to(writer *w, const char *verb, const char *option, const coh_ch
     if (c->bytes > 0)
         add(w, " to %s%s", at_least(c->is_least),
             is_raised ? enough_of(c->bytes).at : most_of(c->bytes).at);
+}
+
+/* "give --disk DIR:155.8MiB", as it is typed. */
+static void add_larger_disk(writer *w, const coh_refusal *r, const coh_change *c)
+{
+    const char *raised = term(COH_TERM_DISK_RAISED);
+    if (c->bytes == 0 || raised[0] == '\0')
+        add_to(w, "raise", budget(r, c->tier), c);
+    else
+        add(w, "give %s%s%s", at_least(c->is_least), raised, enough_of(c->bytes).at);
 }
 
 static void add_disk(writer *w, const coh_change *c)
@@ -354,11 +351,8 @@ static void add_limit(writer *w, const coh_refusal *r, const coh_change *c)
         return;
     case COH_CHANGE_RAISE_WRITES:
         add(w, "raise %s", term(COH_TERM_WRITE_LIMIT));
-        if (c->bytes > 0) {
-            add(w, " to ");
-            add_daily(w, c->bytes);
-            add(w, ", the least that a plan was found for");
-        }
+        if (c->bytes > 0)
+            add(w, " to %s, the least that a plan was found for", daily_of(c->bytes).at);
         return;
     case COH_CHANGE_PLAN_AGAIN:
         add(w, "plan again for what there is");
@@ -383,6 +377,8 @@ static void add_change(writer *w, const coh_refusal *r, const coh_change *c)
     const int is_of_profile = r->reason == COH_REFUSAL_PLAN_FILE && r->profile[0];
     if (c->kind == COH_CHANGE_RAISE && is_of_profile)
         add_to(w, "raise its entry", label(r), c);
+    else if (c->kind == COH_CHANGE_RAISE && c->tier == DISK)
+        add_larger_disk(w, r, c);
     else if (c->kind == COH_CHANGE_RAISE)
         add_to(w, "raise", budget(r, c->tier), c);
     else if (c->kind == COH_CHANGE_LOWER && c->tier < 0)

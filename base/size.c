@@ -178,6 +178,42 @@ const char *coh_size_round_up(uint64_t bytes, char *text, size_t text_bytes)
     return round_whole(bytes, 1, text, text_bytes);
 }
 
+/* Whole GB, below 100 GB whole MB. */
+static uint64_t daily_step(uint64_t bytes)
+{
+    return bytes >= UINT64_C(100000000000) ? 1000000000 : 1000000;
+}
+
+uint64_t coh_daily_enough(uint64_t bytes)
+{
+    const uint64_t step = daily_step(bytes), part = bytes % step;
+    return part == 0 || bytes > UINT64_MAX - step ? bytes : bytes - part + step;
+}
+
+const char *coh_daily_round_up(uint64_t bytes, char *text, size_t text_bytes)
+{
+    static const char *const names[] = { "MB", "GB", "TB" };
+    char whole[COH_SIZE_TEXT_BYTES], part[8] = "";
+    if (text == NULL || text_bytes == 0)
+        return "";
+    const uint64_t step = daily_step(bytes);
+    uint64_t count = bytes / step + (bytes % step > 0), thousandths = 0;
+    size_t name = step == 1000000000;
+    int digits = 3;
+    if (count >= 1000 && name + 1 < sizeof(names) / sizeof(names[0])) {
+        thousandths = count % 1000;
+        count /= 1000;
+        name++;
+    }
+    for (; thousandths > 0 && thousandths % 10 == 0; digits--)
+        thousandths /= 10;
+    if (thousandths > 0)
+        snprintf(part, sizeof(part), ".%0*d", digits, (int)thousandths);
+    snprintf(whole, sizeof(whole), "%" PRIu64 "%s%s/day", count, part, names[name]);
+    snprintf(text, text_bytes, "%s", strlen(whole) < text_bytes ? whole : "");
+    return text;
+}
+
 const char *coh_size_round_down(uint64_t bytes, char *text, size_t text_bytes)
 {
     return round_whole(bytes, 0, text, text_bytes);

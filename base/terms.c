@@ -41,6 +41,7 @@ static const char *const own[COH_TERM_COUNT] = {
     [COH_TERM_WIRE] = "wire",
     [COH_TERM_CLIP_MODE] = "clip mode",
     [COH_TERM_REDUCE] = "reduce",
+    [COH_TERM_DISK_RAISED] = "",
 };
 
 static const char *const *given; /* set once, before threads start */

@@ -7,23 +7,24 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "cli/hints.h"
 
-#define MB     UINT64_C(1000000)
-#define GB     UINT64_C(1000000000)
 #define DAY_NS 86400e9
 
 /* MORE_MOST: remedies that are followed. INSTRUCTIONS_MOST: the longest program for which the last
  * plan is made by the job's own search, which may take longer than a quick one. NEAR_LIMIT: a plan
  * that writes this many times the limit may have a neighbour that keeps to it. WAYS_INSTRUCTIONS:
- * instructions of quick plans, about a minute, after which nothing further is tried. */
+ * instructions of quick plans, about a quarter of a minute, after which nothing further is tried.
+ * BOUND_PART: the part by which a bound of a long program's memory is raised. */
 enum {
     MORE_MOST = 6,
     INSTRUCTIONS_MOST = 10000,
     NEAR_LIMIT = 4,
     WAYS_INSTRUCTIONS = 50000,
-    FAILED_INSTRUCTIONS = 10000
+    FAILED_INSTRUCTIONS = 10000,
+    BOUND_PART = 64
 };
 
 /* A single budget needs no second plan, which may take seconds. JSON has the refusal as data. */
@@ -56,16 +57,11 @@ static uint64_t enough_disk(uint64_t bytes, int disk_count)
     return (bytes / units + (bytes % units > 0)) * units;
 }
 
-/* The unit of bytes written a day, as in the library's sentences. */
-static uint64_t daily_unit(uint64_t bytes)
-{
-    return bytes >= 100 * GB ? GB : MB;
-}
-
 static uint64_t enough_writes(uint64_t bytes)
 {
-    const uint64_t unit = daily_unit(bytes);
-    return (bytes / unit + (bytes % unit > 0)) * unit;
+    cli_text typed = cli_daily_enough(bytes);
+    typed.at[strcspn(typed.at, "/")] = '\0';
+    return as_typed(typed, bytes);
 }
 
 /* Changes the options as a refusal proposes. Returns 0 if it proposes no number. */
@@ -113,15 +109,16 @@ static coh_status check_plan(const coh_batch *batch, const coh_plan_options *opt
     return status;
 }
 
-/* Is there a plan? A quick search finds out whether one fits. The job's own search has to fit, too,
- * since its faster plan may write more to the drive. */
+/* Is there a plan? A quick search, or the job's own if it is shorter, finds out whether one fits.
+ * The job's own search has to fit, too, since its faster plan may write more to the drive. */
 static coh_status check_budgets(const coh_batch *batch, const coh_plan_options *options)
 {
     coh_plan_options quick = *options;
     coh_plan_summary summary = { .struct_bytes = sizeof(summary) };
-    quick.search = COH_SEARCH_QUICK;
+    if (quick.search == COH_SEARCH_USUAL)
+        quick.search = COH_SEARCH_QUICK;
     const coh_status status = check_plan(batch, &quick, &summary);
-    if (status != COH_OK || options->search == COH_SEARCH_QUICK ||
+    if (status != COH_OK || options->search != COH_SEARCH_USUAL ||
         summary.instruction_count > INSTRUCTIONS_MOST)
         return status;
     return check_plan(batch, options, &summary);
@@ -161,8 +158,8 @@ static void add_changes(const coh_plan_options *given, const coh_plan_options *e
                                      : cli_size_enough(enough->disk_bytes))
                          .at);
     if (writes != given->disk_write_bytes_per_day)
-        cli_line_add(line, " %s %" PRIu64 "%s/day", coh_term_text(COH_TERM_WRITE_LIMIT),
-                     writes / daily_unit(writes), daily_unit(writes) == GB ? "GB" : "MB");
+        cli_line_add(line, " %s %s", coh_term_text(COH_TERM_WRITE_LIMIT),
+                     cli_daily_enough(writes).at);
 }
 
 /* ---- a limit of disk writes ---- */
@@ -253,7 +250,17 @@ static void add_lora(ways *w)
     free(other);
 }
 
-/* Adds the memory that makes the drive unnecessary. */
+/* Raises lower bounds. With a long program a probe of the bound itself takes long, and it mostly
+ * fails. */
+static void leave_room(coh_refusal *refusal)
+{
+    for (int32_t i = 0; i < refusal->change_count; i++)
+        if (refusal->changes[i].is_least)
+            refusal->changes[i].bytes += refusal->changes[i].bytes / BOUND_PART;
+}
+
+/* Adds the memory that makes the drive unnecessary. The sets of decisions that a probe tries are
+ * enough: in nearly all of the memory that a step needs, others are no smaller. */
 static void add_memory(ways *w)
 {
     const cli_job *job = w->job;
@@ -263,13 +270,17 @@ static void add_memory(ways *w)
     coh_refusal refusal = { .struct_bytes = sizeof(refusal) };
     cli_line flags;
     enough.disk_bytes = enough.spare_disk_bytes = enough.disk_write_bytes_per_day = 0;
-    enough.search = COH_SEARCH_QUICK;
-    if (check_plan(w->batch, &enough, &summary) == COH_OK || !coh_last_refusal(&refusal) ||
-        find_enough(&refusal, w->batch, job->options->disk_count, &enough) == 0)
+    enough.search = COH_SEARCH_PROBE;
+    if (check_plan(w->batch, &enough, &summary) == COH_OK || !coh_last_refusal(&refusal))
+        return;
+    if (w->instruction_count > INSTRUCTIONS_MOST)
+        leave_room(&refusal);
+    if (find_enough(&refusal, w->batch, job->options->disk_count, &enough) == 0)
         return;
     enough.disk_bytes = given->disk_bytes;
     enough.spare_disk_bytes = given->spare_disk_bytes;
     enough.disk_write_bytes_per_day = given->disk_write_bytes_per_day;
+    enough.search = COH_SEARCH_QUICK;
     /* With the limit, since without it a plan may use the drive all the same. */
     if (check_plan(w->batch, &enough, &summary) != COH_OK)
         return;
@@ -299,21 +310,46 @@ static void add_ways(const cli_job *job, const coh_batch *batch, cli_line *line)
         cli_line_add(line, "; not tried, since these plans are long: %s", untried.text);
 }
 
+/* Has the refusal a limit of disk writes that is accepted? The library has tried it, with one
+ * micro-batch and one sweep order. */
+static int names_enough_writes(const coh_refusal *refusal, const coh_batch *batch,
+                               const coh_plan_options *options)
+{
+    return refusal->reason == COH_REFUSAL_WRITES && refusal->change_count > 0 &&
+           refusal->changes[0].bytes > 0 && !batch->may_change &&
+           options->sweep_order != COH_SWEEP_AUTO;
+}
+
+/* Replaces the limit of disk writes in the refusal by one that is accepted. */
+static void name_enough_writes(uint64_t bytes, coh_refusal *refusal)
+{
+    for (int32_t i = 0; i < refusal->change_count; i++)
+        if (refusal->changes[i].kind == COH_CHANGE_RAISE_WRITES)
+            refusal->changes[i].bytes = bytes;
+}
+
 coh_status cli_lacks_name(const cli_job *job, const coh_batch *batch, coh_status status)
 {
     coh_refusal refusal = { .struct_bytes = sizeof(refusal) };
     coh_plan_options options = job->plan_options;
-    cli_line sentence, flags;
+    const int disk_count = job->options->disk_count;
+    int followed = 0;
+    cli_line kept, flags;
+    char sentence[2048];
     if (status != COH_ERR_FULL || !has_several_limits(job) || !coh_last_refusal(&refusal))
         return status;
-    cli_line_clear(&sentence);
-    cli_line_add(&sentence, "%s", coh_last_error());
+    const int is_of_writes = refusal.reason == COH_REFUSAL_WRITES;
+    cli_line_clear(&kept);
     cli_line_clear(&flags);
-    if (refusal.reason == COH_REFUSAL_WRITES)
-        add_ways(job, batch, &sentence);
-    const int followed = find_enough(&refusal, batch, job->options->disk_count, &options);
-    if (followed < 2) /* the sentence names the only one */
-        return cli_fail(status, "%s", sentence.text);
-    add_changes(&job->plan_options, &options, job->options->disk_count, &flags);
-    return cli_fail(status, "%s; enough is%s", sentence.text, flags.text);
+    if (is_of_writes)
+        add_ways(job, batch, &kept);
+    if (!names_enough_writes(&refusal, batch, &options))
+        followed = find_enough(&refusal, batch, disk_count, &options);
+    if (followed > 0 && is_of_writes)
+        name_enough_writes(options.disk_write_bytes_per_day, &refusal);
+    else if (followed > 1) /* else the sentence names the only one */
+        add_changes(&job->plan_options, &options, disk_count, &flags);
+    (void)coh_refusal_sentence(&refusal, sentence, sizeof(sentence));
+    return cli_fail(status, "%s%s%s%s", sentence, kept.text, flags.used > 0 ? "; enough is" : "",
+                    flags.text);
 }

@@ -64,6 +64,7 @@ static const char *terms[COH_TERM_COUNT] = {
     [COH_TERM_WIRE] = "--wire",
     [COH_TERM_CLIP_MODE] = "--clip-mode",
     [COH_TERM_REDUCE] = "--reduce",
+    [COH_TERM_DISK_RAISED] = "--disk DIR:",
 };
 
 enum { EXIT_USAGE = 2, EXIT_IO = 5 };
@@ -207,8 +208,10 @@ int main(int argument_count, char **arguments)
         status = check_environment();
     if (status == COH_OK)
         status = grow_stack();
-    if (options.disk_count > 1) /* the limit is a sum */
+    if (options.disk_count > 1) { /* the limit is a sum */
         terms[COH_TERM_DISK_LIMIT] = "the sum of the --disk limits (whole 2 MiB of each)";
+        terms[COH_TERM_DISK_RAISED] = "";
+    }
     if (status == COH_OK)
         status = cli_input_check(&options);
     if (status == COH_OK)

@@ -352,6 +352,13 @@ cli_text cli_size_enough(uint64_t bytes)
     return text;
 }
 
+cli_text cli_daily_enough(uint64_t bytes)
+{
+    cli_text text;
+    (void)coh_daily_round_up(bytes, text.at, sizeof(text.at));
+    return text;
+}
+
 cli_text cli_time(double seconds)
 {
     cli_text text;

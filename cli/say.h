@@ -119,6 +119,9 @@ cli_text cli_size_whole(uint64_t bytes);
 /* "161.1GiB": at least `bytes`, to be typed: coh_size_round_up. */
 cli_text cli_size_enough(uint64_t bytes);
 
+/* "2.731TB/day": at least `bytes` in a day, to be typed: coh_daily_round_up. */
+cli_text cli_daily_enough(uint64_t bytes);
+
 /* "12.4 s", "3 min 20 s", "5 h 12 min", and from two days on "3.5 days", "2.1 years". */
 cli_text cli_time(double seconds);
 

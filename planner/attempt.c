@@ -31,6 +31,12 @@ coh_status coh_attempt_fail(const coh_attempt *attempt)
     return attempt->status;
 }
 
+uint64_t coh_refusal_worn_bytes(const coh_refusal *refusal)
+{
+    const int is_worn = refusal->struct_bytes > 0 && refusal->reason == COH_REFUSAL_SEARCH;
+    return is_worn ? refusal->needed_bytes : 0;
+}
+
 uint64_t coh_plan_period_ns(const coh_plan *plan)
 {
     return plan != NULL ? plan->simulations[COH_PROGRAM_BODY].period_ns : UINT64_MAX;

@@ -22,6 +22,10 @@ int coh_attempt_is_fault(const coh_attempt *attempt);
 /* Fails as the attempt did. */
 coh_status coh_attempt_fail(const coh_attempt *attempt);
 
+/* Returns the fewest bytes that a step was found to write to the drive, if the refusal is that
+ * wear_bytes is less; else 0. */
+uint64_t coh_refusal_worn_bytes(const coh_refusal *refusal);
+
 /* Returns the predicted time of a step; UINT64_MAX without a plan. */
 uint64_t coh_plan_period_ns(const coh_plan *plan);
 

@@ -461,10 +461,17 @@ static void finish_one(ordered *o)
     o->step_ns = coh_plan_period_ns(o->made.plan);
 }
 
-/* Fails with the message of the order that needs less of the outermost tier, else with that of the
- * usual order. */
+/* Fails with the message of the order that writes less to the drive, if a step may write too
+ * little; else of the one that needs less of the outermost tier, else with that of the usual order.
+ */
 static coh_status fail_in_order(const ordered *by_microbatches, const ordered *by_layers)
 {
+    const uint64_t worn[] = { coh_refusal_worn_bytes(&by_microbatches->made.refusal),
+                              coh_refusal_worn_bytes(&by_layers->made.refusal) };
+    if (worn[0] > 0 || worn[1] > 0)
+        return coh_attempt_fail(worn[1] > 0 && (worn[0] == 0 || worn[1] < worn[0])
+                                    ? &by_layers->made
+                                    : &by_microbatches->made);
     const uint64_t bytes = by_layers->made.refusal.struct_bytes > 0 ? by_layers->far_bytes : 0;
     const int is_less = by_microbatches->made.status == COH_ERR_FULL && bytes > 0 &&
                         (by_microbatches->far_bytes == 0 || bytes < by_microbatches->far_bytes);

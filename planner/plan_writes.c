@@ -1,7 +1,11 @@
 /* Holds a plan to a limit of disk writes per day. The idea: the search's own limit (wear_bytes) is
  * per step, the plan determines the steps per day, and a plan that writes less may be faster, so
  * plans are made until one keeps to the limit. Interface: plan_make.h. */
+#include <math.h>
+
+#include "base/bytes.h"
 #include "base/refusal.h"
+#include "planner/attempt.h"
 #include "planner/plan_make.h"
 
 #define DAY_NS 86400e9
@@ -21,78 +25,88 @@ double coh_plan_written_per_day(const coh_plan *plan)
     return ns > 0 ? (double)bytes * DAY_NS / ns : 0;
 }
 
-/* `least`: the lowest limit for which a plan was found; 0: not known. */
-static coh_status refuse(const coh_plan_options *options, double day, double least)
+/* The search for a plan that keeps to a limit, from the fastest one. */
+typedef struct writes {
+    const coh_graph *graph;
+    const coh_plan_options *options;
+    double day, ns;     /* of the fastest plan: bytes written a day, and its step */
+    double nearest_day; /* of the newest plan */
+    uint64_t least;     /* the fewest bytes that a step was found to write; 0: not known */
+} writes;
+
+/* Makes plans until one writes at most `limit` bytes a day. Fails: COH_ERR_FULL: none was found. */
+static coh_status hold(writes *w, double limit, coh_plan **out_plan)
 {
-    const uint64_t limit = options->disk_write_bytes_per_day, written = (uint64_t)day;
-    coh_refusal refusal = coh_refusal_bytes(COH_REFUSAL_WRITES, COH_TIER_DISK, limit, written);
-    refusal.microbatch_count = options->microbatch_count;
-    refusal.is_gpu = options->profile != NULL && options->profile->device_kind != COH_DEVICE_HOST;
-    coh_refusal_add(&refusal, COH_CHANGE_RAISE_WRITES, (uint64_t)least);
+    double ns = w->ns;
+    *out_plan = NULL;
+    w->least = 0;
+    for (int i = 0; i < TRIES; i++) {
+        coh_plan_options each = *w->options;
+        const uint64_t most = (uint64_t)(limit * ns / DAY_NS);
+        coh_refusal refusal = { .struct_bytes = sizeof(refusal) };
+        each.wear_bytes = each.wear_bytes == 0 || most < each.wear_bytes ? most : each.wear_bytes;
+        each.wear_bytes += most == 0; /* for the least that is written */
+        coh_plan_destroy(*out_plan);
+        *out_plan = NULL;
+        const coh_status status = coh_plan_create_unbounded(w->graph, &each, out_plan);
+        if (status == COH_ERR_FULL && coh_last_refusal(&refusal))
+            w->least = coh_refusal_worn_bytes(&refusal);
+        COH_TRY(status);
+        ns = step_ns(*out_plan);
+        w->nearest_day = coh_plan_written_per_day(*out_plan);
+        if (w->nearest_day <= limit)
+            return COH_OK;
+    }
+    coh_plan_destroy(*out_plan);
+    *out_plan = NULL;
+    return COH_ERR_FULL;
+}
+
+static coh_status refuse(const writes *w, double enough)
+{
+    const coh_plan_options *o = w->options;
+    coh_refusal refusal = coh_refusal_bytes(COH_REFUSAL_WRITES, COH_TIER_DISK,
+                                            o->disk_write_bytes_per_day, (uint64_t)w->day);
+    refusal.microbatch_count = o->microbatch_count;
+    refusal.is_gpu = o->profile != NULL && o->profile->device_kind != COH_DEVICE_HOST;
+    coh_refusal_add(&refusal, COH_CHANGE_RAISE_WRITES, (uint64_t)ceil(enough));
     coh_refusal_raise(&refusal, COH_TIER_DEVICE, 0);
-    if (options->host_memory_bytes > 0)
+    if (o->host_memory_bytes > 0)
         coh_refusal_raise(&refusal, COH_TIER_HOST, 0);
     coh_refusal_add(&refusal, COH_CHANGE_RAISE_BATCH, 0);
     return coh_refuse(&refusal);
 }
 
-/* No plan writes as little as the limit. Finds the lowest limit with a plan, per day at the step
- * time `ns`, and names it if it is lower than `day`. */
-static coh_status refuse_searched(const coh_graph *graph, const coh_plan_options *options,
-                                  double day, double ns)
+/* Refuses the limit, and names one that is accepted as it is printed: a lower one if a plan is
+ * found that keeps to it, else the bytes that the fastest plan writes. */
+static coh_status refuse_searched(writes *w)
 {
-    coh_plan_options each = *options;
     coh_plan *plan = NULL;
-    if (each.disk_bytes == 0)
-        each.disk_bytes = each.spare_disk_bytes;
-    COH_TRY(coh_plan_least_written(graph, &each, &each.wear_bytes));
-    const double least = (double)each.wear_bytes * DAY_NS / ns;
-    if (least == 0 || least >= day)
-        return refuse(options, day, day);
-    const coh_status status = coh_plan_create_unbounded(graph, &each, &plan);
+    const double lower = w->least > 0 ? (double)w->least * DAY_NS / w->ns : w->nearest_day;
+    if (lower <= 0 || lower >= w->day)
+        return refuse(w, w->day);
+    const double typed = (double)coh_daily_enough((uint64_t)ceil(lower));
+    const coh_status status = typed < w->day ? hold(w, typed, &plan) : COH_ERR_FULL;
     coh_plan_destroy(plan);
     if (status != COH_OK && status != COH_ERR_FULL)
         return status;
-    return refuse(options, day, status == COH_OK ? least : 0);
-}
-
-/* Makes a plan that writes less than `*plan`, and replaces it. */
-static coh_status write_less(const coh_graph *graph, const coh_plan_options *options,
-                             coh_plan **plan)
-{
-    const double day = coh_plan_written_per_day(*plan), ns = step_ns(*plan);
-    coh_plan_options each = *options;
-    coh_plan *next = NULL;
-    const uint64_t most = (uint64_t)((double)options->disk_write_bytes_per_day * ns / DAY_NS);
-    if (each.wear_bytes == 0 || most < each.wear_bytes)
-        each.wear_bytes = most;
-    const coh_status status =
-        most > 0 ? coh_plan_create_unbounded(graph, &each, &next) : COH_ERR_FULL;
-    if (status == COH_ERR_FULL)
-        return refuse_searched(graph, options, day, ns);
-    COH_TRY(status);
-    coh_plan_destroy(*plan);
-    *plan = next;
-    return COH_OK;
+    return refuse(w, status == COH_OK ? lower : w->day);
 }
 
 coh_status coh_plan_bound_writes(const coh_graph *graph, const coh_plan_options *options,
                                  coh_plan **plan)
 {
     const double limit = (double)options->disk_write_bytes_per_day;
-    coh_status status = COH_OK;
-    if (limit == 0)
+    const double day = coh_plan_written_per_day(*plan);
+    writes w = {
+        .graph = graph, .options = options, .day = day, .ns = step_ns(*plan), .nearest_day = day
+    };
+    coh_plan *less = NULL;
+    if (limit == 0 || day <= limit)
         return COH_OK;
-    for (int i = 0; i < TRIES && status == COH_OK; i++) {
-        if (coh_plan_written_per_day(*plan) <= limit)
-            return COH_OK;
-        status = write_less(graph, options, plan);
-    }
-    if (status == COH_OK && coh_plan_written_per_day(*plan) > limit)
-        status = refuse(options, coh_plan_written_per_day(*plan), 0);
-    if (status == COH_OK)
-        return COH_OK;
-    coh_plan_destroy(*plan);
+    coh_plan_destroy(*plan); /* searched without its programs in memory */
     *plan = NULL;
-    return status;
+    const coh_status status = hold(&w, limit, &less);
+    *plan = less;
+    return status == COH_ERR_FULL ? refuse_searched(&w) : status;
 }

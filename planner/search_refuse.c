@@ -69,7 +69,7 @@ coh_status coh_search_note_least_far(coh_candidates *candidates, coh_plan *plan)
     const int32_t counts_all = plan->counts_all;
     uint64_t effort = 0; /* of those built; a long program is not built again for fewer bytes */
     plan->least_far_bytes = 0;
-    if (coh_plan_has_spare(&plan->options))
+    if (coh_plan_has_spare(&plan->options) || candidates->least_worn_bytes > 0)
         return COH_OK; /* nobody reads the refusal */
     plan->counts_all = 1;
     if (candidates->count > 1)
@@ -95,10 +95,14 @@ coh_status coh_search_note_least_far(coh_candidates *candidates, coh_plan *plan)
     return COH_OK;
 }
 
-/* Refuses without a number, since nothing was found that fits. */
+/* Refuses without a number, since nothing was found that fits; or with the bytes that a step has to
+ * write, if that alone is too much. */
 static coh_status refuse_search(const coh_plan *plan)
 {
-    coh_refusal refusal = coh_refusal_make(COH_REFUSAL_SEARCH);
+    const uint64_t worn = plan->least_worn_bytes;
+    coh_refusal refusal = worn > 0 ? coh_refusal_bytes(COH_REFUSAL_SEARCH, COH_TIER_DISK,
+                                                       plan->options.wear_bytes, worn)
+                                   : coh_refusal_make(COH_REFUSAL_SEARCH);
     coh_refusal_raise(&refusal, COH_TIER_DEVICE, 0);
     if (plan->options.host_memory_bytes > 0)
         coh_refusal_raise(&refusal, COH_TIER_HOST, 0);
@@ -119,6 +123,8 @@ static coh_status refuse_far(const coh_plan *plan)
     coh_program programs[COH_PROGRAM_KIND_COUNT];
     coh_effort effort;
     uint64_t chunk_bytes = 0;
+    if (plan->least_worn_bytes > 0)
+        return refuse_search(plan); /* the tiers are large enough */
     if (plan->least_far_bytes > 0)
         return coh_refuse(&plan->far_refusal);
     if (coh_plan_has_spare(&plan->options))

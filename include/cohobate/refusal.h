@@ -36,7 +36,8 @@ typedef enum coh_refusal_reason {
     COH_REFUSAL_PINS,       /* "pins": pinned weights alone exceed the tier */
     COH_REFUSAL_PIN,        /* "pin": one pin makes a step need too much */
     COH_REFUSAL_PLACEMENT,  /* "placement": one placement, tried by itself, needs more */
-    COH_REFUSAL_SEARCH,     /* "search": nothing was found, and no single tier is the cause */
+    COH_REFUSAL_SEARCH,     /* "search": nothing was found, and no single tier is the cause; with
+                             * bytes: a step writes that much to the drive, wear_bytes is less */
     COH_REFUSAL_LENGTH,     /* "length": the program is too long to be planned */
     COH_REFUSAL_SIZE,       /* "size": a number of bytes overflows 64 bits */
     COH_REFUSAL_CGROUP,     /* "cgroup": the process may not have that much memory */

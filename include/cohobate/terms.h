@@ -53,9 +53,10 @@ typedef enum coh_term {
     COH_TERM_CHAT_FORM,
     COH_TERM_KINDS, /* "coh_extension_register" */
     COH_TERM_REPLICAS,
-    COH_TERM_WIRE,      /* "wire" */
-    COH_TERM_CLIP_MODE, /* "clip mode" */
-    COH_TERM_REDUCE,    /* "reduce" */
+    COH_TERM_WIRE,        /* "wire" */
+    COH_TERM_CLIP_MODE,   /* "clip mode" */
+    COH_TERM_REDUCE,      /* "reduce" */
+    COH_TERM_DISK_RAISED, /* "": before the size of a larger disk */
     COH_TERM_COUNT
 } coh_term;
 

@@ -30,7 +30,8 @@ KEEPS = {"coh_optimizer_register.optimizer", "coh_extension_register.extension"}
 EXTENTS = {
     "coh_space_check.item_count", "coh_chat_turn.text_bytes", "coh_token_file_stretch.tokens",
     "coh_tokenizer_encode.text_bytes", "coh_tokenizer_decode.count",
-    "coh_machine_examine.most", "coh_size_format.text_bytes", "coh_size_round_up.text_bytes", "coh_model_to_json.text_bytes",
+    "coh_machine_examine.most", "coh_size_format.text_bytes", "coh_size_round_up.text_bytes", "coh_daily_round_up.text_bytes",
+    "coh_model_to_json.text_bytes",
     "coh_kernels_use.machine_bytes", "coh_engine_ledger.text_bytes", "coh_random_words.count",
     "coh_plan_memory_curve.count", "coh_measure_options.graph_count", "coh_plan_options.pin_count",
     "coh_plan_options.earlier_count", "coh_engine_options.group_count", "coh_op_args.attribute_bytes", "coh_op_kind.input_count",

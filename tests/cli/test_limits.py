@@ -200,8 +200,8 @@ class Limits(ProgramTest):
         said, short = self.short(says, *plan, f"{place}{states}B")
         needed = states + short
         if says == "disk: ":  # the first refusal names the plan's room, not the states'
-            self.typed(needed, r"raise --disk to (\S+)$", first)
-        self.succeeds(*plan, f"{place}{self.typed(needed, r' to ([0-9.]+[KMG]iB)', said)}")
+            self.typed(needed, r"give --disk DIR:(\S+)$", first)
+        self.succeeds(*plan, f"{place}{self.typed(needed, r'(?: to |DIR:)([0-9.]+[KMG]iB)', said)}")
         for room in ((states + needed) // 2 // 4096 * 4096, needed - 4096):
             said, short = self.short(says, *plan, f"{place}{room}B")
             self.assertEqual(room + short, needed)
@@ -212,7 +212,7 @@ class Limits(ProgramTest):
         plan = ["plan", *NANO, "--micro-batch", 2]
         said, short = self.short("disk: ", *plan, "--device-memory", "40MiB", "--disk", self.folder + ":10MiB")
         self.assertGreater(short, 12 * 11e6 - 10 * MIB)
-        least = re.search(r"raise --disk to (\S+)$", said)[1]
+        least = re.search(r"give --disk DIR:(\S+)$", said)[1]
         self.succeeds(*plan, "--device-memory", "40MiB", "--disk", f"{self.folder}:{least}")
         self.needs_exactly("disk: ", [*ROOMY, "--disk"], self.folder + ":")
 

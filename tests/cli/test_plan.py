@@ -46,7 +46,7 @@ class Plan(ProgramTest):
         for search in ("quick", "usual"):
             said = self.fails(3, *plan, "--disk", self.folder + ":300MiB", "--search", search, says="; enough is --device-memory ").err
             enough = said.split("; enough is ")[1].split()
-            self.assertRegex(enough[-1], r"^\d+GB/day$")
+            self.assertRegex(enough[-1], r"^(\d{1,3}(\.\d+)?[MG]|\d+(\.\d+)?T)B/day$")
             self.succeeds(*plan, "--search", search, *(word.replace("DIR", self.folder) for word in enough))
 
     def test_the_screen_has_at_most_40_lines_of_100_columns(self):
@@ -431,7 +431,7 @@ class Plan(ProgramTest):
         self.fails(3, "plan", *NANO, *small, "--emulate-host", "60MiB", "--plan", path, says="raise --emulate-host")
         self.plan(*self.disk(), "-o", path)
         self.plan(*self.disk(), "--plan", path)
-        self.fails(3, "plan", *NANO, *small, "--disk", self.folder + ":60MiB", "--plan", path, says="raise --disk")
+        self.fails(3, "plan", *NANO, *small, "--disk", self.folder + ":60MiB", "--plan", path, says="give --disk DIR:")
 
     @in_full
     def test_in_memory_is_of_the_order_that_the_plan_has(self):
@@ -618,6 +618,15 @@ class Plan(ProgramTest):
                     self.assertLessEqual(held_to["disk_bytes_written_per_day"], 1e9)
                 for other in others:
                     self.fails(3, *plan, "--host-memory", host, *other)
+
+    def test_a_write_limit_that_refuses_names_one_limit_and_it_is_accepted_as_printed(self):
+        plan = ["plan", "gpt2-pico", "--threads", 1, "--calibration", "none", "--sequence", 32, "--batch", 1, "--device-memory", "6MiB",
+                "--disk", self.folder, "--disk-write-limit"]
+        said = self.fails(3, *plan, "1TB/day", says="--disk-write-limit allows 1TB/day; raise").err
+        self.assertNotIn("; enough is", said)
+        limits = re.findall(r"to ([\d.]+TB/day)", said)
+        self.assertEqual(len(limits), 1, said)
+        self.succeeds(*plan, limits[0])
 
     def test_without_a_host_the_device_memory_that_keeps_to_the_limit_is_named(self):
         plan = ["plan", "gpt2-pico", "--search", "quick", "--calibration", "none", "--sequence", 32, "--batch", 1, *self.disk(),

@@ -134,7 +134,7 @@ class Resume(TrainTest):
         def sized(size):
             return ["plan", *(f"{flag}:{size}" if flag == self.folder else flag for flag in flags), "--calibration", "none"]
 
-        self.succeeds(*sized(re.search(r"raise --disk to (\S+)$", self.fails(3, *sized("200kB")).err.strip())[1]))
+        self.succeeds(*sized(re.search(r"give --disk DIR:(\S+)$", self.fails(3, *sized("200kB")).err.strip())[1]))
         asked = json.loads(run(*sized("200kB"), "--json").out)["changes"][0]["bytes"]
         self.succeeds(*sized(f"{asked}B"))
         self.fails(3, *sized(f"{asked - 1}B"))

@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 
+#include "cohobate/refusal.h"
 #include "planner/plan.h"
 #include "tests/planner/toy_graph.h"
 
@@ -111,12 +112,31 @@ static void the_least_that_is_written_has_a_plan_and_a_byte_less_has_none(void *
     coh_graph_destroy(graph);
 }
 
+/* A refused step says as data what it has to write, which saves a second search. */
+static void a_refused_limit_says_the_least_that_is_written(void **state)
+{
+    (void)state;
+    const toy_options toy = { .layers = 4, .width = 256, .vocabulary = 200, .rows = 200 };
+    coh_graph *graph = make_graph(&toy);
+    const coh_plan_options options = make_options(graph, 40);
+    coh_refusal refusal = { .struct_bytes = sizeof(refusal) };
+    uint64_t least = 0;
+    assert_int_equal(coh_plan_least_written(graph, &options, &least), COH_OK);
+    assert_null(make_plan(graph, 40, 4096));
+    assert_true(coh_last_refusal(&refusal));
+    assert_int_equal(refusal.reason, COH_REFUSAL_SEARCH);
+    assert_int_equal(refusal.given_bytes, 4096);
+    assert_int_equal(refusal.needed_bytes, least);
+    coh_graph_destroy(graph);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(frozen_weights_are_written_once_and_no_step_is_charged),
         cmocka_unit_test(a_plan_that_writes_less_is_found_where_there_is_one),
         cmocka_unit_test(the_least_that_is_written_has_a_plan_and_a_byte_less_has_none),
+        cmocka_unit_test(a_refused_limit_says_the_least_that_is_written),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
