@@ -23,6 +23,19 @@ typedef struct runs {
 #define AGAIN_INSTRUCTIONS 5000
 #define AGAIN_SECONDS      5.0
 
+/* Sets the memory that the run had, where its command leaves it to the machine: less or more may be
+ * free now. A GPU's own memory stays as it is. */
+static void take_budgets(const report_run *run, cli_options *options)
+{
+    const int on_gpu = strcmp(options->device, "host") != 0;
+    const cli_flag flag = on_gpu ? CLI_FLAG_HOST_MEMORY : CLI_FLAG_DEVICE_MEMORY;
+    const double bytes = run->facts.budget_bytes[on_gpu ? COH_TIER_HOST : COH_TIER_DEVICE];
+    if (cli_given(options, flag) || !(bytes > 0 && bytes < 1e18))
+        return;
+    *(on_gpu ? &options->host_memory_bytes : &options->device_memory_bytes) = (uint64_t)bytes;
+    options->given[flag] = 1;
+}
+
 /* Plans the run again, by its command, for other budgets and links. A resumed run takes its recipe
  * from a checkpoint, which may be gone: it has none. */
 static void find_what_ifs(const report_run *run, report_analysis *analysis)
@@ -38,8 +51,10 @@ static void find_what_ifs(const report_run *run, report_analysis *analysis)
              count < ARGUMENTS && (word = report_run_argument(run, (size_t)count + 1)) != NULL;)
             arguments[count++] = strdup(word);
         if (cli_options_parse(CLI_TRAIN, count, arguments, options, &help) == COH_OK && !help &&
-            !options->resume)
+            !options->resume) {
+            take_budgets(run, options);
             cli_report_what_ifs(options, AGAIN_SECONDS, analysis);
+        }
         while (count > 0)
             free(arguments[--count]);
     }

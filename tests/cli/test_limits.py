@@ -208,6 +208,19 @@ class Limits(ProgramTest):
         peak = self.succeeds(*plan, f"{place}{needed}B", "--json").json["peak_bytes"]
         self.assertLessEqual(peak[says[:4]], needed)
 
+    def test_a_report_asks_what_if_of_the_memory_that_the_run_had(self):
+        """Without --device-memory a run has the memory that is free then, not when it is read."""
+        folder = self.path("run")
+        self.succeeds("train", "gpt2-pico", "--data", self.corpus(), "--steps", 2, "--sequence", 32, "--batch", 1, "--threads", 1,
+                      "--calibration", "none", "--save", folder)
+        path = os.path.join(folder, "run.json")
+        with open(path, encoding="utf-8") as file:
+            record = file.read()
+        had = json.loads(record)["budget_bytes"]["device"]
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(record.replace(f'"budget_bytes": {{"device": {had}', f'"budget_bytes": {{"device": {100 * MIB}'))
+        self.assertIn("(--device-memory 80MiB)", " ".join(self.succeeds("report", folder, "--text").out.split()))
+
     def test_too_little_disk(self):
         plan = ["plan", *NANO, "--micro-batch", 2]
         said, short = self.short("disk: ", *plan, "--device-memory", "40MiB", "--disk", self.folder + ":10MiB")
