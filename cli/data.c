@@ -215,6 +215,11 @@ void cli_data_say_build(const char *what, const coh_token_build_facts *facts)
         cli_note_choice("%s: %" PRIu64 " document%s, and %" PRIu64 " put aside for validation",
                         what, facts->document_count, plural(facts->document_count),
                         facts->held_out_document_count);
+    if (facts->binary_count)
+        cli_note_choice("%s: %" PRIu64 " file%s read as text; %" PRIu64
+                        " left out, since a NUL byte marks what is no text, the first: %s",
+                        what, facts->file_count, plural(facts->file_count), facts->binary_count,
+                        facts->first_binary);
     if (facts->lines_as_text_count)
         cli_note_choice("%s: %" PRIu64
                         " file%s *.jsonl or *.ndjson: read as text; --field NAME (or "

@@ -136,14 +136,26 @@ static coh_status hash_file(const coh_token_builder *b, int fd, const char *path
     return COH_OK;
 }
 
+/* Keeps the first path, in their order, or its end. */
+static void keep_first(const char *path, char first[160])
+{
+    const size_t count = strlen(path);
+    const char *end = count < 160 ? path : path + count - 159;
+    if (first[0] == '\0' || strcmp(end, first) < 0)
+        snprintf(first, 160, "%s", end);
+}
+
 /* Adds a text of a folder as a document, with the tokens that the tokenizer puts around one. */
 static coh_status add_member(coh_token_builder *b, int fd, const char *path)
 {
     size_t filled = 0;
     uint64_t hash;
     COH_TRY(coh_file_read_more(fd, path, b->buffer, PROBE_BYTES, &filled));
-    if (memchr(b->buffer, '\0', filled))
+    if (memchr(b->buffer, '\0', filled)) {
+        b->binary_count++;
+        keep_first(path, b->first_binary);
         return COH_OK;
+    }
     lseek(fd, 0, SEEK_SET);
     COH_TRY(hash_file(b, fd, path, &hash));
     COH_TRY(coh_token_builder_begin(b, hash));
@@ -312,6 +324,9 @@ static void fini_workers(const folder_job *job)
     for (int i = 0; i < job->worker_count; i++) {
         coh_token_builder *worker = &job->workers[i];
         job->out->replaced_count += worker->replaced_count;
+        job->out->binary_count += worker->binary_count;
+        if (worker->binary_count > 0)
+            keep_first(worker->first_binary, job->out->first_binary);
         if (i > 0) {
             coh_chat_close(worker->chat);
             coh_tokenizer_close(worker->tokenizer);
@@ -550,9 +565,12 @@ static void tell(const coh_token_builder *b, coh_token_build_facts *out_facts)
         .held_out_document_count = d->counts[1],
         .empty_window_count = d->empty_window_count,
         .replaced_count = b->replaced_count,
+        .file_count = b->list.count - b->binary_count,
+        .binary_count = b->binary_count,
     };
     for (size_t i = 0; b->options->form == COH_DATA_TEXT && i < b->list.count; i++)
         facts.lines_as_text_count += (uint64_t)is_lines_name(b->list.paths[i]);
+    snprintf(facts.first_binary, sizeof(facts.first_binary), "%s", b->first_binary);
     if (b->chat)
         snprintf(facts.chat_form, sizeof(facts.chat_form), "%s", coh_chat_description(b->chat));
     COH_STRUCT_FILL(facts, out_facts);

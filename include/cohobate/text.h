@@ -198,6 +198,9 @@ typedef struct coh_token_build_facts {
     uint64_t lines_as_text_count; /* *.jsonl and *.ndjson files of a folder, read as plain text */
     uint64_t replaced_count;      /* JSON escapes of half a surrogate pair, replaced by U+FFFD */
     char chat_form[160];          /* format of conversations, for people; "": there were none */
+    uint64_t file_count;          /* of a folder: files that were read */
+    uint64_t binary_count;        /* of a folder: files left out, since they hold a NUL byte */
+    char first_binary[160];       /* the first of them, by path, or its end; "": there are none */
 } coh_token_build_facts;
 
 /* Tokenizes options->in_path, a file or a folder, as a stream. Memory: a block of 1 MiB and the

@@ -348,7 +348,8 @@ class coh_token_build_facts(Structure):
                 ("held_out_token_count", c_uint64), ("document_count", c_uint64),
                 ("held_out_document_count", c_uint64), ("empty_window_count", c_uint64),
                 ("lines_as_text_count", c_uint64), ("replaced_count", c_uint64),
-                ("chat_form", c_char * 160)]
+                ("chat_form", c_char * 160), ("file_count", c_uint64), ("binary_count", c_uint64),
+                ("first_binary", c_char * 160)]
 
 
 class coh_token_file_facts(Structure):

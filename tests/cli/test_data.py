@@ -86,6 +86,15 @@ class Data(ProgramTest):
 
     # ---- abandoned files ----
 
+    def test_files_of_a_folder_that_are_no_text_are_counted(self):
+        folder = self.path("texts")
+        os.mkdir(folder)
+        for name, content in (("a.md", b"some text " * 99), ("b.json", b"[1]" * 99), ("c.bin", b"\0" * 9), ("b.png", b"P\0G")):
+            with open(os.path.join(folder, name), "wb") as file:
+                file.write(content)
+        said = self.succeeds("tokenize", "--tokenizer", "bytes", folder, "-o", self.path("all.tokens")).err
+        self.assertIn(f"2 files read as text; 2 left out, since a NUL byte marks what is no text, the first: {folder}/b.png\n", said)
+
     def test_what_a_killed_tokenization_left_goes_with_the_next_and_what_is_held_stays(self):
         temporary = self.path("temporary")
         os.mkdir(temporary)
