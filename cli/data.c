@@ -220,6 +220,9 @@ void cli_data_say_build(const char *what, const coh_token_build_facts *facts)
                         " left out, since a NUL byte marks what is no text, the first: %s",
                         what, facts->file_count, plural(facts->file_count), facts->binary_count,
                         facts->first_binary);
+    else if (facts->file_count)
+        cli_note_choice("%s: %" PRIu64 " file%s read", what, facts->file_count,
+                        plural(facts->file_count));
     if (facts->lines_as_text_count)
         cli_note_choice("%s: %" PRIu64
                         " file%s *.jsonl or *.ndjson: read as text; --field NAME (or "

@@ -94,6 +94,9 @@ class Data(ProgramTest):
                 file.write(content)
         said = self.succeeds("tokenize", "--tokenizer", "bytes", folder, "-o", self.path("all.tokens")).err
         self.assertIn(f"2 files read as text; 2 left out, since a NUL byte marks what is no text, the first: {folder}/b.png\n", said)
+        for name in ("c.bin", "b.png"):
+            os.remove(os.path.join(folder, name))
+        self.assertIn(": 2 files read\n", self.succeeds("tokenize", "--tokenizer", "bytes", folder, "-o", self.path("two.tokens")).err)
 
     def test_what_a_killed_tokenization_left_goes_with_the_next_and_what_is_held_stays(self):
         temporary = self.path("temporary")
