@@ -1,6 +1,6 @@
 /* Keeps the segments of an arena sorted by offset and finds free ranges in it. The idea: each of up
- * to 4096 strides records its first segment, its last free segment, its longest free range and its
- * latest next use, so that a search skips strides. Interface: arena_map.h; its user is
+ * to 4096 strides records its first segment, its last free segment, its longest free range and
+ * bounds of its content's uses, so that a search skips strides. Interface: arena_map.h; its user is
  * residency.c. */
 #include "planner/arena_map.h"
 
@@ -11,6 +11,9 @@
 /* Up to so many chunks, chunks usually lie in so many strides: more take longer to pass than they
  * save. */
 enum { CHUNKS_OF_FEW_STRIDES = 8192, FEW_STRIDES = 1024 };
+enum { BLOCKS = COH_ARENA_STRIDES / COH_ARENA_BLOCK_STRIDES };
+
+static const coh_arena_uses no_uses = { .latest_next = 0, .earliest_last = INT64_MAX };
 
 /* ---- strides ---- */
 
@@ -87,7 +90,7 @@ static void note_end(coh_arena_map *map, int32_t index)
     if (is_there)
         return;
     unmark(map->strides_with_begin, stride);
-    map->latest_next_use[stride] = 0;
+    map->uses[stride] = no_uses;
 }
 
 /* Returns the last free segment before `index`; -1 if there is none. */
@@ -303,13 +306,31 @@ int coh_arena_map_find_highest(const coh_arena_map *map, uint64_t bytes, int64_t
 
 /* ---- next uses ---- */
 
+static void add_uses(coh_arena_uses *uses, const coh_arena_uses *more)
+{
+    uses->latest_next = longer(uses->latest_next, more->latest_next);
+    if (more->earliest_last < uses->earliest_last)
+        uses->earliest_last = more->earliest_last;
+}
+
+static coh_arena_uses uses_of(const coh_segment *s)
+{
+    return (coh_arena_uses){ .latest_next = s->next_use, .earliest_last = s->last_use };
+}
+
+static int may_be_within(const coh_arena_limits *limits, const coh_arena_uses *uses)
+{
+    return coh_arena_is_within(limits, uses->latest_next, uses->earliest_last);
+}
+
 void coh_arena_map_set_next_use(coh_arena_map *map, int32_t segment, uint64_t next_use)
 {
     coh_segment *s = &map->segments[segment];
-    uint64_t *latest = &map->latest_next_use[stride_of(map, s->offset)];
+    const size_t stride = stride_of(map, s->offset);
     s->next_use = next_use;
-    if (next_use > *latest)
-        *latest = next_use;
+    const coh_arena_uses uses = uses_of(s);
+    add_uses(&map->uses[stride], &uses);
+    add_uses(&map->uses_of_block[stride / COH_ARENA_BLOCK_STRIDES], &uses);
 }
 
 /* Returns the first taken segment after the free ones from `first` on, or `first` if these have
@@ -355,32 +376,75 @@ static int may_begin_free(const coh_arena_map *map, size_t stride, uint64_t byte
            (is_marked(map->strides_ending_free, stride) || map->most_free[stride] >= bytes);
 }
 
+/* Returns 1 if no range begins with a free segment of the block, and none of the content that begins
+ * in it is within the limits. */
+static int is_block_passed(const coh_arena_map *map, size_t block, const coh_arena_limits *limits)
+{
+    const size_t first = block * COH_ARENA_BLOCK_STRIDES;
+    const uint64_t free = map->strides_with_free[first / 64] >> (first % 64);
+    return (free & (((uint64_t)1 << COH_ARENA_BLOCK_STRIDES) - 1)) == 0 &&
+           !may_be_within(limits, &map->uses_of_block[block]);
+}
+
+/* Returns 1 if no segment begins in an earlier stride of the same block. */
+static int is_first_of_block(const coh_arena_map *map, size_t stride)
+{
+    const size_t before = stride % COH_ARENA_BLOCK_STRIDES;
+    const uint64_t begun = map->strides_with_begin[stride / 64] >> ((stride - before) % 64);
+    return (begun & (((uint64_t)1 << before) - 1)) == 0;
+}
+
+/* Passes the strides of one block from *stride on as pass_strides does; *stride is then the one at
+ * which it ends, or the first of a later block. Returns 1 if it ends inside. Makes the block's
+ * bounds closer if it passes all of it. */
+static int pass_block(const coh_arena_map *map, size_t *stride, const coh_arena_limits *limits,
+                      uint64_t bytes)
+{
+    const size_t block = *stride / COH_ARENA_BLOCK_STRIDES;
+    const int is_whole = is_first_of_block(map, *stride);
+    coh_arena_uses uses = no_uses;
+    for (; *stride / COH_ARENA_BLOCK_STRIDES == block;
+         *stride = marked_after(map->strides_with_begin, *stride)) {
+        if (may_be_within(limits, &map->uses[*stride]) || may_begin_free(map, *stride, bytes))
+            return 1;
+        add_uses(&uses, &map->uses[*stride]);
+    }
+    if (is_whole)
+        map->uses_of_block[block] = uses;
+    return 0;
+}
+
 /* Returns the first segment from `first` on in whose stride a range of `bytes` may begin with a
- * free segment, or a segment may be needed at `next_use` or later; -1 if there is none. Most
- * strides are passed here. */
-static int32_t pass_strides(const coh_arena_map *map, int32_t first, uint64_t next_use,
+ * free segment, or content may be within the limits; -1 if there is none. Most strides are passed
+ * here. */
+static int32_t pass_strides(const coh_arena_map *map, int32_t first, const coh_arena_limits *limits,
                             uint64_t bytes)
 {
     const size_t begin = stride_of(map, map->segments[first].offset);
     size_t stride = begin;
-    while (stride < COH_ARENA_STRIDES && map->latest_next_use[stride] < next_use &&
-           !may_begin_free(map, stride, bytes))
-        stride = marked_after(map->strides_with_begin, stride);
+    while (stride < COH_ARENA_STRIDES) {
+        const size_t block = stride / COH_ARENA_BLOCK_STRIDES;
+        if (is_block_passed(map, block, limits))
+            stride = marked_after(map->strides_with_begin,
+                                  block * COH_ARENA_BLOCK_STRIDES + COH_ARENA_BLOCK_STRIDES - 1);
+        else if (pass_block(map, &stride, limits, bytes))
+            break;
+    }
     if (stride == begin)
         return first;
     return stride < COH_ARENA_STRIDES ? map->in_stride[stride] : -1;
 }
 
-int32_t coh_arena_map_after(const coh_arena_map *map, int32_t segment, uint64_t next_use,
-                            uint64_t bytes)
+int32_t coh_arena_map_after(const coh_arena_map *map, int32_t segment,
+                            const coh_arena_limits *limits, uint64_t bytes)
 {
     const coh_segment *segments = map->segments;
     int32_t i = segments[segment].next;
-    while (i >= 0 && (i = pass_strides(map, i, next_use, bytes)) >= 0) {
+    while (i >= 0 && (i = pass_strides(map, i, limits, bytes)) >= 0) {
         const size_t stride = stride_of(map, segments[i].offset);
         int is_whole = i == map->in_stride[stride];
-        uint64_t latest = 0;
-        if (map->latest_next_use[stride] < next_use && !may_hold(map, stride, bytes)) {
+        coh_arena_uses uses = no_uses;
+        if (!may_be_within(limits, &map->uses[stride]) && !may_hold(map, stride, bytes)) {
             const int32_t last = last_of(map, stride);
             if (last < 0 || segments[last].offset > segments[i].offset)
                 i = last;
@@ -390,14 +454,14 @@ int32_t coh_arena_map_after(const coh_arena_map *map, int32_t segment, uint64_t 
             const int32_t taken = segments[i].chunk < 0 ? end_of_range(map, i, bytes) : i;
             if (taken < 0)
                 return -1;
-            if (segments[taken].chunk < 0 || segments[taken].next_use >= next_use)
+            const coh_arena_uses own = uses_of(&segments[taken]);
+            if (segments[taken].chunk < 0 || may_be_within(limits, &own))
                 return i;
             i = taken;
-            if (segments[i].next_use > latest)
-                latest = segments[i].next_use;
+            add_uses(&uses, &own);
         }
         if (is_whole)
-            map->latest_next_use[stride] = latest;
+            map->uses[stride] = uses;
     }
     return -1;
 }
@@ -475,7 +539,12 @@ coh_status coh_arena_map_init(coh_arena_map *map, uint64_t begin, uint64_t end,
         map->in_stride[i] = map->taken_last[i] = -1;
     COH_TRY(COH_ALLOC(COH_ARENA_STRIDES, &map->most_free));
     COH_TRY(COH_ALLOC(COH_ARENA_STRIDES, &map->oldest_free));
-    COH_TRY(COH_ALLOC(COH_ARENA_STRIDES, &map->latest_next_use));
+    COH_TRY(COH_ALLOC(COH_ARENA_STRIDES, &map->uses));
+    COH_TRY(COH_ALLOC(BLOCKS, &map->uses_of_block));
+    for (int i = 0; i < COH_ARENA_STRIDES; i++)
+        map->uses[i] = no_uses;
+    for (int i = 0; i < BLOCKS; i++)
+        map->uses_of_block[i] = no_uses;
     COH_TRY(COH_ALLOC(chunk_count, &map->segment_of_chunk));
     for (uint32_t i = 0; i < chunk_count; i++)
         map->segment_of_chunk[i] = -1;
@@ -497,7 +566,8 @@ void coh_arena_map_fini(coh_arena_map *map)
     coh_free(map->segment_of_chunk);
     coh_free(map->most_free);
     coh_free(map->oldest_free);
-    coh_free(map->latest_next_use);
+    coh_free(map->uses);
+    coh_free(map->uses_of_block);
     coh_free(map->taken_last);
     coh_free(map->settles_at);
     *map = (coh_arena_map){ 0 };

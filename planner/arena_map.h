@@ -27,8 +27,33 @@ typedef struct coh_segment {
     uint32_t room;     /* up to a cache line: searches for a place visit hundreds of segments */
 } coh_segment;
 
-/* The arena is divided into at most this many strides; each records its first segment. */
-enum { COH_ARENA_STRIDES = 4096 };
+/* Bounds of the uses of some content. */
+typedef struct coh_arena_uses {
+    uint64_t latest_next;
+    int64_t earliest_last;
+} coh_arena_uses;
+
+/* Content that a search may evict: with some i, its next use is not before next_use[i] and its last
+ * use not after last_use[i]. */
+enum { COH_ARENA_LIMITS = 4 };
+typedef struct coh_arena_limits {
+    int count;
+    uint64_t next_use[COH_ARENA_LIMITS];
+    int64_t last_use[COH_ARENA_LIMITS];
+} coh_arena_limits;
+
+static inline int coh_arena_is_within(const coh_arena_limits *limits, uint64_t next_use,
+                                      int64_t last_use)
+{
+    int is_within = 0;
+    for (int i = 0; i < limits->count; i++)
+        is_within |= next_use >= limits->next_use[i] && last_use <= limits->last_use[i];
+    return is_within;
+}
+
+/* The arena is divided into at most this many strides; each records its first segment. Searches
+ * pass blocks of strides. */
+enum { COH_ARENA_STRIDES = 4096, COH_ARENA_BLOCK_STRIDES = 16 };
 
 typedef struct coh_arena_map {
     coh_segment *segments;
@@ -50,8 +75,9 @@ typedef struct coh_arena_map {
     int64_t *oldest_free; /* likewise: lower bound of their last uses */
     /* strides whose last free segment borders on a later stride, as strides_with_free */
     uint64_t strides_ending_free[COH_ARENA_STRIDES / 64];
-    /* By stride: no taken segment that begins there has a later next use. */
-    uint64_t *latest_next_use;
+    /* By stride, then by block of strides: no taken segment that begins there has a later next use,
+     * or an earlier last use. */
+    coh_arena_uses *uses, *uses_of_block;
     /* By stride: the segment taken last of those that begin there; -1: none. Content comes in order
      * of offset or against it, so the next place is mostly near. */
     int32_t *taken_last;
@@ -84,14 +110,13 @@ int coh_arena_map_find_highest(const coh_arena_map *map, uint64_t bytes, int64_t
 /* Reserves [offset, offset + bytes), which must be free, for a chunk that has no segment yet. */
 coh_status coh_arena_map_take(coh_arena_map *map, uint32_t chunk, uint64_t offset, uint64_t bytes);
 
-/* Sets the next use of a taken segment. */
+/* Sets the next use of a taken segment, after its last use. */
 void coh_arena_map_set_next_use(coh_arena_map *map, int32_t segment, uint64_t next_use);
 
 /* Returns the first segment after `segment` with which a range of `bytes` may begin that is free or
- * taken by chunks whose next use is not before `next_use`; -1 if there is none. Lowers bounds in
- * *map. */
-int32_t coh_arena_map_after(const coh_arena_map *map, int32_t segment, uint64_t next_use,
-                            uint64_t bytes);
+ * taken by chunks within the limits; -1 if there is none. Makes bounds in *map closer. */
+int32_t coh_arena_map_after(const coh_arena_map *map, int32_t segment,
+                            const coh_arena_limits *limits, uint64_t bytes);
 
 /* Frees the segment of a chunk; the segment keeps its last use. */
 void coh_arena_map_release(coh_arena_map *map, int32_t segment);

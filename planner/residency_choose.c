@@ -44,7 +44,8 @@ typedef struct search {
      * the least of least_next_use. No place over content needed sooner can be the best. */
     unsigned passes;
     uint64_t soonest;
-    uint64_t visits; /* of segments, so far */
+    coh_arena_limits limits; /* of other content over which the best place may lie */
+    uint64_t visits;         /* of segments, so far */
 } search;
 
 /* Bytes of the window's own content that lie elsewhere than at `offset`. */
@@ -130,15 +131,36 @@ static inline unsigned passes_over(const search *s, const coh_segment *segment, 
     return passes;
 }
 
+static void add_limit(coh_arena_limits *limits, uint64_t next_use, int64_t last_use)
+{
+    limits->next_use[limits->count] = next_use;
+    limits->last_use[limits->count++] = last_use;
+}
+
+/* Adds the limits for content of a pass: what bars_pass says of a segment, but for its offset and
+ * for content that must be written out. */
+static void add_limits(search *s, int pass)
+{
+    const candidate *best = &s->best[pass];
+    uint64_t next_use = s->least_next_use[pass];
+    /* What compute writes waits for other uses of a segment than its last one. */
+    const int64_t most = s->writes ? INT64_MAX : s->most_last_use[pass];
+    if (best->valid && best->relocated == 0 && best->next_use != COH_NEVER && !s->writes)
+        add_limit(&s->limits, next_use++, best->last_use < most ? best->last_use : most);
+    add_limit(&s->limits, next_use, most);
+}
+
 /* Finds the passes that still count. */
 static void count_passes(search *s)
 {
     s->passes = 0;
     s->soonest = COH_NEVER;
+    s->limits.count = 0;
     for (int pass = first_pass(s); pass < PASS_COUNT; pass++) {
         s->passes |= 1U << pass;
         if (s->least_next_use[pass] < s->soonest)
             s->soonest = s->least_next_use[pass];
+        add_limits(s, pass);
         if (s->best[pass].valid)
             break;
     }
@@ -349,7 +371,7 @@ static void consider_ends(const coh_runner *r, search *s, int32_t first, int32_t
 static int32_t next_first(const coh_runner *r, const search *s, int32_t segment)
 {
     return s->has_segment ? r->map.segments[segment].next
-                          : coh_arena_map_after(&r->map, segment, s->soonest, s->bytes);
+                          : coh_arena_map_after(&r->map, segment, &s->limits, s->bytes);
 }
 
 static int is_found_late(const search *s)

@@ -123,7 +123,7 @@ static void change(draws *d, scene *s)
 }
 
 /* As coh_arena_map_after, segment by segment. */
-static int32_t walk_after(const coh_arena_map *map, int32_t segment, uint64_t next_use,
+static int32_t walk_after(const coh_arena_map *map, int32_t segment, const coh_arena_limits *limits,
                           uint64_t bytes)
 {
     for (int32_t i = map->segments[segment].next; i >= 0; i = map->segments[i].next) {
@@ -135,8 +135,10 @@ static int32_t walk_after(const coh_arena_map *map, int32_t segment, uint64_t ne
             return i;
         if (taken < 0)
             return -1;
-        if (map->segments[taken].next_use >= next_use)
-            return i;
+        for (int k = 0; k < limits->count; k++)
+            if (map->segments[taken].next_use >= limits->next_use[k] &&
+                map->segments[taken].last_use <= limits->last_use[k])
+                return i;
         i = taken;
     }
     return -1;
@@ -169,9 +171,14 @@ static void check_map(const coh_arena_map *map)
         assert_int_equal(coh_arena_map_at(map, offset), i);
         assert_int_equal(coh_arena_map_at(map, offset + s->bytes - 1), i);
         for (uint64_t next_use = STEP; next_use < STEP + 32; next_use += 10)
-            for (uint64_t bytes = UNIT; bytes <= 4 * UNIT; bytes += UNIT)
-                assert_int_equal(coh_arena_map_after(map, i, next_use, bytes),
-                                 walk_after(map, i, next_use, bytes));
+            for (uint64_t bytes = UNIT; bytes <= 4 * UNIT; bytes += UNIT) {
+                const coh_arena_limits limits = { .count = 1 + next_use % 20 / 10,
+                                                  .next_use = { next_use, COH_NEVER - 1 },
+                                                  .last_use = { STEP / (int64_t)(bytes / UNIT),
+                                                                INT64_MAX } };
+                assert_int_equal(coh_arena_map_after(map, i, &limits, bytes),
+                                 walk_after(map, i, &limits, bytes));
+            }
         if (s->chunk < 0) {
             assert_int_equal(free_one, i);
             check_stride(map, s);
