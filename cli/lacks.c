@@ -124,12 +124,23 @@ static coh_status check_budgets(const coh_batch *batch, const coh_plan_options *
     return check_plan(batch, options, &summary);
 }
 
+/* Is all that lacks a room on the drive that the library has tried? */
+static int names_enough_disk(const coh_refusal *refusal, const coh_plan_options *options)
+{
+    const coh_change *first = refusal->changes;
+    return refusal->change_count > 0 && first->kind == COH_CHANGE_RAISE &&
+           first->tier == COH_TIER_DISK && first->bytes > 0 && !first->is_least &&
+           options->disk_write_bytes_per_day == 0;
+}
+
 /* Follows remedies until a plan fits, and returns their number; *options then has its budgets.
  * 0: no plan was found. */
 static int find_enough(const coh_refusal *first, const coh_batch *batch, int disk_count,
                        coh_plan_options *options)
 {
     coh_refusal refusal = *first;
+    if (names_enough_disk(first, options) && follow(&refusal, disk_count, options))
+        return 1;
     for (int n = 0; n < MORE_MOST && follow(&refusal, disk_count, options); n++) {
         if (check_budgets(batch, options) == COH_OK)
             return n + 1;

@@ -619,12 +619,13 @@ coh_status coh_plan_create_unbounded(const coh_graph *graph, const coh_plan_opti
 }
 
 coh_status coh_plan_check_fit(const coh_graph *graph, const coh_plan_options *options,
-                              uint64_t *out_disk_bytes)
+                              coh_plan_fit *out_fit)
 {
     coh_plan *plan = NULL;
     const coh_status status = create_somewhere(graph, options, 1, &plan);
     if (status == COH_OK)
-        *out_disk_bytes = plan->layout.arena_bytes[COH_TIER_DISK];
+        *out_fit = (coh_plan_fit){ plan->layout.arena_bytes[COH_TIER_DISK],
+                                   plan->programs[COH_PROGRAM_BODY].instruction_count };
     coh_plan_destroy(plan);
     return status;
 }

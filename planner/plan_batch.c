@@ -6,6 +6,7 @@
 #include <math.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/refusal.h"
 #include "base/struct_bytes.h"
@@ -15,11 +16,14 @@
 /* Change the micro-batch only if the step takes at most this part of the time. */
 #define SHORTER 0.97
 
+/* A step of more instructions takes seconds to build. */
+enum { LONG_INSTRUCTIONS = 100000 };
+
 typedef struct search {
     const coh_batch *batch;
     coh_plan_options options; /* without a limit of writes per day */
     coh_batch_plan made;      /* the newest; its plan is NULL if it was refused or only checked */
-    uint64_t fit_disk_bytes;  /* that the newest checked micro-batch takes, of those that fit */
+    coh_plan_fit fit;         /* of the newest checked micro-batch that fits */
 } search;
 
 static int64_t batch_of(const search *s)
@@ -73,7 +77,7 @@ static coh_status probe(search *s, int64_t microbatch, uint64_t disk_bytes)
     coh_plan_options options;
     COH_TRY(take(s, microbatch, disk_bytes, &options));
     options.search = COH_SEARCH_PROBE;
-    return coh_plan_check_fit(s->made.graph, &options, &s->fit_disk_bytes);
+    return coh_plan_check_fit(s->made.graph, &options, &s->fit);
 }
 
 /* Returns the next divisor of a replica's share of the batch above or below; 0 if there is none. */
@@ -244,14 +248,23 @@ static coh_status plan_smaller(search *s, int64_t from)
 
 /* ---- refusals ---- */
 
+/* Removes the changes of a kind. */
+static void drop_changes(coh_refusal *refusal, coh_change_kind kind)
+{
+    int32_t count = 0;
+    for (int32_t i = 0; i < refusal->change_count; i++)
+        if (refusal->changes[i].kind != kind)
+            refusal->changes[count++] = refusal->changes[i];
+    refusal->change_count = count;
+}
+
 /* Adds a change before or after the others, in place of those of its kind. */
 static void put(coh_refusal *refusal, coh_change change, int is_first)
 {
     coh_change others[COH_REFUSAL_CHANGES];
-    int32_t count = 0;
-    for (int32_t i = 0; i < refusal->change_count; i++)
-        if (refusal->changes[i].kind != change.kind)
-            others[count++] = refusal->changes[i];
+    drop_changes(refusal, change.kind);
+    int32_t count = refusal->change_count;
+    memcpy(others, refusal->changes, sizeof(others));
     if (count == COH_REFUSAL_CHANGES)
         count--;
     refusal->changes[is_first ? 0 : count] = change;
@@ -284,7 +297,7 @@ static coh_status refuse_without_disk(search *s, coh_refusal *refusal)
     COH_TRY(status);
     put(refusal,
         (coh_change){
-            .kind = COH_CHANGE_ADD_DISK, .microbatch = microbatch, .bytes = s->fit_disk_bytes },
+            .kind = COH_CHANGE_ADD_DISK, .microbatch = microbatch, .bytes = s->fit.disk_bytes },
         1);
     return coh_refuse(refusal);
 }
@@ -299,35 +312,49 @@ static coh_change *disk_raise(coh_refusal *refusal)
     return NULL;
 }
 
-/* The limit that a refusal names for the disk may be only a lower bound: replaces it by one that
- * fits. Tries the limits that refusals name, then none. If no disk helps, the refusal
- * is the one with an unlimited disk. */
-static coh_status check_disk_raise(search *s, coh_refusal *refusal)
+/* Lowers a limit of the disk that is enough to one that refusals name, from `bytes` on, if that is
+ * enough, too. */
+static coh_status lower_disk_raise(search *s, int64_t microbatch, uint64_t bytes, coh_change *raise)
 {
     enum { NAMED = 3 };
-    const int64_t microbatch = refusal->microbatch;
-    coh_change *raise = disk_raise(refusal);
-    uint64_t bytes = raise ? raise->bytes : 0;
-    for (int tried = 1; bytes > 0; tried++) {
+    for (int tried = 0; tried < NAMED && bytes < raise->bytes; tried++) {
         coh_refusal next = { .struct_bytes = sizeof(next) };
         const coh_status status = probe(s, microbatch, bytes);
-        if (status == COH_OK) {
-            raise->bytes = bytes < UINT64_MAX ? bytes : s->fit_disk_bytes;
-            raise->is_least = 0;
-        }
+        if (status == COH_OK)
+            raise->bytes = bytes;
         if (status != COH_ERR_FULL || !coh_last_refusal(&next))
             return status == COH_ERR_ARGUMENT ? COH_OK : status;
         const coh_change *further = disk_raise(&next);
-        if (bytes == UINT64_MAX) {
-            next.is_with_disk = 1;
-            next.microbatch = microbatch;
-            next.largest_microbatch = refusal->largest_microbatch;
-            *refusal = next;
-            return COH_OK;
-        }
-        bytes = tried < NAMED && further && further->bytes > bytes ? further->bytes : UINT64_MAX;
+        bytes = further && further->bytes > bytes ? further->bytes : raise->bytes;
     }
     return COH_OK;
+}
+
+/* The limit that a refusal names for the disk may be only a lower bound: replaces it by one that
+ * fits. If no disk helps, the refusal is the one with an unlimited disk. A long program is not built
+ * again and again for a lower limit. */
+static coh_status check_disk_raise(search *s, coh_refusal *refusal)
+{
+    const int64_t microbatch = refusal->microbatch;
+    coh_change *raise = disk_raise(refusal);
+    coh_refusal unlimited = { .struct_bytes = sizeof(unlimited) };
+    const uint64_t named = raise ? raise->bytes : 0;
+    if (named == 0)
+        return COH_OK;
+    const coh_status status = probe(s, microbatch, UINT64_MAX);
+    if (status == COH_ERR_FULL && coh_last_refusal(&unlimited)) {
+        unlimited.is_with_disk = 1;
+        unlimited.microbatch = microbatch;
+        unlimited.largest_microbatch = refusal->largest_microbatch;
+        *refusal = unlimited;
+    }
+    if (status != COH_OK)
+        return status == COH_ERR_FULL || status == COH_ERR_ARGUMENT ? COH_OK : status;
+    raise->bytes = s->fit.disk_bytes;
+    raise->is_least = 0;
+    return s->fit.instruction_count > LONG_INSTRUCTIONS
+               ? COH_OK
+               : lower_disk_raise(s, microbatch, named, raise);
 }
 
 /* No permitted micro-batch fits: finds the least costly change that would help, and names it. */
@@ -343,6 +370,8 @@ static coh_status refuse(search *s)
     refusal.largest_microbatch = wanted;
     s->options.search = COH_SEARCH_PROBE;
     COH_TRY(check_disk_raise(s, &refusal));
+    /* Smaller ones have been tried, or are tried now. */
+    drop_changes(&refusal, COH_CHANGE_LOWER_MICROBATCH);
     if (!s->batch->may_change) {
         int64_t fits;
         const coh_status status = find_smaller(s, wanted, 0, &fits);

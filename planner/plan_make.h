@@ -40,10 +40,16 @@ coh_status coh_plan_create_unbounded(const coh_graph *graph, const coh_plan_opti
 coh_status coh_plan_least_below(const coh_graph *graph, const coh_plan_options *options,
                                 uint64_t enough_ns, uint64_t *out_ns);
 
+/* Of decisions that fit: the disk bytes that they take, and the length of the step. */
+typedef struct coh_plan_fit {
+    uint64_t disk_bytes;
+    uint32_t instruction_count;
+} coh_plan_fit;
+
 /* Fails as coh_plan_create_unbounded, but makes no plan: takes the first set of decisions that
- * fits, and verifies and prices no program of it. Writes the disk bytes that they take. */
+ * fits, and verifies and prices no program of it. */
 coh_status coh_plan_check_fit(const coh_graph *graph, const coh_plan_options *options,
-                              uint64_t *out_disk_bytes);
+                              coh_plan_fit *out_fit);
 
 /* Returns the disk bytes that a day of uninterrupted steps writes. */
 double coh_plan_written_per_day(const coh_plan *plan);
