@@ -376,8 +376,7 @@ static int may_begin_free(const coh_arena_map *map, size_t stride, uint64_t byte
            (is_marked(map->strides_ending_free, stride) || map->most_free[stride] >= bytes);
 }
 
-/* Returns 1 if no range begins with a free segment of the block, and none of the content that begins
- * in it is within the limits. */
+/* Returns 1 if no free segment and no content within the limits begins in the block. */
 static int is_block_passed(const coh_arena_map *map, size_t block, const coh_arena_limits *limits)
 {
     const size_t first = block * COH_ARENA_BLOCK_STRIDES;

@@ -331,8 +331,8 @@ static coh_status lower_disk_raise(search *s, int64_t microbatch, uint64_t bytes
 }
 
 /* The limit that a refusal names for the disk may be only a lower bound: replaces it by one that
- * fits. If no disk helps, the refusal is the one with an unlimited disk. A long program is not built
- * again and again for a lower limit. */
+ * fits. If no disk helps, the refusal is the one with an unlimited disk. The lowest limit is not
+ * looked for with a long program, which takes long to build. */
 static coh_status check_disk_raise(search *s, coh_refusal *refusal)
 {
     const int64_t microbatch = refusal->microbatch;
