@@ -144,7 +144,7 @@ static void print_found(const char *path, const report_analysis *analysis)
     for (int i = 0; i < analysis->action_count; i++) {
         const report_action *action = &analysis->actions[i];
         cli_print("  %d. %s tokens/s (%s): %s", i + 1, report_change(action->gain).at,
-                  action->source, action->text);
+                  action->basis, action->text);
     }
 }
 

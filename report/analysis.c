@@ -12,6 +12,7 @@
 
 /* Steps whose begins are this many step times apart have something else between them. */
 static const double PAUSED = 1.1;
+static const double MISSES_BEFORE = 0.1;
 
 /* ---- spans ---- */
 
@@ -547,8 +548,9 @@ static void fill_speed(report_analysis *a)
         a->utilisation = NAN;
 }
 
-/* The recorded step to show: not slow, with both neighbours if there is one and no pause after it,
- * of a time next to the run's median. */
+/* The recorded step to show: not slow, with a next one and no pause before that if there is one, of
+ * a time next to the run's median. No step before it counts as much as MISSES_BEFORE of the median:
+ * only what was under way at its begin is unknown then. */
 static uint32_t choose_step(const coh_trace *t, double median_s)
 {
     uint32_t best = UINT32_MAX;
@@ -557,8 +559,8 @@ static uint32_t choose_step(const coh_trace *t, double median_s)
         const int has_next = is_followed(t, s);
         const int has_before = s > 0 && t->steps[s - 1].step + 1 == t->steps[s].step;
         const double seconds = (double)t->steps[s].step_ns * 1e-9;
-        const double cost = 100.0 * !counts(t, s) + 10.0 * !has_next + 1.0 * !has_before +
-                            (median_s > 0 ? fmin(0.9, fabs(seconds / median_s - 1)) : 0);
+        const double cost = 100.0 * !counts(t, s) + 10.0 * !has_next + MISSES_BEFORE * !has_before +
+                            (median_s > 0 ? fmin(9, fabs(seconds / median_s - 1)) : 0);
         if (cost < best_cost && first_compute(t, t->steps[s].spans) != COH_TRACE_NONE) {
             best_cost = cost;
             best = s;

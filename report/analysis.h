@@ -99,7 +99,7 @@ typedef enum report_kind {
 typedef struct report_cause {
     report_kind kind;
     double seconds; /* of the step shown */
-    double saved_s; /* the step is shorter by this without it: other waits remain */
+    double saved_s; /* the step shown is shorter by this without it: other waits remain */
     int lane;       /* or REPORT_LANE_NONE */
     uint32_t instruction, operator_index; /* the worst of it; or COH_TRACE_NONE */
     char text[320];                       /* a sentence */
@@ -107,9 +107,11 @@ typedef struct report_cause {
 
 typedef struct report_action {
     char text[256];
-    double gain;        /* of tokens per second: 0.06 is 6 % */
-    const char *source; /* "planned", "planned quickly", "replayed", "estimated" */
-    int is_guess;       /* it rests on times by built-in constants, not calibrated */
+    double gain;              /* of tokens per second: 0.06 is 6 % */
+    double before_s, after_s; /* the step behind the gain: planned as it is, or the one shown */
+    const char *source;       /* "planned", "planned quickly", "replayed", "estimated" */
+    char basis[176];          /* "replayed: step 3 takes 80.0 ms instead of 100 ms" */
+    int is_guess;             /* it rests on times by built-in constants, not calibrated */
 } report_action;
 
 /* A plan made for another machine or budget, by the caller. */
@@ -153,7 +155,7 @@ typedef struct report_analysis {
     int needs_no_memory;                      /* 1: rows with more of it are left out, too */
     report_slow_step slow_steps[REPORT_SLOW_STEPS];
     int slow_count; /* all of them */
-    char verdict[480];
+    char verdict[640];
 } report_analysis;
 
 /* Analyses a run. The caller may have filled what_ifs; the rest of *out is overwritten. Fails:

@@ -61,6 +61,9 @@ static void add_causes(const report_analysis *a, coh_json_writer *w)
         coh_json_put_text(w, "text", a->actions[i].text);
         put(w, "gain", a->actions[i].gain);
         coh_json_put_text(w, "source", a->actions[i].source);
+        put(w, "before_seconds", a->actions[i].before_s);
+        put(w, "after_seconds", a->actions[i].after_s);
+        coh_json_put_text(w, "basis", a->actions[i].basis);
         coh_json_put(w, "is_guess", "%s", a->actions[i].is_guess ? "true" : "false");
         coh_json_end(w);
     }

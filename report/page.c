@@ -57,12 +57,11 @@ static coh_status add_actions(const report_analysis *a, coh_text *out)
         ADD("<li><b>%s<small>%s%s</small></b><span>", report_change(a->actions[i].gain).at,
             a->actions[i].source, a->actions[i].is_guess ? "; a guess, not calibrated" : "");
         COH_TRY(report_add_escaped(out, a->actions[i].text, TEXT_MOST));
-        ADD("</span></li>");
+        ADD("<small>%s</small></span></li>", a->actions[i].basis);
     }
     ADD("</ol><p class=\"soft\">Gains are in tokens/s. <em>Planned</em>: two plans, with "
         "and without the change; <em>quickly</em>: by the quick search. <em>Replayed</em>: the "
-        "step shown was played again with "
-        "other durations. "
+        "step that the verdict names was played again with other durations. "
         "<em>Estimated</em>: the lost seconds were subtracted.</p>");
     return COH_OK;
 }

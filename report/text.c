@@ -84,9 +84,9 @@ static coh_status add_actions(const report_analysis *a, coh_text *out)
     if (a->action_count)
         ADD("\nWHAT TO DO\n");
     for (int i = 0; i < a->action_count; i++) {
-        char line[400];
+        char line[512];
         snprintf(line, sizeof(line), "%d. %s (%s%s): %s", i + 1,
-                 report_change(a->actions[i].gain).at, a->actions[i].source,
+                 report_change(a->actions[i].gain).at, a->actions[i].basis,
                  a->actions[i].is_guess ? "; a guess, not calibrated" : "", a->actions[i].text);
         COH_TRY(add_words(line, 2, out));
     }

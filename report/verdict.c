@@ -268,9 +268,21 @@ static void find_causes(report_analysis *a)
 
 /* ---- actions ---- */
 
-static void add_action(report_analysis *a, double gain, const char *source, int is_guess,
-                       const char *text)
+/* Names the step shown: "step 3", or "a step" if it is predicted. */
+static report_text step_name(const report_analysis *a)
 {
+    report_text text = { "a step" };
+    if (a->is_measured)
+        snprintf(text.at, sizeof(text.at), "step %" PRIu64, a->window.step + 1);
+    return text;
+}
+
+/* Adds a change that makes a step of before_s one of after_s. */
+static void add_action(report_analysis *a, double before_s, double after_s, const char *source,
+                       int is_guess, const char *text)
+{
+    const double gain = after_s > 0 ? before_s / after_s - 1 : 0;
+    const int is_planned = strncmp(source, "planned", 7) == 0;
     int at = a->action_count;
     if (!(gain >= GAIN_LEAST))
         return;
@@ -282,8 +294,16 @@ static void add_action(report_analysis *a, double gain, const char *source, int 
         a->action_count++;
     memmove(&a->actions[at + 1], &a->actions[at],
             sizeof(a->actions[0]) * (size_t)(a->action_count - 1 - at));
-    a->actions[at] = (report_action){ .gain = gain, .source = source, .is_guess = is_guess };
-    snprintf(a->actions[at].text, sizeof(a->actions[at].text), "%s", text);
+    report_action *action = &a->actions[at];
+    *action = (report_action){ .gain = gain,
+                               .before_s = before_s,
+                               .after_s = after_s,
+                               .source = source,
+                               .is_guess = is_guess };
+    snprintf(action->text, sizeof(action->text), "%s", text);
+    snprintf(action->basis, sizeof(action->basis), "%s: %s takes %s instead of %s", source,
+             is_planned ? "a step" : step_name(a).at, report_time(after_s).at,
+             report_time(before_s).at);
 }
 
 static int is_link(int lane, coh_lane in, coh_lane out)
@@ -392,10 +412,19 @@ static void apply_remedy(const report_window *w, const report_cause *cause, int 
     }
 }
 
+/* The seconds of the step shown, if `after_ns` and `before_ns` are those of its replays with a
+ * change and without it. A replay repeats until it is steady, so it is not as long as the step. */
+static double shown_s(const report_window *w, uint64_t after_ns, uint64_t before_ns)
+{
+    const double step = seconds_of(w->window_ns);
+    return before_ns > 0 ? step * (double)after_ns / (double)before_ns : step;
+}
+
 static coh_status play_remedy(report_analysis *a, const report_cause *cause, uint64_t before_ns,
                               uint64_t *durations)
 {
     const report_window *w = &a->window;
+    const double step = seconds_of(w->window_ns);
     uint64_t after_ns;
     char text[256];
     for (const report_cause *c = a->causes; c < cause; c++)
@@ -405,18 +434,15 @@ static coh_status play_remedy(report_analysis *a, const report_cause *cause, uin
     if (!name_remedy(a, cause, text))
         return COH_OK;
     if (cause->lane == REPORT_LANE_NONE) { /* what the system took is in no single instruction */
-        const double step = seconds_of(w->window_ns);
-        add_action(a, cause->seconds < step ? step / (step - cause->seconds) - 1 : 0, "estimated",
-                   0, text);
+        add_action(a, step, step - cause->seconds, "estimated", 0, text);
         return COH_OK;
     }
     apply_remedy(w, cause, 0, durations);
     COH_TRY(report_replay(w, durations, &after_ns));
-    if (after_ns > 0)
-        add_action(a, (double)before_ns / (double)after_ns - 1, "replayed",
-                   (cause->kind != REPORT_WAITS || !a->is_measured) &&
-                       report_guesses(&a->run->facts, 1),
-                   text);
+    add_action(a, step, shown_s(w, after_ns, before_ns), "replayed",
+               (cause->kind != REPORT_WAITS || !a->is_measured) &&
+                   report_guesses(&a->run->facts, 1),
+               text);
     return COH_OK;
 }
 
@@ -429,7 +455,7 @@ static coh_status play_without(const report_window *w, report_cause *cause, uint
         return COH_OK;
     apply_remedy(w, cause, 1, durations);
     COH_TRY(report_replay(w, durations, &after_ns));
-    cause->saved_s = before_ns > after_ns ? seconds_of(before_ns - after_ns) : 0;
+    cause->saved_s = fmax(0, seconds_of(w->window_ns) - shown_s(w, after_ns, before_ns));
     return COH_OK;
 }
 
@@ -458,7 +484,7 @@ static coh_status find_actions(report_analysis *a)
     for (int i = 0; i < a->what_if_count; i++)
         if (a->what_ifs[i].gain > 0 && !(a->is_measured && a->what_ifs[i].is_link) &&
             !is_again(a, i))
-            add_action(a, a->what_ifs[i].gain,
+            add_action(a, a->what_ifs[i].step_s * (1 + a->what_ifs[i].gain), a->what_ifs[i].step_s,
                        a->what_ifs[i].is_quick ? "planned quickly" : "planned",
                        report_guesses(&a->run->facts, 0), a->what_ifs[i].text);
     COH_TRY(COH_ALLOC(w->trace->instruction_count, &durations));
@@ -508,13 +534,23 @@ static coh_status explain_slow(report_analysis *a, report_slow_step *slow)
     return COH_OK;
 }
 
+/* Begins the verdict with the step that is shown, and with the usual one if steps were timed. */
+static void say_subject(const report_analysis *a, char *text, size_t text_bytes)
+{
+    const report_text step = report_time(seconds_of(a->window.window_ns));
+    if (!a->is_measured)
+        snprintf(text, text_bytes, "A step is predicted to take %s", step.at);
+    else if (a->timed_count > 1)
+        snprintf(text, text_bytes, "Step %" PRIu64 " takes %s (median of %zu steps: %s)",
+                 a->window.step + 1, step.at, a->timed_count, report_time(a->step_s).at);
+    else
+        snprintf(text, text_bytes, "Step %" PRIu64 " takes %s", a->window.step + 1, step.at);
+}
+
 static void write_verdict(report_analysis *a)
 {
     const report_cause *cause = &a->causes[0];
     const double step = seconds_of(a->window.window_ns);
-    char subject[64] = "A step is predicted to take";
-    if (a->is_measured)
-        snprintf(subject, sizeof(subject), "Step %" PRIu64 " takes", a->window.step + 1);
     if (!a->has_window) {
         if (isfinite(a->step_s))
             snprintf(a->verdict, sizeof(a->verdict),
@@ -527,21 +563,24 @@ static void write_verdict(report_analysis *a)
                      "The run has no steps, so nothing can be said about its speed.");
         return;
     }
+    char subject[160];
+    say_subject(a, subject, sizeof(subject));
     const double busy = seconds_of(a->window.lanes[COH_LANE_COMPUTE].busy_ns);
+    const report_text without = report_time(fmax(0, step - cause->saved_s));
     if (cause->kind == REPORT_COMPUTE)
         snprintf(a->verdict, sizeof(a->verdict),
-                 "%s %s and is limited by compute, which is busy for %.0f %% of it; no "
+                 "%s and is limited by compute, which is busy for %.0f %% of it; no "
                  "cause could save more than %.0f %%.",
-                 subject, report_time(step).at, 100 * busy / step, 100 * WORTH_NAMING);
+                 subject, 100 * busy / step, 100 * WORTH_NAMING);
     else if (cause->saved_s < WORTH_BLAMING * step)
         snprintf(a->verdict, sizeof(a->verdict),
-                 "%s %s and is limited by compute, which is busy for %.0f %% of it; most could be "
-                 "saved at %s: %s.",
-                 subject, report_time(step).at, 100 * busy / step, report_kind_name(cause->kind),
+                 "%s and is limited by compute, which is busy for %.0f %% of it; the largest "
+                 "other cause is %s, without which it would take %s: %s.",
+                 subject, 100 * busy / step, report_kind_name(cause->kind), without.at,
                  cause->text);
     else
-        snprintf(a->verdict, sizeof(a->verdict), "%s %s, of which %s could be saved at %s: %s.",
-                 subject, report_time(step).at, report_time(cause->saved_s).at,
+        snprintf(a->verdict, sizeof(a->verdict),
+                 "%s; it would take %s without its main cause, %s: %s.", subject, without.at,
                  report_kind_name(cause->kind), cause->text);
 }
 

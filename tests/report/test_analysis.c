@@ -8,6 +8,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,6 +16,7 @@
 
 #include "base/alloc.h"
 #include "report/analysis.h"
+#include "report/format.h"
 
 static const made_options usual = { .operators = 6,
                                     .chunks = 2,
@@ -217,6 +219,86 @@ static void throttling_is_named(void **state)
     done(&run, &a, trace);
 }
 
+/* Lets `late_ns` pass before each next step, as on a busy machine: the steps shown are then longer
+ * than their replay. */
+static void delay_steps(coh_trace *trace, uint64_t late_ns)
+{
+    for (uint32_t s = 0; s < trace->step_count; s++)
+        trace->steps[s].begin_ns += s * late_ns;
+}
+
+/* Verdict and change are of the same step: without the cause it takes as long as with the remedy,
+ * and the gain is the quotient of the two times that are printed. */
+static void the_gain_is_of_the_step_that_the_verdict_names(void **state)
+{
+    (void)state;
+    static const double slower[] = { 1.3, 1.6, 2 };
+    for (size_t i = 0; i < sizeof(slower) / sizeof(slower[0]); i++) {
+        report_run run;
+        report_analysis a;
+        coh_trace *trace = made_trace(&usual);
+        uint64_t *durations = made_durations(trace);
+        made_scale(trace, durations, "forward", slower[i]);
+        made_scale(trace, durations, "backward", slower[i]);
+        made_run(trace, durations);
+        delay_steps(trace, (uint64_t)(0.05e9 * period_s(trace)));
+        const double shown = period_s(trace);
+        analyse(trace, &run, &a);
+        const report_action *action = &a.actions[0];
+        char words[200];
+        assert_int_equal(a.causes[0].kind, REPORT_BUSY_CORE);
+        assert_true(fabs(action->before_s - shown) < 1e-9);
+        assert_true(fabs(action->after_s - (shown - a.causes[0].saved_s)) < 1e-9);
+        assert_true(fabs(action->gain - (action->before_s / action->after_s - 1)) < 1e-12);
+        /* the replay of the cause is exact: computing takes 1 / slower of the time */
+        assert_true(fabs(action->gain / (slower[i] - 1) - 1) < 0.05);
+        snprintf(words, sizeof(words), "replayed: step %d takes %s instead of %s",
+                 (int)a.window.step + 1, report_time(action->after_s).at, report_time(shown).at);
+        assert_string_equal(action->basis, words);
+        snprintf(words, sizeof(words), "Step %d takes %s; it would take %s without",
+                 (int)a.window.step + 1, report_time(shown).at, report_time(action->after_s).at);
+        if (strncmp(a.verdict, words, strlen(words)) != 0)
+            print_error("%s\n%s\n", a.verdict, words);
+        assert_memory_equal(a.verdict, words, strlen(words));
+        coh_free(durations);
+        done(&run, &a, trace);
+    }
+}
+
+/* Of three recorded steps, one has both neighbours. If its time is not that of the run's steps, the
+ * step before it is shown, and the median is named. */
+static void the_step_shown_is_a_typical_one(void **state)
+{
+    (void)state;
+    for (int is_odd = 0; is_odd < 2; is_odd++) {
+        report_run run;
+        report_analysis a;
+        char median[80];
+        made_options options = usual;
+        options.steps = 3;
+        coh_trace *trace = made_trace(&options);
+        const double period = period_s(trace);
+        if (is_odd) {
+            trace->steps[1].step_ns += trace->steps[1].step_ns / 3;
+            trace->steps[2].begin_ns += trace->steps[1].step_ns / 4;
+        }
+        assert_int_equal(report_run_of_plan(facts, strlen(facts), trace, &run), COH_OK);
+        assert_int_equal(COH_ALLOC(5, &run.rows), COH_OK);
+        for (uint32_t i = 0; i < 5; i++)
+            run.rows[i] =
+                (report_row){ .step = i + 1,
+                              .seconds = (float)((is_odd && i == 1 ? 4. / 3 : 1) * period) };
+        run.row_count = run.row_capacity = 5;
+        a = (report_analysis){ 0 };
+        assert_int_equal(report_analyse(&run, &a), COH_OK);
+        assert_true(a.is_measured);
+        assert_int_equal(a.window.step, is_odd ? 0 : 1);
+        snprintf(median, sizeof(median), "(median of 5 steps: %s)", report_time(period).at);
+        assert_non_null(strstr(a.verdict, median));
+        done(&run, &a, trace);
+    }
+}
+
 /* The larger of two stalls is first. */
 static void causes_are_ranked_by_their_seconds(void **state)
 {
@@ -249,6 +331,8 @@ int main(void)
         cmocka_unit_test(a_busy_core_is_named),
         cmocka_unit_test(a_slow_operator_is_named),
         cmocka_unit_test(throttling_is_named),
+        cmocka_unit_test(the_gain_is_of_the_step_that_the_verdict_names),
+        cmocka_unit_test(the_step_shown_is_a_typical_one),
         cmocka_unit_test(causes_are_ranked_by_their_seconds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -111,8 +111,15 @@ def causes(folder):
         page = read_page(os.path.join(path, "report.html"))
         assert kind in out and kind in page.text["section"]
         # the console names the same changes, up to three
-        changes = [f"  {i + 1}. {100 * action['gain']:+.1f} % tokens/s ({action['source']}): {action['text']}"
+        changes = [f"  {i + 1}. {100 * action['gain']:+.1f} % tokens/s ({action['basis']}): {action['text']}"
                    for i, action in enumerate(report["actions"])]
+        # each names the step of the verdict, whose time is the gain's first one
+        assert f"Step {report['window_step']} takes " in report["verdict"], report["verdict"]
+        for action in report["actions"]:
+            assert action["basis"].startswith(f"{action['source']}: step {report['window_step']} takes "), action
+            assert abs(action["before_seconds"] - report["window_ns"] * 1e-9) < 1e-9, (case, action)
+            assert abs(action["before_seconds"] / action["after_seconds"] - 1 - action["gain"]) < 1e-6, (case, action)
+            assert action["basis"] in page.text["section"] and action["basis"] in " ".join(text.split()), action
         assert out.splitlines()[2:] == changes and len(changes) <= 3, (case, out)
         most_changes = max(most_changes, len(changes))
         assert page.ids[1:] == ["verdict", "run", "time", "lanes", "links", "memory", "operators", "curves", "faults",
@@ -322,8 +329,11 @@ def real(folder):
     kept = os.path.join(folder, "run")
     run("train", *small, "--data", text, "--steps", "4", "--save", kept, "--report", out)
     page = read_page(out)
-    assert "Step 3 takes" in page.text["section"], page.text["section"][:400]
     report = json.loads(run("report", kept, "--json")[0])
+    # one of the two recorded steps that a recorded one follows
+    assert report["window_step"] in (2, 3), report["window_step"]
+    assert f"Step {report['window_step']} takes" in page.text["section"], page.text["section"][:400]
+    assert "(median of 4 steps: " in report["verdict"], report["verdict"]
     assert report["measured"] and report["steps"] == 4 and not report["notes"]
     assert sum(part["ns"] for part in report["parts"]) == report["window_ns"]
     refused = run("train", *small, "--data", text, "--save", "none", "--report", out, expect=2)[1]
