@@ -120,8 +120,8 @@ static void note_partials(const char *path)
                      "writing it",
                      path, entry->d_name);
         else
-            cli_note("note: %s/%s is what a killed run left of a save: no command reads it, and it "
-                     "can be removed",
+            cli_note("note: %s/%s is what a run that ended during a save left of it: no command "
+                     "reads it, and it can be removed",
                      path, entry->d_name);
     }
     if (listing)

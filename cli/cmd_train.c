@@ -658,9 +658,14 @@ static coh_status run_all(cli_run *run)
     CLI_TRY(cli_job_open(options, &run->job));
     if (!by_epochs)
         CLI_TRY(cli_job_check_writes(&run->job));
-    CLI_TRY(cli_stop_install(0, "\ncohobate train: stopped at once; the last checkpoint is whole\n",
-                             "\ncohobate train: stopped at once; nothing was saved yet\n"));
+    CLI_TRY(
+        cli_stop_install(0,
+                         "\ncohobate train: stopped at once; the last checkpoint is whole; go on "
+                         "with cohobate train --resume\n",
+                         "\ncohobate train: stopped at once; nothing was saved yet: the same "
+                         "command starts again\n"));
     CLI_TRY(open_folder(run));
+    cli_train_say_at_once(run);
     if (!by_epochs)
         CLI_TRY(find_room(run)); /* before tokenizing, which may take minutes */
     CLI_TRY(cli_train_open_data(run));

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "cli/launch.h"
+#include "cli/stop.h"
 #include "cli/train.h"
 
 /* A sentence of the library is cut at 1,024 bytes; this part of it is for other words. */
@@ -61,6 +62,25 @@ coh_status cli_train_stopped(const cli_run *run)
     add_command(run, 0, &line);
     return cli_fail(COH_ERR_STOPPED, "stopped after step %" PRIu64 " of %" PRIu64 "; go on%s",
                     run->done_steps, run->job.recipe.steps, line.text);
+}
+
+void cli_train_say_at_once(const cli_run *run)
+{
+    static char said[SENTENCE_BYTES + OTHER_WORDS_BYTES]; /* the handler reads it */
+    cli_line command;
+    if (!run->folder.path[0])
+        return;
+    cli_line_clear(&command);
+    cli_line_add_word(&command, run->folder.path);
+    cli_options_add_again(run->options, &command);
+    if (command.used > SENTENCE_BYTES)
+        return;
+    snprintf(
+        said, sizeof(said),
+        "\ncohobate train: stopped at once; the last checkpoint is whole; go on with: cohobate "
+        "train --resume %.1024s\n",
+        command.text);
+    cli_stop_say_kept(said);
 }
 
 coh_status cli_train_failed(const cli_run *run, coh_status status)

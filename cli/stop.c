@@ -11,8 +11,7 @@
 
 enum { EXIT_NOTHING_KEPT = 1, EXIT_STOPPED = 75 };
 
-static const char *kept_line, *lost_line;
-static size_t kept_bytes, lost_bytes;
+static const char *volatile kept_line, *volatile lost_line; /* the handler may run at any time */
 static volatile sig_atomic_t asked, kept_any;
 static void (*volatile tell_one)(void *);
 static void *volatile told_one;
@@ -29,9 +28,8 @@ static void on_signal(int number)
     /* The system repeats SIGXCPU every second; the hard limit ends the process. */
     if (asked && number != SIGXCPU) {
         const size_t skip = (size_t)skipped_bytes;
-        const ssize_t written = kept_any
-                                    ? write(STDERR_FILENO, kept_line + skip, kept_bytes - skip)
-                                    : write(STDERR_FILENO, lost_line + skip, lost_bytes - skip);
+        const char *line = kept_any ? kept_line : lost_line;
+        const ssize_t written = write(STDERR_FILENO, line + skip, strlen(line) - skip);
         (void)written;
         _exit(cli_stop_exit_code());
     }
@@ -50,6 +48,11 @@ void cli_stop_kept(void)
     kept_any = 1;
 }
 
+void cli_stop_say_kept(const char *left)
+{
+    kept_line = left;
+}
+
 /* nohup(1) makes the process ignore SIGHUP, which is kept. Shells make background jobs ignore
  * SIGINT, which still requests a stop here. */
 static int stays_ignored(int number)
@@ -63,9 +66,7 @@ coh_status cli_stop_install(int kept, const char *left, const char *lost)
 {
     kept_any = kept;
     kept_line = left;
-    kept_bytes = strlen(left);
     lost_line = lost;
-    lost_bytes = strlen(lost);
     skipped_bytes = isatty(STDERR_FILENO) ? 0 : 1;
     struct sigaction action = { .sa_handler = on_signal, .sa_flags = SA_RESTART };
     sigemptyset(&action.sa_mask);

@@ -17,6 +17,9 @@ void cli_stop_survive_limits(void);
  * long as the process. */
 coh_status cli_stop_install(int kept, const char *left, const char *lost);
 
+/* Changes the message of a second signal if the work could be resumed, as `left` above. */
+void cli_stop_say_kept(const char *left);
+
 /* Restores the default: one signal ends the process. */
 void cli_stop_uninstall(void);
 

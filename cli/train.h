@@ -94,6 +94,9 @@ coh_status cli_train_loop(cli_run *run);
 
 /* Fails with COH_ERR_STOPPED and the command that continues. */
 coh_status cli_train_stopped(const cli_run *run);
+/* Puts that command into the message of a second signal, once the run has its folder. Once in a
+ * process. */
+void cli_train_say_at_once(const cli_run *run);
 
 /* Adds to the error text of a failed run which steps are lost, which checkpoint remains and how to
  * go on from it; only for failures of a drive, a device or memory, which another try may not meet,

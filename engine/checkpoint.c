@@ -255,7 +255,7 @@ static coh_status refuse_unfinished(const char *path)
 {
     return coh_fail(COH_ERR_CORRUPT,
                     "%s is a save that was not finished, and no checkpoint: take a checkpoint of "
-                    "the run, step-<n>",
+                    "the run, step-<n>; if there is none, start the run again",
                     path);
 }
 
@@ -291,7 +291,7 @@ static coh_status open_newest(const char *path, coh_checkpoint **out_checkpoint)
         return coh_fail(
             COH_ERR_CORRUPT,
             "%s is no checkpoint: it has neither manifest.json nor a folder step-<n>; a "
-            "run that was killed before its first save has none",
+            "run that ended before its first save was whole has none: start it again",
             path);
     return coh_fail(COH_ERR_CORRUPT,
                     "of %zu checkpoint%s in %s none is whole; the newest: %s: put a copy of one "

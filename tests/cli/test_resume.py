@@ -226,8 +226,8 @@ class Resume(TrainTest):
         for name in ("step-7.partial", "step-x.partial", "step-7.partial.txt", "steps.partial"):
             os.mkdir(self.path("run", name))
         for command in (["check", run], ["check", run, "--json"]):
-            self.assertEqual(self.succeeds(*command).err, f"note: {run}/step-7.partial is what a killed run left of a save: "
-                                                          "no command reads it, and it can be removed\n")
+            self.assertEqual(self.succeeds(*command).err, f"note: {run}/step-7.partial is what a run that ended during a save left "
+                                                          "of it: no command reads it, and it can be removed\n")
         with open(self.path("run", "lock"), "rb") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             self.assertIn("may be writing it", self.succeeds("check", run).err)

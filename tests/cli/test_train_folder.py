@@ -191,8 +191,36 @@ class TrainFolder(TrainTest):
         process.send_signal(signal.SIGTERM)
         _, err = process.communicate(timeout=120)
         self.assertEqual(process.returncode, 75, err)
-        self.assertTrue(err.endswith(b"\ncohobate train: stopped at once; the last checkpoint is whole\n"), err)
+        sentence = err.decode().split("\n")[-2]
+        self.assertTrue(sentence.startswith("cohobate train: stopped at once; the last checkpoint is whole; go on with: "), err)
         self.succeeds("check", self.path("run"))
+        arguments = shlex.split(sentence.split("go on with: cohobate ")[1])
+        self.assertEqual(arguments, ["train", "--resume", self.path("run"), "--threads", "2", *QUICK])
+        self.succeeds(*arguments, "--steps", last_save(self.path("run")) + 1)
+
+    def test_a_second_signal_during_the_first_save_leaves_a_folder_that_says_what_to_do(self):
+        """The save is slow: flushes take long. No command takes what is left of it for a checkpoint."""
+        folder, command = self.path("run"), ["train", *TINY, "--data", self.corpus(), "--save", self.path("run")]
+        process = start(*command, "--steps", 1, program=FAULTY, env={**environment(), "COH_TEST_SYNC_MS": "1500"})
+        while not any(name.endswith(".partial") and name.startswith("step-") for name in
+                      (os.listdir(folder) if os.path.isdir(folder) else [])):
+            self.assertIsNone(process.poll())
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGTERM)
+        _, err = process.communicate(timeout=120)
+        self.assertEqual(process.returncode, 1, err)
+        self.assertTrue(err.decode().endswith("\ncohobate train: stopped at once; nothing was saved yet: the same command "
+                                              "starts again\n"), err)
+        for more in (["check", folder], ["eval", folder, "--data", self.corpus()], ["export", folder, "-o", self.path("o")],
+                     ["inspect", folder], ["generate", folder, "--prompt", "a"]):
+            self.fails(4, *more, says="a run that ended before its first save was whole has none: start it again")
+        self.fails(4, "check", os.path.join(folder, "step-1.partial"), says="if there is none, start the run again")
+        self.assertIn("note: " + os.path.join(folder, "step-1.partial") + " is what a run that ended during a save left of it",
+                      self.fails(4, "check", folder, says="start it again").err)
+        self.fails(4, "train", "--resume", folder, says="It has no checkpoint: train again, with --save-every N")
+        self.succeeds(*command, "--steps", 1)
+        self.succeeds("check", folder)
 
     def stopped(self, *flags, signals):
         """A run of many steps that gets `signals` signals after its first step."""
@@ -211,7 +239,8 @@ class TrainFolder(TrainTest):
         self.assertIn("nothing was kept", sentence)
         # every step is slow, so that the second signal comes before the first is handled
         code, sentence = self.stopped("--save", self.path("run"), "--test-delay-seed", 3, signals=2)
-        self.assertEqual((code, sentence), (1, "cohobate train: stopped at once; nothing was saved yet"))
+        self.assertEqual((code, sentence), (1, "cohobate train: stopped at once; nothing was saved yet: the same "
+                                               "command starts again"))
 
     def test_a_killed_run_goes_on_from_its_last_checkpoint(self):
         whole = self.train("--steps", 6, "--save", "none")
