@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "cli/commands.h"
+#include "cli/progress.h"
 #include "cli/refusal.h"
 #include "cli/replay.h"
 #include "cli/screen.h"
@@ -288,14 +289,31 @@ static uint64_t sum_lanes(const uint64_t *values)
     return sum;
 }
 
-/* Prints the first column, whose names can be copied: a long one has its own line. */
+enum { NAME_COLUMNS = 32 };
+
+/* Prints the first column of the table, whose names can be copied: a long one has its own line. */
 static void print_name(const char *name)
 {
-    enum { COLUMN = 32 };
-    if (strlen(name) > COLUMN)
-        printf("%s\n%-*s", name, COLUMN, "");
+    if (strlen(name) > NAME_COLUMNS)
+        printf("%s\n%-*s", name, NAME_COLUMNS, "");
     else
-        printf("%-*s", COLUMN, name);
+        printf("%-*s", NAME_COLUMNS, name);
+}
+
+/* Adds a name that words follow: below the table's, unless the terminal is narrower. */
+static void add_name(const char *name, cli_line *line)
+{
+    const int is_wide = cli_screen_columns() == CLI_SCREEN_COLUMNS;
+    cli_line_add(line, "%-*s ", is_wide ? NAME_COLUMNS : 0, name);
+}
+
+/* Prints lines in the columns of a screen. Names and pins can be copied, so no word is cut. */
+static void print_prose(const cli_line *line)
+{
+    cli_line wrapped;
+    cli_line_clear(&wrapped);
+    cli_prose_wrap(line->text, (size_t)cli_screen_columns(), 0, &wrapped);
+    printf("%s", wrapped.text);
 }
 
 static void print_trial(const char *name, uint64_t step_ns, double change, uint64_t busy_ns,
@@ -312,28 +330,34 @@ static void print_trial(const char *name, uint64_t step_ns, double change, uint6
 
 static void print_alternative(const cli_replay *replay, const alternative *a)
 {
-    if (a->trial.fits)
+    cli_line line;
+    if (a->trial.fits) {
         print_trial(a->name, a->trial.step_ns, change_of(replay, a),
                     a->trial.busy_ns[COH_LANE_COMPUTE], a->trial.link_bytes, a->trial.exposed_ns,
                     a->trial.peak_bytes[COH_TIER_DEVICE]);
-    else {
-        print_name(a->name);
-        printf(" %s: %s\n", a->contradicts ? "contradicts the plan's pins" : "does not fit",
-               a->trial.why);
+        return;
     }
+    cli_line_clear(&line);
+    add_name(a->name, &line);
+    cli_line_add(&line, "%s: %s\n", a->contradicts ? "contradicts the plan's pins" : "does not fit",
+                 a->trial.why);
+    print_prose(&line);
 }
 
 /* Prints an alternative that already holds, apart from real alternatives. */
 static void print_so(const cli_replay *replay, const alternative *a)
 {
-    print_name(a->name);
-    printf(" is so already; held to it throughout");
+    cli_line line;
+    cli_line_clear(&line);
+    add_name(a->name, &line);
+    cli_line_add(&line, "is so already; held to it throughout");
     if (a->trial.fits)
-        printf(": %s a step, %+.2f %%\n", cli_time((double)a->trial.step_ns * 1e-9).at,
-               100 * change_of(replay, a));
+        cli_line_add(&line, ": %s a step, %+.2f %%\n", cli_time((double)a->trial.step_ns * 1e-9).at,
+                     100 * change_of(replay, a));
     else
-        printf(", it %s: %s\n", a->contradicts ? "contradicts the plan's pins" : "does not fit",
-               a->trial.why);
+        cli_line_add(&line, ", it %s: %s\n",
+                     a->contradicts ? "contradicts the plan's pins" : "does not fit", a->trial.why);
+    print_prose(&line);
 }
 
 /* Prints whose times these are: today's profile with today's calibration. */
@@ -342,25 +366,36 @@ static void print_prices(const cli_job *job)
     cli_line prices;
     cli_line_clear(&prices);
     cli_screen_prices(job, &prices);
-    printf("%s", prices.text);
+    print_prose(&prices);
+}
+
+/* Prints what the operator is, and where its data is stored. */
+static void print_operator(const explanation *e)
+{
+    cli_line line;
+    cli_line_clear(&line);
+    cli_line_add(&line, "%s: %s", e->op.name, e->op.kind);
+    if (e->block >= 0)
+        cli_line_add(&line, ", block %d of the graph", (int)e->block);
+    cli_line_add(&line, "\n  parameters   ");
+    if (e->op.parameter_bytes > 0)
+        cli_line_add(&line, "%s, stored on %s between steps, their states on %s; updated on %s\n",
+                     cli_size(e->op.parameter_bytes).at, e->op.parameters, e->op.states,
+                     e->op.updates);
+    else
+        cli_line_add(&line, "none\n");
+    cli_line_add(&line, "  activations  %s: %s\n",
+                 cli_size(e->op.activation_bytes + e->op.saved_bytes).at, e->op.activations);
+    print_prose(&line);
 }
 
 static void print_text(const cli_replay *replay, const explanation *e)
 {
     const coh_plan_summary *s = &replay->job.summary;
-    printf("%s: %s", e->op.name, e->op.kind);
-    if (e->block >= 0)
-        printf(", block %d of the graph", (int)e->block);
-    printf("\n  parameters   ");
-    if (e->op.parameter_bytes > 0)
-        printf("%s, stored on %s between steps, their states on %s; updated on %s\n",
-               cli_size(e->op.parameter_bytes).at, e->op.parameters, e->op.states, e->op.updates);
-    else
-        printf("none\n");
-    printf("  activations  %s: %s\n\n%-32s %9s %9s %9s %9s %12s %12s\n",
-           cli_size(e->op.activation_bytes + e->op.saved_bytes).at, e->op.activations,
-           "with one decision otherwise", "a step", "change", "compute", "waits", "moved",
-           "device");
+    cli_line line;
+    print_operator(e);
+    printf("\n%-*s %9s %9s %9s %9s %12s %12s\n", NAME_COLUMNS, "with one decision otherwise",
+           "a step", "change", "compute", "waits", "moved", "device");
     print_trial("as planned", s->step_ns, 0, s->busy_ns[COH_LANE_COMPUTE], s->link_bytes,
                 s->exposed_ns, s->peak_bytes[COH_TIER_DEVICE]);
     for (int i = 0; i < e->count; i++)
@@ -369,11 +404,13 @@ static void print_text(const cli_replay *replay, const explanation *e)
     for (int i = 0; i < e->count; i++)
         if (e->alternatives[i].is_so)
             print_so(replay, &e->alternatives[i]);
+    cli_line_clear(&line);
     for (int i = 0; i < e->same_count; i++) {
-        print_name(e->same[i]);
-        printf(" is what is planned\n");
+        add_name(e->same[i], &line);
+        cli_line_add(&line, "is what is planned\n");
     }
-    printf("\n%s\n", e->why);
+    cli_line_add(&line, "\n%s\n", e->why);
+    print_prose(&line);
     print_prices(&replay->job);
 }
 

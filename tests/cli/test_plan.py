@@ -113,6 +113,21 @@ class Plan(ProgramTest):
         self.assertEqual(terminal.screen.wrapped, sum((len(line) - 1) // 40 for line in whole))
         self.assertGreater(max(map(len, self.succeeds(*train).err.split("\n"))), 100)  # one line, one fact, for a pipe
 
+    def test_the_lines_of_explain_fit_a_screen(self):
+        """All but the table, whose lines have at most 100 columns everywhere. The words stay the same."""
+        plan = self.path("plan.json")
+        self.succeeds("plan", *TINY, "--dtype", "f32", "--device-memory", "1500KiB", "--emulate-host", "3MiB", "--disk",
+                      self.folder + ":1GB", "--calibration", "none", "--search", "quick", "-o", plan)
+        for operator in ("wte", "h.1.mlp.c_fc"):  # one with alternatives that do not fit, and one with others
+            usual = self.succeeds("explain", plan, operator).out
+            self.assertLessEqual(max(map(len, usual.splitlines())), 100, usual)
+            for columns in (40, 60, 90):
+                said = self.succeeds("explain", plan, operator, env=environment(COLUMNS=str(columns))).out
+                self.assertEqual(said.split(), usual.split())
+                table = re.compile(r".* (?:device|-|[\d.]+ [KMG]?i?B)$")  # the last column: bytes of device memory
+                for line in said.splitlines():
+                    self.assertTrue(len(line) <= columns or (len(line) == 98 and table.match(line)), f"{columns}: {line}")
+
     def test_a_narrow_screen_is_filled_by_characters(self):
         """Each line of the budget has as many words as fit, and a word that is too long is cut between characters."""
         for name in ("\u00e4" * 8, "\u00e4" * 30, "\u00e4" * 90):
