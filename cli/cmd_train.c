@@ -397,6 +397,9 @@ static void describe_start(const cli_run *run)
     if (run->job.resumed)
         cli_line_add(&line, "resume: %s, step %" PRIu64 "\n", run->job.weights.facts.path,
                      run->job.first_step);
+    if (run->job.resumed && !run->data_is_text)
+        cli_line_add(&line, "data:   %s, %" PRIu64 " tokens made before: no text is read again\n",
+                     run->job.recipe.data, run->data.facts.token_count);
     describe_schedule(&run->job, &line);
     cli_parameter_groups_describe(&run->job.recipe, run->job.graph, &line);
     if (run->job.weights.is_folder)

@@ -325,6 +325,7 @@ static coh_status open_training(cli_run *run, const char *what)
     const cli_data_source source = cli_train_data_source(&run->job);
     CLI_TRY(cli_data_is_text("data", what, &is_text));
     name_cache(run, run->folder.path, cache);
+    run->data_is_text = is_text;
     run->tokens_are_new = cache[0] && is_text;
     if (cache[0] && splits && is_text) {
         (void)name_held_out(cache, held_out);

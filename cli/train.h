@@ -50,6 +50,7 @@ typedef struct cli_run {
     uint32_t class_count;
     int skipped_in_row;
     char (*scan_sentences)[CLI_SCAN_BYTES]; /* by rank */
+    int data_is_text;                       /* not ids that were made before */
     int tokens_are_new; /* the data was text, and became a token file of the run folder */
     int has_begun;      /* reached the first step; an earlier failure leaves no folder behind */
     int is_stop_asked;  /* by a signal to any rank: a step's result has it */

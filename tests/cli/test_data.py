@@ -98,6 +98,25 @@ class Data(ProgramTest):
             os.remove(os.path.join(folder, name))
         self.assertIn(": 2 files read\n", self.succeeds("tokenize", "--tokenizer", "bytes", folder, "-o", self.path("two.tokens")).err)
 
+    def test_train_says_before_its_first_step_what_was_read(self):
+        """Also a resumed run, which reads no text again."""
+        folder, kept = self.path("texts"), self.path("run")
+        os.mkdir(folder)
+        for name, content in (("a.md", b"some text " * 99), ("b.txt", b"more " * 99), ("c.bin", b"\0" * 9)):
+            with open(os.path.join(folder, name), "wb") as file:
+                file.write(content)
+        said = self.succeeds("train", *TINY, "--data", folder, "--steps", 1, "--save", kept).err
+        line = f"{folder}: 2 files read as text; 1 left out, since a NUL byte marks what is no text, the first: {folder}/c.bin\n"
+        self.assertIn(line, said)
+        self.assertLess(said.index(line), said.index("model: "))
+        shutil.rmtree(folder)
+        tokens = os.path.join(kept, "data.tokens")
+        said = self.succeeds("train", "--resume", kept, "--steps", 2).err
+        line = f"data:   {tokens}, {len(TokenFile(tokens).ids)} tokens made before: no text is read again\n"
+        self.assertIn(line, said)
+        self.assertLess(said.index(line), said.index("keeps: "))
+        self.assertNotIn("files read", said)
+
     def test_what_a_killed_tokenization_left_goes_with_the_next_and_what_is_held_stays(self):
         temporary = self.path("temporary")
         os.mkdir(temporary)
