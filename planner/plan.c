@@ -119,11 +119,21 @@ static coh_status build_programs(coh_plan *plan)
     return check_arenas(&plan->profile, plan->layout.arena_bytes);
 }
 
-coh_status coh_plan_finish(coh_plan *plan)
+/* Builds the programs, and simulates the step. */
+static coh_status price_programs(coh_plan *plan)
 {
-    const int was_priced = /* by price_whole */
+    const int was_priced = /* by price_whole, or here */
         coh_plan_is_built(plan) && plan->simulations[COH_PROGRAM_BODY].period_ns > 0;
     COH_TRY(build_programs(plan));
+    return was_priced
+               ? COH_OK
+               : coh_simulate_priced(&plan->layout, &plan->programs[COH_PROGRAM_BODY],
+                                     &plan->pricer, &plan->simulations[COH_PROGRAM_BODY], NULL);
+}
+
+coh_status coh_plan_finish(coh_plan *plan)
+{
+    COH_TRY(price_programs(plan));
     coh_verify_options verify = { .budget_bytes = { plan->options.device_memory_bytes,
                                                     plan->options.host_memory_bytes,
                                                     plan->options.disk_bytes } };
@@ -134,7 +144,7 @@ coh_status coh_plan_finish(coh_plan *plan)
         /* The limit is per step; frozen weights written when a run begins do not count. */
         verify.wear_bytes = kind == COH_PROGRAM_BODY ? plan->options.wear_bytes : 0;
         COH_TRY(coh_verify(&plan->layout, program, &verify, NULL));
-        if (kind != COH_PROGRAM_BODY || !was_priced)
+        if (kind != COH_PROGRAM_BODY)
             COH_TRY(coh_simulate_priced(&plan->layout, program, &plan->pricer,
                                         &plan->simulations[kind], NULL));
     }
@@ -287,31 +297,44 @@ static coh_status search_any(coh_plan *plan)
     return coh_plan_search(plan);
 }
 
+/* Makes as much of a searched plan as is asked for. */
+static coh_status deepen(coh_plan *plan)
+{
+    switch (plan->depth) {
+    case COH_PLAN_FITS:
+        return build_programs(plan);
+    case COH_PLAN_PRICED:
+        return price_programs(plan);
+    default:
+        return coh_plan_finish(plan);
+    }
+}
+
 /* Finishes a searched plan. With decisions of a folded search the whole step may not fit; then it
  * is searched. */
 static coh_status finish_any(coh_plan *plan)
 {
-    const coh_status status = plan->only_fits ? build_programs(plan) : coh_plan_finish(plan);
+    const coh_status status = deepen(plan);
     if (status != COH_ERR_FULL || !plan->folded || is_short_beside_body(plan))
         return status;
     coh_plan_drop_programs(plan);
     plan->never_folds = 1;
     COH_TRY(coh_plan_search(plan));
-    return plan->only_fits ? build_programs(plan) : coh_plan_finish(plan);
+    return deepen(plan);
 }
 
 /* Searches a plan in the given sweep order, whose least step may be known (else `least` is zero).
  * *out_far_bytes: if it is refused only for lack of the outermost tier, the bytes that would do;
  * else 0. */
 static coh_status search_in_order(const coh_graph *graph, const coh_plan_options *options,
-                                  int only_fits, const coh_least_step *least, coh_plan **out_plan,
-                                  uint64_t *out_far_bytes)
+                                  coh_plan_depth depth, const coh_least_step *least,
+                                  coh_plan **out_plan, uint64_t *out_far_bytes)
 {
     coh_plan *plan = NULL;
     *out_plan = NULL;
     *out_far_bytes = 0;
     COH_TRY(coh_plan_open(graph, options, &plan));
-    plan->only_fits = only_fits;
+    plan->depth = depth;
     plan->least = *least;
     coh_status status = check_budgets(&plan->profile, options);
     if (status == COH_OK)
@@ -325,7 +348,17 @@ static coh_status search_in_order(const coh_graph *graph, const coh_plan_options
     return status;
 }
 
-/* Finishes a searched plan; with plan->only_fits it can only be destroyed afterwards. On failure
+/* Only the planner can be the cause if its own program is refused. */
+static coh_status as_internal(coh_status status)
+{
+    return status != COH_ERR_CORRUPT
+               ? status
+               : coh_fail_prefix(COH_ERR_INTERNAL,
+                                 "the planner wrote a program that its verifier refuses (please "
+                                 "report this)");
+}
+
+/* Finishes a searched plan, as far as plan->depth asks for. On failure
  * *plan is NULL. *out_far_bytes: as above. */
 static coh_status finish_in_order(coh_plan **plan, uint64_t *out_far_bytes)
 {
@@ -341,9 +374,7 @@ static coh_status finish_in_order(coh_plan **plan, uint64_t *out_far_bytes)
     }
     made->options.earlier = NULL;
     made->options.earlier_count = 0;
-    if (status == COH_ERR_CORRUPT)
-        status = coh_fail_prefix(COH_ERR_INTERNAL, "the planner wrote a program that its verifier "
-                                                   "refuses (please report this)");
+    status = as_internal(status);
     if (status == COH_OK)
         return COH_OK;
     *out_far_bytes = made->least_far_bytes;
@@ -352,13 +383,13 @@ static coh_status finish_in_order(coh_plan **plan, uint64_t *out_far_bytes)
     return status;
 }
 
-/* Creates a plan in the given sweep order; with `only_fits` one that can only be destroyed. */
+/* Creates a plan in the given sweep order. */
 static coh_status create_in_order(const coh_graph *graph, const coh_plan_options *options,
-                                  int only_fits, coh_plan **out_plan)
+                                  coh_plan_depth depth, coh_plan **out_plan)
 {
     const coh_least_step unknown = { 0 };
     uint64_t unused;
-    COH_TRY(search_in_order(graph, options, only_fits, &unknown, out_plan, &unused));
+    COH_TRY(search_in_order(graph, options, depth, &unknown, out_plan, &unused));
     return finish_in_order(out_plan, &unused);
 }
 
@@ -407,7 +438,7 @@ static int is_settled(const ordered *first, const ordered *second)
 {
     const coh_plan *plan = first->made.plan;
     const uint64_t least_ns = second->least.light_ns;
-    return plan != NULL && (plan->only_fits || has_all(plan) ||
+    return plan != NULL && (plan->depth == COH_PLAN_FITS || has_all(plan) ||
                             (least_ns > 0 && least_ns + least_ns / 500 >= first->step_ns));
 }
 
@@ -417,7 +448,7 @@ static int is_settled(const ordered *first, const ordered *second)
 static coh_status price_whole(coh_plan *plan)
 {
     coh_candidate whole;
-    if (!plan->folded || plan->only_fits)
+    if (!plan->folded || plan->depth == COH_PLAN_FITS)
         return COH_OK;
     COH_TRY(coh_pins_blocks(plan->graph, &plan->options, &plan->decisions.recompute));
     const int32_t folded = plan->folded;
@@ -437,13 +468,13 @@ static coh_status price_whole(coh_plan *plan)
     return coh_plan_search(plan);
 }
 
-static void search_one(const coh_graph *graph, const coh_plan_options *options, int only_fits,
-                       ordered *o)
+static void search_one(const coh_graph *graph, const coh_plan_options *options,
+                       coh_plan_depth depth, ordered *o)
 {
     coh_plan_options each = *options;
     each.sweep_order = o->order;
     coh_status status =
-        search_in_order(graph, &each, only_fits, &o->least, &o->made.plan, &o->far_bytes);
+        search_in_order(graph, &each, depth, &o->least, &o->made.plan, &o->far_bytes);
     if (status == COH_OK)
         status = price_whole(o->made.plan);
     coh_attempt_end(&o->made, status);
@@ -480,7 +511,7 @@ static coh_status fail_in_order(const ordered *by_microbatches, const ordered *b
 
 /* Searches the sweep order with the lower bound, then the other if it may be faster. */
 static coh_status search_orders(const coh_graph *graph, const coh_plan_options *options,
-                                int only_fits, ordered *orders)
+                                coh_plan_depth depth, ordered *orders)
 {
     for (int i = 0; i < 2; i++) {
         coh_plan_options each = *options;
@@ -489,14 +520,14 @@ static coh_status search_orders(const coh_graph *graph, const coh_plan_options *
     }
     const int begin = orders[1].least.ns < orders[0].least.ns;
     ordered *first = &orders[begin], *second = &orders[1 - begin];
-    search_one(graph, options, only_fits, first);
+    search_one(graph, options, depth, first);
     if (coh_attempt_is_fault(&first->made))
         return coh_attempt_fail(&first->made);
     if (is_settled(first, second))
         return COH_OK;
     if (first->made.plan != NULL)
         coh_plan_drop_programs(first->made.plan);
-    search_one(graph, options, only_fits, second);
+    search_one(graph, options, depth, second);
     return coh_attempt_is_fault(&second->made) ? coh_attempt_fail(&second->made) : COH_OK;
 }
 
@@ -520,11 +551,11 @@ static coh_status finish_faster(ordered *orders)
 
 /* Plans both sweep orders and takes the faster plan; of equal plans the usual order. */
 static coh_status create_in_best_order(const coh_graph *graph, const coh_plan_options *options,
-                                       int only_fits, coh_plan **out_plan)
+                                       coh_plan_depth depth, coh_plan **out_plan)
 {
     ordered orders[] = { { .order = COH_SWEEP_MICROBATCH, .step_ns = UINT64_MAX },
                          { .order = COH_SWEEP_LAYER, .step_ns = UINT64_MAX } };
-    coh_status status = search_orders(graph, options, only_fits, orders);
+    coh_status status = search_orders(graph, options, depth, orders);
     if (status == COH_OK)
         status = finish_faster(orders);
     const int taken = orders[1].step_ns < orders[0].step_ns;
@@ -540,53 +571,53 @@ static coh_status create_in_best_order(const coh_graph *graph, const coh_plan_op
     return status;
 }
 
-static coh_status create(const coh_graph *graph, const coh_plan_options *options, int only_fits,
-                         coh_plan **out_plan)
+static coh_status create(const coh_graph *graph, const coh_plan_options *options,
+                         coh_plan_depth depth, coh_plan **out_plan)
 {
     const int keeps_bits = options->sweep_order == COH_SWEEP_SAME_BITS;
     coh_plan_options each = *options;
     each.sweep_order = order_of(graph, options);
     if (each.sweep_order != COH_SWEEP_AUTO)
-        return create_in_order(graph, &each, only_fits, out_plan);
+        return create_in_order(graph, &each, depth, out_plan);
     if (keeps_bits)
-        return create_in_best_order(graph, &each, only_fits, out_plan);
+        return create_in_best_order(graph, &each, depth, out_plan);
     each.uncalibrated = 1; /* result bits depend on the order, so calibration must not choose it */
-    COH_TRY(create_in_best_order(graph, &each, only_fits, out_plan));
+    COH_TRY(create_in_best_order(graph, &each, depth, out_plan));
     if (options->uncalibrated || options->profile == NULL || options->profile->calibrated_runs == 0)
         return COH_OK;
     each.sweep_order = (*out_plan)->options.sweep_order;
     each.uncalibrated = 0;
     coh_plan_destroy(*out_plan);
-    return create_in_order(graph, &each, only_fits, out_plan);
+    return create_in_order(graph, &each, depth, out_plan);
 }
 
 /* Plans to speculate where no plan that waits was found. If there is none either, fails with the
  * message of the one that waits, since it needs no room for the step before. */
 static coh_status create_speculating(const coh_graph *graph, const coh_plan_options *options,
-                                     int only_fits, coh_plan **out_plan)
+                                     coh_plan_depth depth, coh_plan **out_plan)
 {
     coh_attempt waits = { 0 };
     coh_attempt_end(&waits, COH_ERR_FULL);
-    const coh_status status = create(graph, options, only_fits, out_plan);
+    const coh_status status = create(graph, options, depth, out_plan);
     return status == COH_ERR_FULL ? coh_attempt_fail(&waits) : status;
 }
 
 /* Of a plan that waits for norms and one that speculates takes the faster. A step in memory has
  * nothing to gain. */
 static coh_status create_or_speculate(const coh_graph *graph, const coh_plan_options *options,
-                                      int only_fits, coh_plan **out_plan)
+                                      coh_plan_depth depth, coh_plan **out_plan)
 {
     coh_plan_options waits = *options;
     coh_plan *speculating = NULL;
     waits.speculates = 0;
-    const coh_status status = create(graph, &waits, only_fits, out_plan);
+    const coh_status status = create(graph, &waits, depth, out_plan);
     if (!coh_plan_speculates(options) || (status != COH_OK && status != COH_ERR_FULL))
         return status;
     if (status == COH_ERR_FULL)
-        return create_speculating(graph, options, only_fits, out_plan);
-    if (only_fits || (*out_plan)->decisions.in_memory)
+        return create_speculating(graph, options, depth, out_plan);
+    if (depth == COH_PLAN_FITS || (*out_plan)->decisions.in_memory)
         return COH_OK;
-    const coh_status other = create(graph, options, 0, &speculating);
+    const coh_status other = create(graph, options, depth, &speculating);
     const int is_refused = other != COH_OK && other != COH_ERR_FULL;
     coh_plan *const taken =
         !is_refused && coh_plan_period_ns(speculating) >= coh_plan_period_ns(*out_plan)
@@ -599,30 +630,44 @@ static coh_status create_or_speculate(const coh_graph *graph, const coh_plan_opt
 
 /* Adds the spare disk if it does not fit without. */
 static coh_status create_somewhere(const coh_graph *graph, const coh_plan_options *options,
-                                   int only_fits, coh_plan **out_plan)
+                                   coh_plan_depth depth, coh_plan **out_plan)
 {
     *out_plan = NULL;
     COH_TRY(coh_plan_check_options(options));
     const coh_status status =
-        coh_rank_choice_plan(graph, options, only_fits, create_or_speculate, out_plan);
+        coh_rank_choice_plan(graph, options, depth, create_or_speculate, out_plan);
     if (status != COH_ERR_FULL || !coh_plan_has_spare(options))
         return status;
     coh_plan_options with_disk = *options;
     with_disk.disk_bytes = options->spare_disk_bytes;
-    return coh_rank_choice_plan(graph, &with_disk, only_fits, create_or_speculate, out_plan);
+    return coh_rank_choice_plan(graph, &with_disk, depth, create_or_speculate, out_plan);
 }
 
 coh_status coh_plan_create_unbounded(const coh_graph *graph, const coh_plan_options *options,
                                      coh_plan **out_plan)
 {
-    return create_somewhere(graph, options, 0, out_plan);
+    return create_somewhere(graph, options, COH_PLAN_WHOLE, out_plan);
+}
+
+coh_status coh_plan_create_priced(const coh_graph *graph, const coh_plan_options *options,
+                                  coh_plan **out_plan)
+{
+    return create_somewhere(graph, options, COH_PLAN_PRICED, out_plan);
+}
+
+coh_status coh_plan_complete(coh_plan *plan)
+{
+    if (plan->depth == COH_PLAN_WHOLE && coh_plan_is_built(plan))
+        return COH_OK;
+    plan->depth = COH_PLAN_WHOLE;
+    return as_internal(coh_plan_finish(plan));
 }
 
 coh_status coh_plan_check_fit(const coh_graph *graph, const coh_plan_options *options,
                               coh_plan_fit *out_fit)
 {
     coh_plan *plan = NULL;
-    const coh_status status = create_somewhere(graph, options, 1, &plan);
+    const coh_status status = create_somewhere(graph, options, COH_PLAN_FITS, &plan);
     if (status == COH_OK)
         *out_fit = (coh_plan_fit){ plan->layout.arena_bytes[COH_TIER_DISK],
                                    plan->programs[COH_PROGRAM_BODY].instruction_count };

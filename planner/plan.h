@@ -155,6 +155,13 @@ static inline int coh_plan_defers(const coh_plan_options *options)
     return options->deferred_update && !coh_plan_speculates(options);
 }
 
+/* How much of a plan is made. */
+typedef enum coh_plan_depth {
+    COH_PLAN_WHOLE,  /* all programs verified and simulated */
+    COH_PLAN_PRICED, /* all programs built, the step simulated: for a comparison */
+    COH_PLAN_FITS    /* all programs built; it can only be destroyed */
+} coh_plan_depth;
+
 struct coh_plan {
     const coh_graph *graph;
     coh_plan_options options;
@@ -182,7 +189,7 @@ struct coh_plan {
     int32_t counts_all;
     int32_t folded; /* micro-batches that sets are built with (fold.h); 0: all */
     int32_t never_folds;
-    int32_t only_fits; /* the search ends with the first set that fits */
+    coh_plan_depth depth; /* with FITS the search ends with the first set that fits */
     uint64_t least_far_bytes;
     coh_refusal far_refusal; /* of the schedule that needs these */
     /* If no set fits because of options.wear_bytes: the fewest bytes that a step wrote, else 0. */

@@ -68,7 +68,7 @@ static coh_status make(search *s, int64_t microbatch)
 {
     coh_plan_options options;
     COH_TRY(take(s, microbatch, 0, &options));
-    return coh_plan_create_unbounded(s->made.graph, &options, &s->made.plan);
+    return coh_plan_create_priced(s->made.graph, &options, &s->made.plan);
 }
 
 /* Checks with little effort whether a micro-batch fits. */
@@ -160,13 +160,11 @@ static coh_status find_faster(search *s, faster *f)
     return COH_OK;
 }
 
-/* Makes the chosen plan whole again and takes it. */
-static coh_status take_chosen(search *s, coh_batch_plan *chosen)
+static void take_chosen(search *s, coh_batch_plan *chosen)
 {
     drop(s);
     s->made = *chosen;
     *chosen = (coh_batch_plan){ 0 };
-    return coh_plan_is_built(s->made.plan) ? COH_OK : coh_plan_finish(s->made.plan);
 }
 
 /* Tries larger micro-batches, or, if the first of them is no faster, smaller ones. Results do not
@@ -180,7 +178,7 @@ static coh_status plan_faster(search *s)
     const int takes_best =
         is_changed && (double)step_of(&f.best) <= SHORTER * (double)step_of(&f.wanted);
     if (status == COH_OK)
-        status = take_chosen(s, takes_best ? &f.best : &f.wanted);
+        take_chosen(s, takes_best ? &f.best : &f.wanted);
     if (is_changed)
         coh_batch_plan_destroy(&f.best);
     coh_batch_plan_destroy(&f.wanted);
@@ -458,14 +456,15 @@ static coh_status plan_batch(search *s, const coh_plan_options *options)
     COH_TRY(choose(s));
     COH_TRY(bound_writes(s, options->disk_write_bytes_per_day));
     if (!is_calibrated)
-        return COH_OK;
+        return coh_plan_complete(s->made.plan);
     const coh_batch_plan chosen = s->made;
     s->options.uncalibrated = 0;
     s->options.sweep_order = s->made.plan->options.sweep_order;
     COH_TRY(make(s, chosen.microbatch));
     s->made.wanted_step_ns = chosen.wanted_step_ns;
     s->made.chosen_step_ns = chosen.chosen_step_ns;
-    return bound_writes(s, options->disk_write_bytes_per_day);
+    COH_TRY(bound_writes(s, options->disk_write_bytes_per_day));
+    return coh_plan_complete(s->made.plan);
 }
 
 coh_status coh_batch_plan_create(const coh_batch *batch, const coh_plan_options *options,

@@ -35,6 +35,12 @@ coh_status coh_plan_options_read(const coh_plan_options *options, coh_plan_optio
 coh_status coh_plan_create_unbounded(const coh_graph *graph, const coh_plan_options *options,
                                      coh_plan **out_plan);
 
+/* As coh_plan_create_unbounded, for a plan to compare: only its step is simulated, and nothing is
+ * verified. coh_plan_complete makes the rest, if that is not done. */
+coh_status coh_plan_create_priced(const coh_graph *graph, const coh_plan_options *options,
+                                  coh_plan **out_plan);
+coh_status coh_plan_complete(coh_plan *plan);
+
 /* As coh_plan_least_ns, for options that coh_plan_options_read has taken, but ends with the first
  * bound below `enough_ns`. */
 coh_status coh_plan_least_below(const coh_graph *graph, const coh_plan_options *options,

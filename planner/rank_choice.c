@@ -54,7 +54,7 @@ typedef struct choice {
     const coh_graph *graph;
     const coh_plan_options *options;
     coh_plan_maker *make;
-    int only_fits;
+    coh_plan_depth depth;
     const char *names[COH_RANK_PATTERNS_MOST];
     uint64_t quick_ns[COH_RANK_PATTERNS_MOST]; /* UINT64_MAX: it does not fit */
     int count;
@@ -88,7 +88,7 @@ static coh_status try_pattern(choice *c, int index, coh_search search, uint64_t 
     coh_attempt attempt = { 0 };
     each.search = search;
     set_pattern(&each, c->names[index]);
-    coh_attempt_end(&attempt, c->make(c->graph, &each, c->only_fits, &attempt.plan));
+    coh_attempt_end(&attempt, c->make(c->graph, &each, c->depth, &attempt.plan));
     *out_ns = coh_plan_period_ns(attempt.plan);
     if (coh_attempt_is_fault(&attempt))
         return coh_attempt_fail(&attempt);
@@ -140,23 +140,23 @@ static coh_status choose(choice *c)
 {
     const coh_search search = c->options->search;
     const coh_search first = search == COH_SEARCH_USUAL ? COH_SEARCH_QUICK : search;
-    for (int i = 0; i < c->count && !(c->only_fits && c->best != NULL); i++)
+    for (int i = 0; i < c->count && !(c->depth == COH_PLAN_FITS && c->best != NULL); i++)
         COH_TRY(try_pattern(c, i, first, &c->quick_ns[i]));
     if (c->best == NULL)
         return coh_attempt_fail(&c->refused);
-    return !c->only_fits && search == COH_SEARCH_USUAL ? search_best(c) : COH_OK;
+    return c->depth != COH_PLAN_FITS && search == COH_SEARCH_USUAL ? search_best(c) : COH_OK;
 }
 
 coh_status coh_rank_choice_plan(const coh_graph *graph, const coh_plan_options *options,
-                                int only_fits, coh_plan_maker *make, coh_plan **out_plan)
+                                coh_plan_depth depth, coh_plan_maker *make, coh_plan **out_plan)
 {
-    choice c = { .graph = graph, .options = options, .make = make, .only_fits = only_fits };
+    choice c = { .graph = graph, .options = options, .make = make, .depth = depth };
     coh_plan_options one = *options;
     *out_plan = NULL;
     c.count = coh_rank_choices(options, c.names);
     if (c.count == 1) {
         set_pattern(&one, c.names[0]);
-        return make(graph, &one, only_fits, out_plan);
+        return make(graph, &one, depth, out_plan);
     }
     const int has_wires =
         options->wires.weights != COH_WIRE_STORED || options->wires.gradients != COH_WIRE_STORED;

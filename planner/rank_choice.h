@@ -15,14 +15,14 @@ int coh_rank_pattern_is_auto(const coh_plan_options *options);
  * their number, at least 1. */
 int coh_rank_choices(const coh_plan_options *options, const char *names[COH_RANK_PATTERNS_MOST]);
 
-/* Makes a plan for given options; with `only_fits` one that can only be destroyed. */
+/* Makes a plan for given options. */
 typedef coh_status coh_plan_maker(const coh_graph *graph, const coh_plan_options *options,
-                                  int only_fits, coh_plan **out_plan);
+                                  coh_plan_depth depth, coh_plan **out_plan);
 
 /* Makes plans with `make` and keeps the fastest: quick ones of all patterns, then usual ones of
  * those that are about as fast as the best. If none fits, fails as the pattern that lacks least. */
 coh_status coh_rank_choice_plan(const coh_graph *graph, const coh_plan_options *options,
-                                int only_fits, coh_plan_maker *make, coh_plan **out_plan);
+                                coh_plan_depth depth, coh_plan_maker *make, coh_plan **out_plan);
 
 /* Computes a number of a plan's options. It need not be exact below `enough`. */
 typedef coh_status coh_plan_number(const coh_graph *graph, const coh_plan_options *options,

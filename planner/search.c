@@ -368,7 +368,7 @@ static coh_status search_candidates(coh_candidates *candidates, const coh_decisi
     COH_TRY_GOTO(status, try_any(candidates, starts, count), done);
     if (!candidates->best.valid)
         COH_TRY_GOTO(status, try_last_resort(candidates, smallest), done);
-    if (!has_fitting(candidates) || plan->only_fits)
+    if (!has_fitting(candidates) || plan->depth == COH_PLAN_FITS)
         goto done;
     candidates->is_brief = plan->folded == COH_FOLDED_LONG ||
                            evaluations_for(candidates->best.instruction_count) < STARTS_LEAST;
@@ -475,7 +475,8 @@ static coh_status try_earlier(coh_plan *plan, coh_candidate *best)
 static int may_gain_far(const coh_plan *plan, const coh_candidate *in_memory)
 {
     const coh_plan_options *o = &plan->options;
-    if (in_memory->valid && (plan->only_fits || plan->survivor_bytes > coh_survivor_room(o)))
+    if (in_memory->valid &&
+        (plan->depth == COH_PLAN_FITS || plan->survivor_bytes > coh_survivor_room(o)))
         return 0;
     return !in_memory->valid || coh_block_set_count(&in_memory->decisions.recompute) > 0 ||
            (o->mode == COH_PLAN_TRAIN && o->host_memory_bytes > 0 &&
