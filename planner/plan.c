@@ -532,11 +532,13 @@ static coh_status search_orders(const coh_graph *graph, const coh_plan_options *
 }
 
 /* Finishes the faster plan, of equal ones that of the usual order: two finished plans would take
- * twice the memory. Then also the other one, if the first has become slower than it. */
-static coh_status finish_faster(ordered *orders)
+ * twice the memory. Then also the other one, if the first has become slower than it. *out_taken is
+ * a finished one, if there is any. */
+static coh_status finish_faster(ordered *orders, int *out_taken)
 {
-    const int taken = orders[1].step_ns < orders[0].step_ns;
-    ordered *faster = &orders[taken], *other = &orders[1 - taken];
+    const int first = orders[1].step_ns < orders[0].step_ns;
+    ordered *faster = &orders[first], *other = &orders[1 - first];
+    *out_taken = first;
     if (faster->made.plan == NULL)
         return COH_OK;
     if (other->made.plan != NULL)
@@ -544,8 +546,11 @@ static coh_status finish_faster(ordered *orders)
     finish_one(faster);
     if (coh_attempt_is_fault(&faster->made))
         return coh_attempt_fail(&faster->made);
-    if (other->made.plan != NULL && other->step_ns < faster->step_ns)
-        finish_one(other);
+    if (other->made.plan == NULL || other->step_ns >= faster->step_ns)
+        return COH_OK;
+    finish_one(other);
+    if (other->step_ns < faster->step_ns)
+        *out_taken = 1 - first;
     return coh_attempt_is_fault(&other->made) ? coh_attempt_fail(&other->made) : COH_OK;
 }
 
@@ -555,10 +560,10 @@ static coh_status create_in_best_order(const coh_graph *graph, const coh_plan_op
 {
     ordered orders[] = { { .order = COH_SWEEP_MICROBATCH, .step_ns = UINT64_MAX },
                          { .order = COH_SWEEP_LAYER, .step_ns = UINT64_MAX } };
+    int taken = 0;
     coh_status status = search_orders(graph, options, depth, orders);
     if (status == COH_OK)
-        status = finish_faster(orders);
-    const int taken = orders[1].step_ns < orders[0].step_ns;
+        status = finish_faster(orders, &taken);
     if (status == COH_OK && orders[taken].made.plan == NULL) {
         (void)fail_in_order(&orders[0], &orders[1]);
         status = orders[taken].made.status != COH_OK ? orders[taken].made.status : COH_ERR_INTERNAL;
