@@ -8,6 +8,7 @@
 #include "cli/commands.h"
 #include "cli/output.h"
 #include "cli/plan_report.h"
+#include "cohobate/machine.h"
 #include "report/format.h"
 #include "report/report.h"
 
@@ -22,6 +23,15 @@ typedef struct runs {
 /* The most instructions of a plan that is made again, and the seconds for all of them. */
 #define AGAIN_INSTRUCTIONS 5000
 #define AGAIN_SECONDS      5.0
+
+/* The most device memory that its machine could have given the run. A profile changes none of it: a
+ * run computes where it is. Without --device-memory a run on a GPU had all of it. */
+static uint64_t most_device_bytes(const cli_options *options)
+{
+    if (strcmp(options->device, "host") == 0)
+        return coh_machine_most_bytes();
+    return cli_given(options, CLI_FLAG_DEVICE_MEMORY) ? UINT64_MAX : 0;
+}
 
 /* Sets the memory that the run had, where its command leaves it to the machine: less or more may be
  * free now. A GPU's own memory stays as it is. */
@@ -52,8 +62,9 @@ static void find_what_ifs(const report_run *run, report_analysis *analysis)
             arguments[count++] = strdup(word);
         if (cli_options_parse(CLI_TRAIN, count, arguments, options, &help) == COH_OK && !help &&
             !options->resume) {
+            const uint64_t most_bytes = most_device_bytes(options); /* by the flags as typed */
             take_budgets(run, options);
-            cli_report_what_ifs(options, AGAIN_SECONDS, analysis);
+            cli_report_what_ifs(options, most_bytes, AGAIN_SECONDS, analysis);
         }
         while (count > 0)
             free(arguments[--count]);

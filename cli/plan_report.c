@@ -32,6 +32,7 @@ typedef struct what_ifs {
     int count;
     int64_t search; /* of the run */
     cli_variant base, found;
+    uint64_t most_device_bytes; /* that a change may give */
     double begin_s, longest_s, most_s;
     report_analysis *out;
 } what_ifs;
@@ -81,25 +82,15 @@ static int needs_no_memory(const coh_plan_summary *plan)
     return moved == 0 && plan->recomputes == 0;
 }
 
-/* Memory that a machine lacks is no change of the run: without --device-memory a GPU's plan has all
- * that it has. A profile may be of another machine. */
-static int is_there(const what_ifs *w, uint64_t bytes)
-{
-    const cli_options *options = &w->changes[0].options;
-    if (options->profile || strcmp(options->device, "host") != 0)
-        return cli_given(options, CLI_FLAG_DEVICE_MEMORY);
-    return bytes <= coh_machine_most_bytes();
-}
-
 static void list_memory(what_ifs *w)
 {
     static const double factors[] = { 1.25, 1.5, 2, 0.8 };
     const uint64_t had = w->base.budget_bytes[COH_TIER_DEVICE];
-    const int unit = had >> 24 > 0 ? 20 : 12; /* of few MiB a factor is no whole number */
+    const int unit = had >> 24 > 0 ? 20 : 12; /* below 16 MiB: whole 4 KiB */
     w->out->needs_no_memory = needs_no_memory(&w->base.summary);
     for (size_t i = 0; i < sizeof(factors) / sizeof(factors[0]) && had < UINT64_MAX / 4; i++) {
         const uint64_t bytes = (uint64_t)((double)had * factors[i]) >> unit << unit;
-        if (factors[i] > 1 && (w->out->needs_no_memory || !is_there(w, bytes)))
+        if (factors[i] > 1 && (w->out->needs_no_memory || bytes > w->most_device_bytes))
             continue;
         change *one = bytes > 0 ? begin_change(w) : NULL;
         if (!one)
@@ -207,7 +198,8 @@ static void confirm(what_ifs *w, const int planned[REPORT_WHAT_IFS])
     }
 }
 
-void cli_report_what_ifs(const cli_options *options, double seconds, report_analysis *out_analysis)
+void cli_report_what_ifs(const cli_options *options, uint64_t most_device_bytes, double seconds,
+                         report_analysis *out_analysis)
 {
     int planned[REPORT_WHAT_IFS];
     what_ifs *w = calloc(1, sizeof(*w));
@@ -221,6 +213,7 @@ void cli_report_what_ifs(const cli_options *options, double seconds, report_anal
         as_it_is->options.search = COH_SEARCH_QUICK;
         w->search = options->search;
         w->out = out_analysis;
+        w->most_device_bytes = most_device_bytes;
         w->most_s = seconds;
         w->begin_s = cli_seconds_now();
         plan_quickly(w, planned);
@@ -232,6 +225,15 @@ void cli_report_what_ifs(const cli_options *options, double seconds, report_anal
 }
 
 /* ---- the plan ---- */
+
+/* Memory that a machine lacks is no change of the plan. Without --device-memory the plan of a GPU
+ * has all of its memory. A profile may be of another machine. */
+static uint64_t most_device_bytes(const cli_options *options)
+{
+    if (!options->profile && strcmp(options->device, "host") == 0)
+        return coh_machine_most_bytes();
+    return cli_given(options, CLI_FLAG_DEVICE_MEMORY) ? UINT64_MAX : 0;
+}
 
 /* Reads back what cli_record_write_run wrote. */
 static coh_status run_of(const cli_job *job, const coh_trace *trace, report_run *out_run)
@@ -284,7 +286,7 @@ coh_status cli_plan_report(const cli_job *job)
         return cli_fail(COH_ERR_MEMORY, "no memory for a report");
     coh_status status = coh_plan_trace(job->plan, &trace);
     if (status == COH_OK) {
-        cli_report_what_ifs(job->options, PLAN_SECONDS, analysis);
+        cli_report_what_ifs(job->options, most_device_bytes(job->options), PLAN_SECONDS, analysis);
         status = draw(job, trace, form, analysis);
         coh_trace_free(trace);
     }

@@ -221,6 +221,27 @@ class Limits(ProgramTest):
             file.write(record.replace(f'"budget_bytes": {{"device": {had}', f'"budget_bytes": {{"device": {100 * MIB}'))
         self.assertIn("(--device-memory 80MiB)", " ".join(self.succeeds("report", folder, "--text").out.split()))
 
+    def test_a_report_offers_no_memory_that_the_machine_of_the_run_lacks(self):
+        """A plan that recomputes would use more memory. No machine has a pebibyte of it, whatever its profile says."""
+        with open(self.gpu(), encoding="utf-8") as file:
+            profile = json.load(file)
+        host = self.write("host.json", json.dumps({**profile, "device": "host"}))
+        run = ["train", "gpt2-pico", "--data", self.corpus(), "--steps", 2, "--sequence", 32, "--batch", 1, "--threads", 1,
+               "--calibration", "none", "--recompute", "all"]
+        for name, flags in (("plain", []), ("profile", ["--profile", host])):
+            folder = self.path(name)
+            self.succeeds(*run, "--save", folder, *flags)
+            path = os.path.join(folder, "run.json")
+            with open(path, encoding="utf-8") as file:
+                record = file.read()
+            had = json.loads(record)["budget_bytes"]["device"]
+            for budget, more in ((100 * MIB, ["125MiB", "150MiB", "200MiB"]), (1 << 50, [])):
+                with open(path, "w", encoding="utf-8") as file:
+                    file.write(record.replace(f'"budget_bytes": {{"device": {had}', f'"budget_bytes": {{"device": {budget}'))
+                rows = [row["text"] for row in self.succeeds("report", folder, "--json").json["what_if"]]
+                self.assertEqual([row for row in rows if "less device memory" in row][1:], [], rows)
+                self.assertEqual(re.findall(r"more device memory \(--device-memory (\w+)\)", " ".join(rows)), more, (name, rows))
+
     def test_too_little_disk(self):
         plan = ["plan", *NANO, "--micro-batch", 2]
         said, short = self.short("disk: ", *plan, "--device-memory", "40MiB", "--disk", self.folder + ":10MiB")
