@@ -136,13 +136,12 @@ static coh_status hash_file(const coh_token_builder *b, int fd, const char *path
     return COH_OK;
 }
 
-/* Keeps the first path, in their order, or its end. */
-static void keep_first(const char *path, char first[160])
+/* Counts `count` members of the list as no text, the first of them with this index. */
+static void count_binaries(coh_token_builder *b, uint64_t count, size_t first)
 {
-    const size_t count = strlen(path);
-    const char *end = count < 160 ? path : path + count - 159;
-    if (first[0] == '\0' || strcmp(end, first) < 0)
-        snprintf(first, 160, "%s", end);
+    if (count > 0 && (b->binary_count == 0 || first < b->first_binary))
+        b->first_binary = first;
+    b->binary_count += count;
 }
 
 /* Adds a text of a folder as a document, with the tokens that the tokenizer puts around one. */
@@ -152,8 +151,7 @@ static coh_status add_member(coh_token_builder *b, int fd, const char *path)
     uint64_t hash;
     COH_TRY(coh_file_read_more(fd, path, b->buffer, PROBE_BYTES, &filled));
     if (memchr(b->buffer, '\0', filled)) {
-        b->binary_count++;
-        keep_first(path, b->first_binary);
+        count_binaries(b, 1, b->member);
         return COH_OK;
     }
     lseek(fd, 0, SEEK_SET);
@@ -291,6 +289,7 @@ static coh_status make(void *context, int thread, size_t index, coh_turn *turn)
     folder_job *job = context;
     coh_token_builder *worker = &job->workers[thread];
     worker->documents.turn = turn;
+    worker->member = index;
     return job->member(worker, job->out->list.paths[index]);
 }
 
@@ -324,9 +323,7 @@ static void fini_workers(const folder_job *job)
     for (int i = 0; i < job->worker_count; i++) {
         coh_token_builder *worker = &job->workers[i];
         job->out->replaced_count += worker->replaced_count;
-        job->out->binary_count += worker->binary_count;
-        if (worker->binary_count > 0)
-            keep_first(worker->first_binary, job->out->first_binary);
+        count_binaries(job->out, worker->binary_count, worker->first_binary);
         if (i > 0) {
             coh_chat_close(worker->chat);
             coh_tokenizer_close(worker->tokenizer);
@@ -356,8 +353,10 @@ coh_status coh_token_build_folder(coh_token_builder *builder, coh_token_member m
     folder_job job = { .out = builder, .member = member };
     int thread_count = thread_count_for(builder);
     if (thread_count <= 1) {
-        for (size_t i = 0; i < builder->list.count; i++)
+        for (size_t i = 0; i < builder->list.count; i++) {
+            builder->member = i;
             COH_TRY(member(builder, builder->list.paths[i]));
+        }
         return COH_OK;
     }
     coh_status status = COH_ALLOC(thread_count, &job.workers);
@@ -555,6 +554,20 @@ static coh_status build(coh_token_builder *b, int is_folder)
     return COH_OK;
 }
 
+/* Writes the path, or "..." and as much of its end as fits, from the beginning of a character on. */
+static void show_path(const char *path, char *out_text, size_t text_bytes)
+{
+    const size_t bytes = strlen(path);
+    if (bytes < text_bytes) {
+        snprintf(out_text, text_bytes, "%s", path);
+        return;
+    }
+    const char *end = path + bytes - (text_bytes - sizeof("..."));
+    while (((uint8_t)*end & 0xc0) == 0x80)
+        end++;
+    snprintf(out_text, text_bytes, "...%s", end);
+}
+
 static void tell(const coh_token_builder *b, coh_token_build_facts *out_facts)
 {
     const coh_documents *d = &b->documents;
@@ -570,7 +583,8 @@ static void tell(const coh_token_builder *b, coh_token_build_facts *out_facts)
     };
     for (size_t i = 0; b->options->form == COH_DATA_TEXT && i < b->list.count; i++)
         facts.lines_as_text_count += (uint64_t)is_lines_name(b->list.paths[i]);
-    snprintf(facts.first_binary, sizeof(facts.first_binary), "%s", b->first_binary);
+    if (b->binary_count > 0)
+        show_path(b->list.paths[b->first_binary], facts.first_binary, sizeof(facts.first_binary));
     if (b->chat)
         snprintf(facts.chat_form, sizeof(facts.chat_form), "%s", coh_chat_description(b->chat));
     COH_STRUCT_FILL(facts, out_facts);

@@ -30,8 +30,9 @@ typedef struct coh_token_builder {
     coh_id_list ids;
     coh_byte_list targets;   /* 1 for each of `ids` that counts */
     uint64_t replaced_count; /* coh_lines */
+    size_t member;           /* index in the list of the file that is being added */
     uint64_t binary_count;   /* members that are no text */
-    char first_binary[160];  /* the end of the first one's path */
+    size_t first_binary;     /* the least index of them, if there are any */
 } coh_token_builder;
 
 /* Called before each piece of text that is read. Fails: as options->go_on does. */

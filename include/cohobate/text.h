@@ -198,9 +198,11 @@ typedef struct coh_token_build_facts {
     uint64_t lines_as_text_count; /* *.jsonl and *.ndjson files of a folder, read as plain text */
     uint64_t replaced_count;      /* JSON escapes of half a surrogate pair, replaced by U+FFFD */
     char chat_form[160];          /* format of conversations, for people; "": there were none */
-    uint64_t file_count;          /* of a folder: files that were read */
-    uint64_t binary_count;        /* of a folder: files left out, since they hold a NUL byte */
-    char first_binary[160];       /* the first of them, by path, or its end; "": there are none */
+    uint64_t file_count;          /* of a folder: files that were read, as text or as JSON lines */
+    /* Of a folder of text: files left out, since they have a NUL in their first 8 KiB; and the path
+     * of the first of them in the order of paths. One that is too long is "..." and its end. */
+    uint64_t binary_count;
+    char first_binary[160];
 } coh_token_build_facts;
 
 /* Tokenizes options->in_path, a file or a folder, as a stream. Memory: a block of 1 MiB and the
@@ -208,11 +210,12 @@ typedef struct coh_token_build_facts {
  * and 32 MiB of ids waiting to be written in order.
  *
  * Text: a file gives the ids of its whole text and nothing more. A folder gives every regular file
- * under it, in byte order of their paths, except links, hidden files, and files with a NUL in their
- * first 8 KiB. JSONL: the lines of a file, or of every *.jsonl and *.ndjson in a folder; empty
- * lines are skipped. Except for a single text file, a document becomes the ids that the tokenizer
- * puts before a text (coh_tokenizer_around), its own ids, and the id that ends a text. A
- * conversation becomes what its format defines (docs/data.md) and nothing more.
+ * under it, in byte order of their paths, except hidden files and files with a NUL in their first
+ * 8 KiB. JSONL: the lines of a file, or of every *.jsonl and *.ndjson in a folder; empty lines are
+ * skipped. In a folder, links to files are followed, and links to folders are not; a link to nothing
+ * fails. Except for a single text file, a document becomes the ids that
+ * the tokenizer puts before a text (coh_tokenizer_around), its own ids, and the id that ends a text.
+ * A conversation becomes what its format defines (docs/data.md) and nothing more.
  *
  * *out_facts may be NULL. Existing token files and empty files are replaced once the new ones are
  * complete, else left alone.

@@ -159,6 +159,61 @@ static void a_link_to_a_file_is_read_as_the_file(void **state)
     assert_int_equal(unlink(folder_file("texts/round")), 0);
 }
 
+/* Writes a file that is no text, whose name is `count` times `letter`, then `end`. */
+static void write_binary(const char *folder, const char *letter, size_t count, const char *end)
+{
+    char name[250];
+    int bytes = snprintf(name, sizeof(name), "%s/", folder);
+    while (count-- > 0)
+        bytes += snprintf(name + bytes, sizeof(name) - (size_t)bytes, "%s", letter);
+    snprintf(name + bytes, sizeof(name) - (size_t)bytes, "%s", end);
+    folder_write(name, "\0", 1);
+}
+
+static void the_first_file_that_is_no_text_is_first_by_its_whole_path(void **state)
+{
+    (void)state;
+    coh_token_build_facts facts = { .struct_bytes = sizeof(facts) };
+    const coh_token_build_options options = { .in_path = keep_path("texts") };
+    write_texts();
+    make_folder("texts/0");
+    write_binary("texts", "a", 200, ""); /* the end of its path is before that of the next */
+    write_binary("texts/0", "z", 200, "");
+    for (int threads = 1; threads < 6; threads += 2) {
+        assert_int_equal(make_tokens(options, "bytes", threads, &facts), COH_OK);
+        assert_non_null(strstr(facts.first_binary, "zzz"));
+    }
+}
+
+/* A path that does not fit is cut at a character, wherever its characters begin. */
+static void the_end_of_a_long_path_begins_with_a_character(void **state)
+{
+    (void)state;
+    static const char *const letters[] = { "\xc3\xa9", "\xe2\x82\xac", "\xf0\x9f\x99\x82" };
+    coh_token_build_options options = { 0 };
+    for (size_t i = 0; i < 12; i++) {
+        const char *letter = letters[i / 4], *end = &"aaa"[i % 4];
+        const size_t bytes = strlen(letter);
+        char folder[20], name[40];
+        coh_token_build_facts facts = { .struct_bytes = sizeof(facts) };
+        snprintf(folder, sizeof(folder), "t%zu", i);
+        snprintf(name, sizeof(name), "%s/text", folder);
+        make_folder(folder);
+        write_binary(folder, letter, 240 / bytes, end);
+        folder_write(name, "text", 4);
+        options.in_path = keep_path(folder);
+        assert_int_equal(make_tokens(options, "bytes", 1, &facts), COH_OK);
+        assert_memory_equal(facts.first_binary, "...", 3);
+        const size_t shown = strlen(facts.first_binary), most = sizeof(facts.first_binary) - 1;
+        assert_true(shown <= most && shown > most - bytes);
+        const size_t letters_end = shown - strlen(end);
+        assert_string_equal(facts.first_binary + letters_end, end);
+        assert_int_equal((letters_end - 3) % bytes, 0);
+        for (size_t at = 3; at < letters_end; at += bytes)
+            assert_memory_equal(facts.first_binary + at, letter, bytes);
+    }
+}
+
 static void lines_and_conversations_do_too(void **state)
 {
     (void)state;
@@ -221,6 +276,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         IN_FOLDER(texts_become_the_same_bytes_by_any_number_of_threads),
         IN_FOLDER(a_link_to_a_file_is_read_as_the_file),
+        IN_FOLDER(the_first_file_that_is_no_text_is_first_by_its_whole_path),
+        IN_FOLDER(the_end_of_a_long_path_begins_with_a_character),
         IN_FOLDER(lines_and_conversations_do_too),
         IN_FOLDER(the_first_bad_file_is_named_whoever_meets_one_first),
         IN_FOLDER(every_failing_allocation_is_said_and_leaves_nothing_behind),
