@@ -220,6 +220,10 @@ void cli_data_say_build(const char *what, const coh_token_build_facts *facts)
                         " left out, since a NUL byte marks what is no text, the first: %s",
                         what, facts->file_count, plural(facts->file_count), facts->binary_count,
                         facts->first_binary);
+    else if (facts->other_count)
+        cli_note_choice("%s: %" PRIu64 " file%s read; %" PRIu64
+                        " left out, not named *.jsonl or *.ndjson",
+                        what, facts->file_count, plural(facts->file_count), facts->other_count);
     else if (facts->file_count)
         cli_note_choice("%s: %" PRIu64 " file%s read", what, facts->file_count,
                         plural(facts->file_count));

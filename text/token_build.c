@@ -215,11 +215,14 @@ static coh_status list_entry(coh_file_list *list, const char *folder, const char
         return coh_fail(COH_ERR_IO, "cannot look at %s: %s", path, strerror(errno));
     if (S_ISDIR(facts.st_mode))
         return list_folder(list, path, depth + 1);
-    /* Links to files are followed; links to folders are not, since they may form a loop. */
-    if (S_ISLNK(facts.st_mode) && stat(path, &facts) != 0)
+    /* Links to files are followed; links to folders are not, since they may form a loop. A link to
+     * nothing fails, unless the file would be left out by its name. */
+    const int is_other = list->is_lines && !is_lines_name(name);
+    if (S_ISLNK(facts.st_mode) && stat(path, &facts) != 0 && !is_other)
         return coh_fail(COH_ERR_IO, "cannot follow the link %s: %s: mend it, or take it away", path,
                         strerror(errno));
-    if (!S_ISREG(facts.st_mode) || (list->is_lines && !is_lines_name(name)))
+    list->other_count += is_other && S_ISREG(facts.st_mode);
+    if (!S_ISREG(facts.st_mode) || is_other)
         return COH_OK;
     COH_TRY(COH_GROW(&list->paths, &list->capacity, list->count + 1));
     COH_TRY(coh_alloc_text(path, &list->paths[list->count]));
@@ -580,6 +583,7 @@ static void tell(const coh_token_builder *b, coh_token_build_facts *out_facts)
         .replaced_count = b->replaced_count,
         .file_count = b->list.count - b->binary_count,
         .binary_count = b->binary_count,
+        .other_count = b->list.other_count,
     };
     for (size_t i = 0; b->options->form == COH_DATA_TEXT && i < b->list.count; i++)
         facts.lines_as_text_count += (uint64_t)is_lines_name(b->list.paths[i]);

@@ -203,6 +203,8 @@ typedef struct coh_token_build_facts {
      * of the first of them in the order of paths. One that is too long is "..." and its end. */
     uint64_t binary_count;
     char first_binary[160];
+    /* Of a folder of JSON lines: files left out, since their name is not *.jsonl or *.ndjson. */
+    uint64_t other_count;
 } coh_token_build_facts;
 
 /* Tokenizes options->in_path, a file or a folder, as a stream. Memory: a block of 1 MiB and the
@@ -213,7 +215,7 @@ typedef struct coh_token_build_facts {
  * under it, in byte order of their paths, except hidden files and files with a NUL in their first
  * 8 KiB. JSONL: the lines of a file, or of every *.jsonl and *.ndjson in a folder; empty lines are
  * skipped. In a folder, links to files are followed, and links to folders are not; a link to nothing
- * fails. Except for a single text file, a document becomes the ids that
+ * fails, unless its name is left out. Except for a single text file, a document becomes the ids that
  * the tokenizer puts before a text (coh_tokenizer_around), its own ids, and the id that ends a text.
  * A conversation becomes what its format defines (docs/data.md) and nothing more.
  *

@@ -84,7 +84,7 @@ class Data(ProgramTest):
         self.succeeds("check", self.path("out.tokens"))
         return TokenFile(self.path("out.tokens"))
 
-    # ---- abandoned files ----
+    # ---- folders ----
 
     def test_files_of_a_folder_that_are_no_text_are_counted(self):
         folder = self.path("texts")
@@ -116,6 +116,17 @@ class Data(ProgramTest):
         self.assertIn(line, said)
         self.assertLess(said.index(line), said.index("keeps: "))
         self.assertNotIn("files read", said)
+
+    def test_files_of_a_folder_of_lines_that_hold_none_are_counted(self):
+        os.mkdir(self.path("lines"))
+        self.documents("lines/x.jsonl")
+        for name in ("y.bin", "z.txt"):
+            self.write(f"lines/{name}", "other")
+        os.symlink("nowhere", self.path("lines/zz.txt"))
+        lines = ["tokenize", "--tokenizer", "bytes", self.path("lines"), "--field", "text", "-o", self.path("lines.tokens")]
+        self.assertIn(": 1 file read; 2 left out, not named *.jsonl or *.ndjson\n", self.succeeds(*lines).err)
+
+    # ---- abandoned files ----
 
     def test_what_a_killed_tokenization_left_goes_with_the_next_and_what_is_held_stays(self):
         temporary = self.path("temporary")

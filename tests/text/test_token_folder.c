@@ -214,6 +214,32 @@ static void the_end_of_a_long_path_begins_with_a_character(void **state)
     }
 }
 
+static void files_that_hold_no_lines_are_counted_and_not_looked_at(void **state)
+{
+    (void)state;
+    coh_token_build_facts facts = { .struct_bytes = sizeof(facts) };
+    coh_token_build_options options = { .in_path = keep_path("chats"), .form = COH_DATA_JSONL };
+    write_conversations(FILE_COUNT);
+    assert_int_equal(make_tokens(options, "bytes", 1, &facts), COH_OK);
+    assert_int_equal(facts.file_count, FILE_COUNT);
+    assert_int_equal(facts.other_count, 0);
+    folder_write("chats/notes.txt", "other", 5);
+    folder_write("chats/pixels.bin", "\0", 1);
+    make_folder("chats/folder.txt");
+    assert_int_equal(symlink("notes.txt", folder_file("chats/again.txt")), 0);
+    assert_int_equal(symlink("nowhere", folder_file("chats/zz.txt")), 0);
+    if (make_tokens(options, "bytes", 1, &facts) != COH_OK)
+        fail_msg("%s", coh_last_error());
+    assert_int_equal(facts.file_count, FILE_COUNT);
+    assert_int_equal(facts.other_count, 3);
+    assert_int_equal(facts.binary_count, 0);
+    assert_int_equal(symlink("nowhere", folder_file("chats/zz.jsonl")), 0);
+    assert_int_equal(make_tokens(options, "bytes", 1, &facts), COH_ERR_IO);
+    assert_int_equal(unlink(folder_file("chats/again.txt")), 0);
+    assert_int_equal(unlink(folder_file("chats/zz.txt")), 0);
+    assert_int_equal(unlink(folder_file("chats/zz.jsonl")), 0);
+}
+
 static void lines_and_conversations_do_too(void **state)
 {
     (void)state;
@@ -278,6 +304,7 @@ int main(void)
         IN_FOLDER(a_link_to_a_file_is_read_as_the_file),
         IN_FOLDER(the_first_file_that_is_no_text_is_first_by_its_whole_path),
         IN_FOLDER(the_end_of_a_long_path_begins_with_a_character),
+        IN_FOLDER(files_that_hold_no_lines_are_counted_and_not_looked_at),
         IN_FOLDER(lines_and_conversations_do_too),
         IN_FOLDER(the_first_bad_file_is_named_whoever_meets_one_first),
         IN_FOLDER(every_failing_allocation_is_said_and_leaves_nothing_behind),
