@@ -217,7 +217,7 @@ void cli_data_say_build(const char *what, const coh_token_build_facts *facts)
                         facts->held_out_document_count);
     if (facts->binary_count)
         cli_note_choice("%s: %" PRIu64 " file%s read as text; %" PRIu64
-                        " left out, since a NUL byte marks what is no text, the first: %s",
+                        " left out as binary (a NUL byte in the first 8 KiB), the first: %s",
                         what, facts->file_count, plural(facts->file_count), facts->binary_count,
                         facts->first_binary);
     else if (facts->other_count)

@@ -93,7 +93,7 @@ class Data(ProgramTest):
             with open(os.path.join(folder, name), "wb") as file:
                 file.write(content)
         said = self.succeeds("tokenize", "--tokenizer", "bytes", folder, "-o", self.path("all.tokens")).err
-        self.assertIn(f"2 files read as text; 2 left out, since a NUL byte marks what is no text, the first: {folder}/b.png\n", said)
+        self.assertIn(f"2 files read as text; 2 left out as binary (a NUL byte in the first 8 KiB), the first: {folder}/b.png\n", said)
         for name in ("c.bin", "b.png"):
             os.remove(os.path.join(folder, name))
         self.assertIn(": 2 files read\n", self.succeeds("tokenize", "--tokenizer", "bytes", folder, "-o", self.path("two.tokens")).err)
