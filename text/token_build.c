@@ -557,7 +557,7 @@ static coh_status build(coh_token_builder *b, int is_folder)
     return COH_OK;
 }
 
-/* Writes the path, or "..." and as much of its end as fits, from the beginning of a character on. */
+/* Writes the path, or "..." and as much of its end as fits from the beginning of a character. */
 static void show_path(const char *path, char *out_text, size_t text_bytes)
 {
     const size_t bytes = strlen(path);

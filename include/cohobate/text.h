@@ -214,10 +214,10 @@ typedef struct coh_token_build_facts {
  * Text: a file gives the ids of its whole text and nothing more. A folder gives every regular file
  * under it, in byte order of their paths, except hidden files and files with a NUL in their first
  * 8 KiB. JSONL: the lines of a file, or of every *.jsonl and *.ndjson in a folder; empty lines are
- * skipped. In a folder, links to files are followed, and links to folders are not; a link to nothing
- * fails, unless its name is left out. Except for a single text file, a document becomes the ids that
- * the tokenizer puts before a text (coh_tokenizer_around), its own ids, and the id that ends a text.
- * A conversation becomes what its format defines (docs/data.md) and nothing more.
+ * skipped. In a folder, links to files are followed, and links to folders are not; a link to
+ * nothing fails, unless its name is left out. Except for a single text file, a document becomes the
+ * ids that the tokenizer puts before a text (coh_tokenizer_around), its own ids, and the id that
+ * ends a text. A conversation becomes what its format defines (docs/data.md) and nothing more.
  *
  * *out_facts may be NULL. Existing token files and empty files are replaced once the new ones are
  * complete, else left alone.
