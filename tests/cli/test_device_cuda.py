@@ -71,6 +71,21 @@ class DeviceCuda(ProgramTest):
             self.assertEqual(len(re.findall(r">3\d\d W</td>", page)), rows)
             shutil.rmtree(self.path("run"))
 
+    def test_a_report_asks_what_if_of_the_host_memory_that_the_run_had(self):
+        """Too little of it for the plan of the run has no what-ifs, whatever is free when the report is read."""
+        model, run = self.model("gpt2"), self.path("run")
+        small = f"{LIBRARIES + (self.peak(model, '--dtype', 'bf16') - LIBRARIES) // 8 * 5 // 4096 * 4096}B"
+        self.train(model, "--dtype", "bf16", "--device-memory", small, "--save", run, seed=1)
+        path = os.path.join(run, "run.json")
+        with open(path, encoding="utf-8") as file:
+            record = json.load(file)
+        for host, has_rows in ((record["budget_bytes"]["host"], True), (4096, False)):
+            record["budget_bytes"]["host"] = host
+            with open(path, "w", encoding="utf-8") as file:
+                json.dump(record, file)
+            rows = self.succeeds("report", run, "--json", **self.gpu()).json["what_if"]
+            self.assertEqual(bool(rows), has_rows, rows)
+
     def test_several_gpus_have_the_bits_of_one(self):
         """Each rank on a GPU of its own, with NCCL's double; the twin makes the replicas on one GPU. The fewest tokens: the
         emulation runs one kernel at a time, of all GPUs."""
