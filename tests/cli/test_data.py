@@ -106,7 +106,7 @@ class Data(ProgramTest):
             with open(os.path.join(folder, name), "wb") as file:
                 file.write(content)
         said = self.succeeds("train", *TINY, "--data", folder, "--steps", 1, "--save", kept).err
-        line = f"{folder}: 2 files read as text; 1 left out, since a NUL byte marks what is no text, the first: {folder}/c.bin\n"
+        line = f"{folder}: 2 files read as text; 1 left out as binary (a NUL byte in the first 8 KiB), the first: {folder}/c.bin\n"
         self.assertIn(line, said)
         self.assertLess(said.index(line), said.index("model: "))
         shutil.rmtree(folder)

@@ -125,10 +125,40 @@ static void the_search_is_never_slower_than_published_systems(void **state)
     }
 }
 
+/* Both sweep orders of this step take equally long once they are whole, and the search had found
+ * one of them faster. */
+static void a_plan_of_either_order_has_its_programs(void **state)
+{
+    (void)state;
+    coh_model model;
+    coh_graph *graph = NULL;
+    coh_profile *profile = NULL;
+    coh_plan_options options;
+    coh_plan *plan = NULL;
+    must(coh_model_preset("opt-13b", 0, &model));
+    coh_model_dtype_set(&model, COH_DTYPE_BF16);
+    must(coh_model_train_graph(&model, 8, 2, &graph));
+    must(coh_profile_read("h100", &profile));
+    coh_plan_options_init(&options);
+    options.profile = profile;
+    options.device_memory_bytes = 223986645266;
+    options.host_memory_bytes = 6748168530;
+    options.microbatch_count = 2;
+    options.deferred_update = 1;
+    options.recompute = COH_RECOMPUTE_NONE;
+    options.sweep_order = COH_SWEEP_AUTO;
+    must(coh_plan_create(graph, &options, &plan));
+    assert_true(plan->programs[COH_PROGRAM_BODY].instruction_count > 0);
+    coh_plan_destroy(plan);
+    coh_graph_destroy(graph);
+    coh_profile_destroy(profile);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_search_is_never_slower_than_published_systems),
+        cmocka_unit_test(a_plan_of_either_order_has_its_programs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
