@@ -30,7 +30,7 @@ typedef struct writes {
     const coh_graph *graph;
     const coh_plan_options *options;
     double day, ns;     /* of the fastest plan: bytes written a day, and its step */
-    double nearest_day; /* of the newest plan */
+    double nearest_day; /* the fewest bytes a day of all plans that were made */
     uint64_t least;     /* the fewest bytes that a step was found to write; 0: not known */
 } writes;
 
@@ -53,8 +53,9 @@ static coh_status hold(writes *w, double limit, coh_plan **out_plan)
             w->least = coh_refusal_worn_bytes(&refusal);
         COH_TRY(status);
         ns = step_ns(*out_plan);
-        w->nearest_day = coh_plan_written_per_day(*out_plan);
-        if (w->nearest_day <= limit)
+        const double day = coh_plan_written_per_day(*out_plan);
+        w->nearest_day = fmin(w->nearest_day, day);
+        if (day <= limit)
             return COH_OK;
     }
     coh_plan_destroy(*out_plan);
@@ -77,20 +78,26 @@ static coh_status refuse(const writes *w, double enough)
     return coh_refuse(&refusal);
 }
 
-/* Refuses the limit, and names one that is accepted as it is printed: a lower one if a plan is
- * found that keeps to it, else the bytes that the fastest plan writes. */
+/* Refuses the limit, and names the least of these that is accepted as it is printed: the fewest
+ * bytes that a step was found to write, at the pace of the fastest plan; what a plan that was made
+ * writes; what the fastest plan writes. */
 static coh_status refuse_searched(writes *w)
 {
-    coh_plan *plan = NULL;
-    const double lower = w->least > 0 ? (double)w->least * DAY_NS / w->ns : w->nearest_day;
-    if (lower <= 0 || lower >= w->day)
-        return refuse(w, w->day);
-    const double typed = (double)coh_daily_enough((uint64_t)ceil(lower));
-    const coh_status status = typed < w->day ? hold(w, typed, &plan) : COH_ERR_FULL;
-    coh_plan_destroy(plan);
-    if (status != COH_OK && status != COH_ERR_FULL)
-        return status;
-    return refuse(w, status == COH_OK ? lower : w->day);
+    double lower = w->nearest_day, tried = 0;
+    if (w->least > 0)
+        lower = fmin(lower, (double)w->least * DAY_NS / w->ns);
+    while (lower > tried && lower < w->day) {
+        coh_plan *plan = NULL;
+        tried = (double)coh_daily_enough((uint64_t)ceil(lower));
+        const coh_status status = tried < w->day ? hold(w, tried, &plan) : COH_ERR_FULL;
+        coh_plan_destroy(plan);
+        if (status == COH_OK)
+            return refuse(w, lower);
+        if (status != COH_ERR_FULL)
+            return status;
+        lower = w->nearest_day;
+    }
+    return refuse(w, w->day);
 }
 
 coh_status coh_plan_bound_writes(const coh_graph *graph, const coh_plan_options *options,

@@ -635,13 +635,16 @@ class Plan(ProgramTest):
                     self.fails(3, *plan, "--host-memory", host, *other)
 
     def test_a_write_limit_that_refuses_names_one_limit_and_it_is_accepted_as_printed(self):
-        plan = ["plan", "gpt2-pico", "--threads", 1, "--calibration", "none", "--sequence", 32, "--batch", 1, "--device-memory", "6MiB",
-                "--disk", self.folder, "--disk-write-limit"]
-        said = self.fails(3, *plan, "1TB/day", says="--disk-write-limit allows 1TB/day; raise").err
-        self.assertNotIn("; enough is", said)
-        limits = re.findall(r"to ([\d.]+TB/day)", said)
-        self.assertEqual(len(limits), 1, said)
-        self.succeeds(*plan, limits[0])
+        """Below what the fastest plan writes: each of these has a plan that writes less."""
+        plan = ["plan", "gpt2-pico", "--threads", 1, "--calibration", "none", "--sequence", 32, "--disk", self.folder]
+        for flags in (["--batch", 1, "--device-memory", "6MiB"], ["--batch", 4, "--micro-batch", 1, "--device-memory", "3MiB"]):
+            with self.subTest(flags=flags):
+                said = self.fails(3, *plan, *flags, "--disk-write-limit", "1GB/day", says="--disk-write-limit allows 1GB/day; raise").err
+                self.assertNotIn("; enough is", said)
+                limits = re.findall(r"to ([\d.]+)TB/day, the least", said)
+                self.assertEqual(len(limits), 1, said)
+                self.assertLess(float(limits[0]), float(re.search(r"fastest plan writes ([\d.]+)TB/day", said)[1]))
+                self.succeeds(*plan, *flags, "--disk-write-limit", limits[0] + "TB/day")
 
     def test_without_a_host_the_device_memory_that_keeps_to_the_limit_is_named(self):
         plan = ["plan", "gpt2-pico", "--search", "quick", "--calibration", "none", "--sequence", 32, "--batch", 1, *self.disk(),
