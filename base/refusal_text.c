@@ -282,14 +282,15 @@ static void add_to(writer *w, const char *verb, const char *option, const coh_ch
             is_raised ? enough_of(c->bytes).at : most_of(c->bytes).at);
 }
 
-/* "give --disk DIR:155.8MiB", as it is typed. */
+/* "give --disk DIR:155.8MiB", as it is typed; of a lower bound "DIR:SIZE of at least 155.8MiB". */
 static void add_larger_disk(writer *w, const coh_refusal *r, const coh_change *c)
 {
     const char *raised = term(COH_TERM_DISK_RAISED);
     if (c->bytes == 0 || raised[0] == '\0')
         add_to(w, "raise", budget(r, c->tier), c);
     else
-        add(w, "give %s%s%s", at_least(c->is_least), raised, enough_of(c->bytes).at);
+        add(w, "give %s%s%s", raised, c->is_least ? "SIZE of at least " : "",
+            enough_of(c->bytes).at);
 }
 
 static void add_disk(writer *w, const coh_change *c)

@@ -270,8 +270,8 @@ static void leave_room(coh_refusal *refusal)
             refusal->changes[i].bytes += refusal->changes[i].bytes / BOUND_PART;
 }
 
-/* Adds the memory that makes the drive unnecessary. The sets of decisions that a probe tries are
- * enough: in nearly all of the memory that a step needs, others are no smaller. */
+/* Adds the memory that makes the drive unnecessary, as a probe finds it: with that much memory the
+ * other sets of decisions need no less of it. */
 static void add_memory(ways *w)
 {
     const cli_job *job = w->job;

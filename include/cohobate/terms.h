@@ -56,7 +56,8 @@ typedef enum coh_term {
     COH_TERM_WIRE,        /* "wire" */
     COH_TERM_CLIP_MODE,   /* "clip mode" */
     COH_TERM_REDUCE,      /* "reduce" */
-    COH_TERM_DISK_RAISED, /* "": before the size of a larger disk */
+    COH_TERM_DISK_RAISED, /* "": before the size of a larger disk, as a user types it, such as
+                           * "--disk DIR:"; "": the message is "raise disk to 1GiB" */
     COH_TERM_COUNT
 } coh_term;
 

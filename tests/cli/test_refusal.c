@@ -291,6 +291,41 @@ static void bytes_of_a_day_have_the_largest_unit(void **state)
     }
 }
 
+/* A size that is enough is typed as it is printed; a lower bound may not be. */
+static void a_larger_disk_is_typed_as_it_is_printed_unless_it_is_a_lower_bound(void **state)
+{
+    (void)state;
+    static const char *const names[COH_TERM_COUNT] = {
+        [COH_TERM_DISK_LIMIT] = "--disk", [COH_TERM_DISK_RAISED] = "--disk DIR:"
+    };
+    static const struct {
+        coh_change change;
+        const char *own, *typed;
+    } cases[] = {
+        { { .bytes = 1 << 30 }, "raise disk to 1GiB", "give --disk DIR:1GiB" },
+        { { .bytes = 1 << 30, .is_least = 1 },
+          "raise disk to at least 1GiB",
+          "give --disk DIR:SIZE of at least 1GiB" },
+        { { 0 }, "raise disk", "raise --disk" },
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        char text[1024];
+        coh_refusal r = { .struct_bytes = sizeof(r),
+                          .status = COH_ERR_FULL,
+                          .reason = COH_REFUSAL_ALL_TIERS,
+                          .tier = -1,
+                          .change_count = 1,
+                          .changes = { cases[i].change } };
+        r.changes[0].kind = COH_CHANGE_RAISE;
+        r.changes[0].tier = COH_TIER_DISK;
+        assert_string_equal(coh_refusal_remedy(&r, text, sizeof(text)), cases[i].own);
+        assert_int_equal(coh_terms_set(names, COH_TERM_COUNT), COH_OK);
+        (void)coh_refusal_remedy(&r, text, sizeof(text));
+        assert_int_equal(coh_terms_set(NULL, 0), COH_OK);
+        assert_string_equal(text, cases[i].typed);
+    }
+}
+
 static void names_are_all_different(void **state)
 {
     (void)state;
@@ -557,6 +592,7 @@ int main(void)
         cmocka_unit_test(every_reason_has_its_fields_in_any_words),
         cmocka_unit_test(one_byte_is_no_plural),
         cmocka_unit_test(bytes_of_a_day_have_the_largest_unit),
+        cmocka_unit_test(a_larger_disk_is_typed_as_it_is_printed_unless_it_is_a_lower_bound),
         cmocka_unit_test(names_are_all_different),
         cmocka_unit_test(another_failure_ends_a_refusal),
         cmocka_unit_test(texts_are_printable_in_struct_and_json),
