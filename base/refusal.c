@@ -176,6 +176,7 @@ const char *coh_change_kind_name(coh_change_kind kind)
         "measure-drive",
         "free-space",
         "fewer-operators",
+        "raise-wear",
     };
     return (unsigned)kind < COH_CHANGE_KINDS ? names[kind] : "unknown change";
 }

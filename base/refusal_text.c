@@ -185,7 +185,9 @@ static void say_placement(writer *w, const coh_refusal *r)
 static void say_search(writer *w, const coh_refusal *r)
 {
     if (r->needed_bytes > 0)
-        add(w, "disk writes: a step may write %s, the least that one was found to write is %s",
+        add(w,
+            "disk writes: wear_bytes lets a step write %s, the least that one was found to write "
+            "is %s",
             count_of(r->given_bytes).at, count_of(r->needed_bytes).at);
     else
         add(w, "no plan was found within these limits, though none was proven impossible");
@@ -354,6 +356,11 @@ static void add_limit(writer *w, const coh_refusal *r, const coh_change *c)
         add(w, "raise %s", term(COH_TERM_WRITE_LIMIT));
         if (c->bytes > 0)
             add(w, " to %s, the least that a plan was found for", daily_of(c->bytes).at);
+        return;
+    case COH_CHANGE_RAISE_WEAR:
+        add(w, "raise wear_bytes");
+        if (c->bytes > 0)
+            add(w, " to %" PRIu64, c->bytes);
         return;
     case COH_CHANGE_PLAN_AGAIN:
         add(w, "plan again for what there is");

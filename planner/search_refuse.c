@@ -95,17 +95,32 @@ coh_status coh_search_note_least_far(coh_candidates *candidates, coh_plan *plan)
     return COH_OK;
 }
 
-/* Refuses without a number, since nothing was found that fits; or with the bytes that a step has to
- * write, if that alone is too much. */
-static coh_status refuse_search(const coh_plan *plan)
+/* Adds what leaves a step more room. */
+static void raise_memory(const coh_plan *plan, coh_refusal *refusal)
+{
+    coh_refusal_raise(refusal, COH_TIER_DEVICE, 0);
+    if (plan->options.host_memory_bytes > 0)
+        coh_refusal_raise(refusal, COH_TIER_HOST, 0);
+}
+
+/* Refuses wear_bytes, with the bytes that a step has to write. A larger drive does not help. */
+static coh_status refuse_wear(const coh_plan *plan)
 {
     const uint64_t worn = plan->least_worn_bytes;
-    coh_refusal refusal = worn > 0 ? coh_refusal_bytes(COH_REFUSAL_SEARCH, COH_TIER_DISK,
-                                                       plan->options.wear_bytes, worn)
-                                   : coh_refusal_make(COH_REFUSAL_SEARCH);
-    coh_refusal_raise(&refusal, COH_TIER_DEVICE, 0);
-    if (plan->options.host_memory_bytes > 0)
-        coh_refusal_raise(&refusal, COH_TIER_HOST, 0);
+    coh_refusal refusal =
+        coh_refusal_bytes(COH_REFUSAL_SEARCH, COH_TIER_DISK, plan->options.wear_bytes, worn);
+    coh_refusal_add(&refusal, COH_CHANGE_RAISE_WEAR, worn);
+    raise_memory(plan, &refusal);
+    if (plan->options.pin_count > 0)
+        coh_refusal_add(&refusal, COH_CHANGE_DROP_PIN, 0);
+    return refuse_as(plan, &refusal);
+}
+
+/* Refuses without a number, since nothing was found that fits. */
+static coh_status refuse_search(const coh_plan *plan)
+{
+    coh_refusal refusal = coh_refusal_make(COH_REFUSAL_SEARCH);
+    raise_memory(plan, &refusal);
     if (plan->options.disk_bytes > 0)
         coh_refusal_raise(&refusal, COH_TIER_DISK, 0);
     else
@@ -124,7 +139,7 @@ static coh_status refuse_far(const coh_plan *plan)
     coh_effort effort;
     uint64_t chunk_bytes = 0;
     if (plan->least_worn_bytes > 0)
-        return refuse_search(plan); /* the tiers are large enough */
+        return refuse_wear(plan); /* the tiers are large enough */
     if (plan->least_far_bytes > 0)
         return coh_refuse(&plan->far_refusal);
     if (coh_plan_has_spare(&plan->options))

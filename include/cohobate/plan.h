@@ -475,8 +475,9 @@ COH_API coh_status coh_plan_in_memory_bytes(const coh_graph *graph, const coh_pl
                                             uint64_t *out_bytes);
 
 /* Returns the least disk bytes written per step among the plans that the search begins with: the
- * smallest wear_bytes for which a plan is found. options->wear_bytes is ignored. 0: unknown, or a
- * plan that writes nothing was found. Fails: as coh_plan_create, except for lack of room. */
+ * smallest wear_bytes for which a plan is found, for a program that chooses wear_bytes before it
+ * plans. A refusal names the same bytes. options->wear_bytes is ignored. 0: unknown, or a plan that
+ * writes nothing was found. Fails: as coh_plan_create, except for lack of room. */
 COH_API coh_status coh_plan_least_written(const coh_graph *graph, const coh_plan_options *options,
                                           uint64_t *out_bytes);
 

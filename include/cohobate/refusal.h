@@ -36,8 +36,8 @@ typedef enum coh_refusal_reason {
     COH_REFUSAL_PINS,       /* "pins": pinned weights alone exceed the tier */
     COH_REFUSAL_PIN,        /* "pin": one pin makes a step need too much */
     COH_REFUSAL_PLACEMENT,  /* "placement": one placement, tried by itself, needs more */
-    COH_REFUSAL_SEARCH,     /* "search": nothing was found, and no single tier is the cause; with
-                             * bytes: a step writes that much to the drive, wear_bytes is less */
+    COH_REFUSAL_SEARCH,     /* "search": nothing was found. `tier` -1: no single tier is the cause;
+                             * DISK: a step writes needed_bytes, wear_bytes is given_bytes */
     COH_REFUSAL_LENGTH,     /* "length": the program is too long to be planned */
     COH_REFUSAL_SIZE,       /* "size": a number of bytes overflows 64 bits */
     COH_REFUSAL_CGROUP,     /* "cgroup": the process may not have that much memory */
@@ -88,6 +88,7 @@ typedef enum coh_change_kind {
     COH_CHANGE_MEASURE_DRIVE,    /* "measure-drive": the profile has none, and a disk may help */
     COH_CHANGE_FREE_SPACE,       /* "free-space": `bytes`, or another folder */
     COH_CHANGE_FEWER_OPERATORS,  /* "fewer-operators": larger ones in the model */
+    COH_CHANGE_RAISE_WEAR,       /* "raise-wear": wear_bytes, to `bytes` per step */
     COH_CHANGE_KINDS
 } coh_change_kind;
 

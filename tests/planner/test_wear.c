@@ -3,6 +3,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -130,6 +131,29 @@ static void a_refused_limit_says_the_least_that_is_written(void **state)
     coh_graph_destroy(graph);
 }
 
+/* The first remedy is the limit itself, and it works as it is named; the drive's size is none. */
+static void a_refused_limit_proposes_a_larger_one_and_no_larger_drive(void **state)
+{
+    (void)state;
+    const toy_options toy = { .layers = 4, .width = 256, .vocabulary = 200, .rows = 200 };
+    coh_graph *graph = make_graph(&toy);
+    coh_refusal refusal = { .struct_bytes = sizeof(refusal) };
+    assert_null(make_plan(graph, 40, 4096));
+    assert_non_null(strstr(coh_last_error(), "wear_bytes lets a step write 4096 bytes"));
+    assert_non_null(strstr(coh_last_error(), "; raise wear_bytes to "));
+    assert_true(coh_last_refusal(&refusal));
+    for (int32_t i = 0; i < refusal.change_count; i++) {
+        assert_int_not_equal(refusal.changes[i].kind, COH_CHANGE_ADD_DISK);
+        if (refusal.changes[i].kind == COH_CHANGE_RAISE)
+            assert_int_not_equal(refusal.changes[i].tier, COH_TIER_DISK);
+    }
+    assert_string_equal(coh_change_kind_name(refusal.changes[0].kind), "raise-wear");
+    coh_plan *plan = make_plan(graph, 40, refusal.changes[0].bytes);
+    assert_non_null(plan);
+    coh_plan_destroy(plan);
+    coh_graph_destroy(graph);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -137,6 +161,7 @@ int main(void)
         cmocka_unit_test(a_plan_that_writes_less_is_found_where_there_is_one),
         cmocka_unit_test(the_least_that_is_written_has_a_plan_and_a_byte_less_has_none),
         cmocka_unit_test(a_refused_limit_says_the_least_that_is_written),
+        cmocka_unit_test(a_refused_limit_proposes_a_larger_one_and_no_larger_drive),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
