@@ -87,6 +87,13 @@ static int follow(const coh_refusal *refusal, int disk_count, coh_plan_options *
     return 0;
 }
 
+/* Does the batch choose what changes results? It chooses without a calibration, plans with it, and
+ * holds both plans to the limit of disk writes. */
+static int chooses_by_batch(const coh_batch *batch, const coh_plan_options *options)
+{
+    return batch->may_change || options->sweep_order == COH_SWEEP_AUTO;
+}
+
 /* Finds out whether the batch has a plan. A refusal of a fixed micro-batch need not say which other
  * one would do, which may take long. */
 static coh_status check_plan(const coh_batch *batch, const coh_plan_options *options,
@@ -95,7 +102,7 @@ static coh_status check_plan(const coh_batch *batch, const coh_plan_options *opt
     coh_batch_plan made = { .struct_bytes = sizeof(made) };
     coh_plan_options fixed = *options;
     coh_status status;
-    if (batch->may_change) {
+    if (chooses_by_batch(batch, options)) {
         status = coh_batch_plan_create(batch, options, &made);
     } else {
         fixed.microbatch_count = (int32_t)(batch->batch / batch->microbatch);
@@ -321,17 +328,24 @@ static void add_ways(const cli_job *job, const coh_batch *batch, cli_line *line)
         cli_line_add(line, "; not tried, since these plans are long: %s", untried.text);
 }
 
-/* Has the refusal a limit of disk writes that is accepted? The library has tried it, with one
- * micro-batch and one sweep order. */
+/* Has the refusal a limit of disk writes that is accepted? The library has tried it, for the plan
+ * of one micro-batch and one sweep order. */
 static int names_enough_writes(const coh_refusal *refusal, const coh_batch *batch,
                                const coh_plan_options *options)
 {
     return refusal->reason == COH_REFUSAL_WRITES && refusal->change_count > 0 &&
-           refusal->changes[0].bytes > 0 && !batch->may_change &&
-           options->sweep_order != COH_SWEEP_AUTO;
+           refusal->changes[0].bytes > 0 && !chooses_by_batch(batch, options);
 }
 
-/* Replaces the limit of disk writes in the refusal by one that is accepted. */
+/* Does the limit of disk writes suffice, without other budgets? */
+static int raises_writes_alone(const coh_plan_options *given, const coh_plan_options *enough)
+{
+    return enough->device_memory_bytes == given->device_memory_bytes &&
+           enough->host_memory_bytes == given->host_memory_bytes &&
+           enough->disk_bytes == given->disk_bytes;
+}
+
+/* Replaces the limit of disk writes in the refusal by one that is accepted; 0: none is known. */
 static void name_enough_writes(uint64_t bytes, coh_refusal *refusal)
 {
     for (int32_t i = 0; i < refusal->change_count; i++)
@@ -344,7 +358,6 @@ coh_status cli_lacks_name(const cli_job *job, const coh_batch *batch, coh_status
     coh_refusal refusal = { .struct_bytes = sizeof(refusal) };
     coh_plan_options options = job->plan_options;
     const int disk_count = job->options->disk_count;
-    int followed = 0;
     cli_line kept, flags;
     char sentence[2048];
     if (status != COH_ERR_FULL || !has_several_limits(job) || !coh_last_refusal(&refusal))
@@ -354,12 +367,15 @@ coh_status cli_lacks_name(const cli_job *job, const coh_batch *batch, coh_status
     cli_line_clear(&flags);
     if (is_of_writes)
         add_ways(job, batch, &kept);
-    if (!names_enough_writes(&refusal, batch, &options))
-        followed = find_enough(&refusal, batch, disk_count, &options);
-    if (followed > 0 && is_of_writes)
-        name_enough_writes(options.disk_write_bytes_per_day, &refusal);
-    else if (followed > 1) /* else the sentence names the only one */
-        add_changes(&job->plan_options, &options, disk_count, &flags);
+    if (!names_enough_writes(&refusal, batch, &options)) {
+        const int followed = find_enough(&refusal, batch, disk_count, &options);
+        const int is_alone = is_of_writes && raises_writes_alone(&job->plan_options, &options);
+        if (is_of_writes)
+            name_enough_writes(followed > 0 && is_alone ? options.disk_write_bytes_per_day : 0,
+                               &refusal);
+        if (followed > 1 && !is_alone) /* else the sentence names the only one */
+            add_changes(&job->plan_options, &options, disk_count, &flags);
+    }
     (void)coh_refusal_sentence(&refusal, sentence, sizeof(sentence));
     return cli_fail(status, "%s%s%s%s", sentence, kept.text, flags.used > 0 ? "; enough is" : "",
                     flags.text);

@@ -4,6 +4,7 @@ calibration."""
 
 import json
 import os
+import re
 import unittest
 
 from program import TINY, ProgramTest, environment, sealed
@@ -120,6 +121,22 @@ class Calibration(ProgramTest):
         text = json.dumps({"format": "cohobate calibration", "version": 1, "profile": profile, "runs": 3,
                            "opcodes": factors}, indent=2).removesuffix("\n}") + ",\n"
         return self.write("made.json", sealed(text))
+
+    def test_a_write_limit_that_is_named_is_accepted_whatever_is_chosen_without_it(self):
+        """Both plans keep to the limit, the one without the calibration and the faster one with it, which writes more a day."""
+        plan = ["plan", "gpt2-pico", "--threads", 1, "--sequence", 32, "--batch", 4, "--search", "quick", "--disk", self.folder]
+        profile = self.succeeds(*plan, "--device-memory", "3MiB", "--json").json["profile"]["hash"]
+        path = self.made(profile, 0.2, 1)
+        two = self.path("two")
+        os.mkdir(two)
+        for flags in (["--micro-batch", "auto", "--disk", two, "--device-memory", "3MiB"],
+                      ["--micro-batch", "1", "--sweep-order", "auto", "--device-memory", "3MiB"],
+                      ["--micro-batch", "auto", "--sweep-order", "auto", "--device-memory", "4MiB"]):
+            with self.subTest(flags=flags):
+                limited = [*plan, *flags, "--calibration", path, "--disk-write-limit"]
+                said = self.fails(3, *limited, "1TB/day", says="--disk-write-limit allows 1TB/day; raise --disk-write-limit").err
+                for named in re.findall(r"raise --disk-write-limit to ([\d.]+TB/day)", said):
+                    self.succeeds(*limited, named)
 
     def test_what_bits_depend_on_is_chosen_without_it(self):
         nano = ["gpt2-nano", "--dtype", "f32", "--threads", "2", "--json"]
