@@ -187,7 +187,7 @@ static uint64_t daily_step(uint64_t bytes)
 uint64_t coh_daily_enough(uint64_t bytes)
 {
     const uint64_t step = daily_step(bytes), part = bytes % step;
-    return part == 0 || bytes > UINT64_MAX - step ? bytes : bytes - part + step;
+    return part == 0 || bytes - part > UINT64_MAX - step ? bytes : bytes - part + step;
 }
 
 const char *coh_daily_round_up(uint64_t bytes, char *text, size_t text_bytes)
@@ -196,8 +196,8 @@ const char *coh_daily_round_up(uint64_t bytes, char *text, size_t text_bytes)
     char whole[COH_SIZE_TEXT_BYTES], part[8] = "";
     if (text == NULL || text_bytes == 0)
         return "";
-    const uint64_t step = daily_step(bytes);
-    uint64_t count = bytes / step + (bytes % step > 0), thousandths = 0;
+    const uint64_t step = daily_step(bytes), enough = coh_daily_enough(bytes);
+    uint64_t count = enough / step, thousandths = 0;
     size_t name = step == 1000000000;
     int digits = 3;
     if (count >= 1000 && name + 1 < sizeof(names) / sizeof(names[0])) {
@@ -209,7 +209,10 @@ const char *coh_daily_round_up(uint64_t bytes, char *text, size_t text_bytes)
         thousandths /= 10;
     if (thousandths > 0)
         snprintf(part, sizeof(part), ".%0*d", digits, (int)thousandths);
-    snprintf(whole, sizeof(whole), "%" PRIu64 "%s%s/day", count, part, names[name]);
+    if (enough % step > 0) /* rounded up it would exceed 64 bits */
+        snprintf(whole, sizeof(whole), "%" PRIu64 "B/day", bytes);
+    else
+        snprintf(whole, sizeof(whole), "%" PRIu64 "%s%s/day", count, part, names[name]);
     snprintf(text, text_bytes, "%s", strlen(whole) < text_bytes ? whole : "");
     return text;
 }

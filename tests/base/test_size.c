@@ -99,6 +99,55 @@ static void a_size_that_does_not_fit_its_text_is_empty_and_never_cut(void **stat
     assert_string_equal(coh_size_round_down(5, NULL, 8), "");
 }
 
+/* The bytes of "2.731TB/day", by the parser. */
+static uint64_t daily_bytes(const char *text)
+{
+    char size[COH_SIZE_TEXT_BYTES];
+    uint64_t bytes = 0;
+    const size_t length = strcspn(text, "/");
+    assert_string_equal(text + length, "/day");
+    snprintf(size, sizeof(size), "%.*s", (int)length, text);
+    if (coh_size_parse(size, &bytes) != COH_OK)
+        fail_msg("%s cannot be typed", text);
+    return bytes;
+}
+
+/* Of a day, the text and the number of bytes that it stands for are made apart, and agree. */
+static void a_daily_size_is_typed_as_the_bytes_that_are_enough(void **state)
+{
+    (void)state;
+    static const uint64_t edges[] = { 0,
+                                      1,
+                                      999999,
+                                      1000000,
+                                      99999000001,
+                                      100000000000,
+                                      100000000001,
+                                      999999999999,
+                                      18446744072000000000u,
+                                      18446744073000000000u,
+                                      18446744073000000001u,
+                                      UINT64_MAX };
+    const size_t edge_count = sizeof(edges) / sizeof(edges[0]);
+    char text[COH_SIZE_TEXT_BYTES];
+    for (uint64_t i = 0; i < 20000 + edge_count; i++) {
+        const uint64_t bytes =
+            i < edge_count ? edges[i] : coh_rng_below(7, 0, 2 * i, UINT64_MAX) >> (i % 64);
+        const uint64_t typed = daily_bytes(coh_daily_round_up(bytes, text, sizeof(text)));
+        const uint64_t step = bytes < 100000000000u ? 1000000 : 1000000000;
+        if (typed != coh_daily_enough(bytes) || typed < bytes || typed - bytes >= step)
+            fail_msg("%llu is written as %s", (unsigned long long)bytes, text);
+    }
+    for (size_t i = 0; i <= sizeof("2.731TB/day"); i++) {
+        memset(text, 'x', sizeof(text));
+        assert_string_equal(coh_daily_round_up(2730000000001, text, i),
+                            i >= sizeof("2.731TB/day") ? "2.731TB/day" : "");
+        assert_int_equal(text[i], 'x');
+    }
+    assert_string_equal(coh_daily_round_up(5, NULL, 0), "");
+    assert_string_equal(coh_daily_round_up(5, NULL, 8), "");
+}
+
 static void what_is_no_size_is_refused_with_a_sentence(void **state)
 {
     (void)state;
@@ -195,6 +244,7 @@ int main(void)
         cmocka_unit_test(a_size_is_read_to_the_byte),
         cmocka_unit_test(a_size_to_be_typed_is_enough_and_hardly_more),
         cmocka_unit_test(a_size_that_does_not_fit_its_text_is_empty_and_never_cut),
+        cmocka_unit_test(a_daily_size_is_typed_as_the_bytes_that_are_enough),
         cmocka_unit_test(what_is_no_size_is_refused_with_a_sentence),
         cmocka_unit_test(a_size_is_written_with_its_unit),
         cmocka_unit_test(what_is_written_reads_back_within_half_a_hundredth),
