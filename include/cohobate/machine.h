@@ -81,7 +81,8 @@ enum { COH_SIZE_TEXT_BYTES = 32 };
  * returns "". */
 COH_API const char *coh_size_round_up(uint64_t bytes, char *text, size_t text_bytes);
 /* Formats bytes written in a day, to be typed: "2.731TB/day" is at least `bytes`, rounded up to
- * whole GB, below 100 GB to whole MB. Returns `text`, as coh_size_round_up. */
+ * whole GB, below 100 GB to whole MB, and not at all if that exceeds 64 bits. Returns `text`, as
+ * coh_size_round_up. */
 COH_API const char *coh_daily_round_up(uint64_t bytes, char *text, size_t text_bytes);
 
 #ifdef __cplusplus
