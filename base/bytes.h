@@ -30,8 +30,8 @@ static inline coh_status coh_bytes_add(uint64_t a, uint64_t b, uint64_t *out_sum
     return COH_OK;
 }
 
-/* The bytes of the text of coh_daily_round_up (cohobate/machine.h), once it is typed. If these would
- * exceed 64 bits, `bytes`. */
+/* The bytes of the text of coh_daily_round_up (cohobate/machine.h), once it is typed. If these
+ * would exceed 64 bits, `bytes`. */
 uint64_t coh_daily_enough(uint64_t bytes);
 
 /* As coh_size_round_up (cohobate/machine.h), but at most `bytes`. Returns `text`. */
