@@ -277,8 +277,8 @@ static void leave_room(coh_refusal *refusal)
             refusal->changes[i].bytes += refusal->changes[i].bytes / BOUND_PART;
 }
 
-/* Adds the memory that makes the drive unnecessary, as a probe finds it: with that much memory the
- * other sets of decisions need no less of it. */
+/* Adds the memory that makes the drive unnecessary. A probe tries few sets of decisions; where a
+ * step's data nearly fits in memory, the others take as much. */
 static void add_memory(ways *w)
 {
     const cli_job *job = w->job;
