@@ -35,6 +35,9 @@ coh_status coh_plan_options_read(const coh_plan_options *options, coh_plan_optio
 coh_status coh_plan_create_unbounded(const coh_graph *graph, const coh_plan_options *options,
                                      coh_plan **out_plan);
 
+/* Returns the order to plan in: one of the two, or AUTO for the faster. */
+coh_sweep_order coh_plan_order(const coh_graph *graph, const coh_plan_options *options);
+
 /* As coh_plan_create_unbounded, for a plan to compare: only its step is simulated, and nothing is
  * verified. coh_plan_complete makes the rest, if that is not done. */
 coh_status coh_plan_create_priced(const coh_graph *graph, const coh_plan_options *options,
