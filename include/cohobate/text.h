@@ -199,9 +199,9 @@ typedef struct coh_token_build_facts {
     uint64_t replaced_count;      /* JSON escapes of half a surrogate pair, replaced by U+FFFD */
     char chat_form[160];          /* format of conversations, for people; "": there were none */
     uint64_t file_count;          /* of a folder: files that were read, as text or as JSON lines */
-    /* Of a folder of text: files left out, since they have a NUL in their first 8 KiB; and the path
-     * of the first of them in the order of paths. One that is too long is "..." and its end. */
+    /* Of a folder of text: files left out, since they have a NUL in their first 8 KiB. */
     uint64_t binary_count;
+    /* The first of them in the order of paths; of a path that is too long "..." and its end. */
     char first_binary[160];
     /* Of a folder of JSON lines: files left out, since their name is not *.jsonl or *.ndjson. */
     uint64_t other_count;
