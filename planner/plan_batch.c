@@ -160,6 +160,7 @@ static coh_status find_faster(search *s, faster *f)
     return COH_OK;
 }
 
+/* Its programs may be dropped: coh_plan_complete makes them again. */
 static void take_chosen(search *s, coh_batch_plan *chosen)
 {
     drop(s);

@@ -277,12 +277,11 @@ static report_text step_name(const report_analysis *a)
     return text;
 }
 
-/* Adds a change that makes a step of before_s one of after_s. */
-static void add_action(report_analysis *a, double before_s, double after_s, const char *source,
-                       int is_guess, const char *text)
+/* Adds a change that makes a step, which is named, of before_s one of after_s. */
+static void add_action(report_analysis *a, report_text name, double before_s, double after_s,
+                       const char *source, int is_guess, const char *text)
 {
     const double gain = after_s > 0 ? before_s / after_s - 1 : 0;
-    const int is_planned = strncmp(source, "planned", 7) == 0;
     int at = a->action_count;
     if (!(gain >= GAIN_LEAST))
         return;
@@ -301,9 +300,8 @@ static void add_action(report_analysis *a, double before_s, double after_s, cons
                                .source = source,
                                .is_guess = is_guess };
     snprintf(action->text, sizeof(action->text), "%s", text);
-    snprintf(action->basis, sizeof(action->basis), "%s: %s takes %s instead of %s", source,
-             is_planned ? "a step" : step_name(a).at, report_time(after_s).at,
-             report_time(before_s).at);
+    snprintf(action->basis, sizeof(action->basis), "%s: %s takes %s instead of %s", source, name.at,
+             report_time(after_s).at, report_time(before_s).at);
 }
 
 static int is_link(int lane, coh_lane in, coh_lane out)
@@ -434,12 +432,12 @@ static coh_status play_remedy(report_analysis *a, const report_cause *cause, uin
     if (!name_remedy(a, cause, text))
         return COH_OK;
     if (cause->lane == REPORT_LANE_NONE) { /* what the system took is in no single instruction */
-        add_action(a, step, step - cause->seconds, "estimated", 0, text);
+        add_action(a, step_name(a), step, step - cause->seconds, "estimated", 0, text);
         return COH_OK;
     }
     apply_remedy(w, cause, 0, durations);
     COH_TRY(report_replay(w, durations, &after_ns));
-    add_action(a, step, shown_s(w, after_ns, before_ns), "replayed",
+    add_action(a, step_name(a), step, shown_s(w, after_ns, before_ns), "replayed",
                (cause->kind != REPORT_WAITS || !a->is_measured) &&
                    report_guesses(&a->run->facts, 1),
                text);
@@ -484,7 +482,8 @@ static coh_status find_actions(report_analysis *a)
     for (int i = 0; i < a->what_if_count; i++)
         if (a->what_ifs[i].gain > 0 && !(a->is_measured && a->what_ifs[i].is_link) &&
             !is_again(a, i))
-            add_action(a, a->what_ifs[i].step_s * (1 + a->what_ifs[i].gain), a->what_ifs[i].step_s,
+            add_action(a, (report_text){ "a step" },
+                       a->what_ifs[i].step_s * (1 + a->what_ifs[i].gain), a->what_ifs[i].step_s,
                        a->what_ifs[i].is_quick ? "planned quickly" : "planned",
                        report_guesses(&a->run->facts, 0), a->what_ifs[i].text);
     COH_TRY(COH_ALLOC(w->trace->instruction_count, &durations));
