@@ -132,13 +132,16 @@ coh_stage coh_stage_of(coh_stream stream)
                                            : COH_STAGE_VALUES;
 }
 
-/* Returns the bytes of the largest chunk that an instruction copies through `stage`. */
+/* Returns the bytes of the largest chunk that an instruction copies through `stage`. Only chunks of
+ * parameters are copied (coh_run_visit); a workspace or an activation may be much larger. */
 static uint64_t stage_bytes(const coh_layout *layout, coh_stage stage)
 {
     uint64_t bytes = stage == COH_STAGE_GATHERED ? 0 : COH_STAGE_BYTES;
     for (uint32_t i = 0; i < layout->chunk_count; i++) {
-        const coh_stream stream = (coh_stream)layout->objects[layout->chunks[i].object].stream;
-        if (coh_stage_of(stream) == stage && layout->chunks[i].bytes > bytes)
+        const uint8_t stream = layout->objects[layout->chunks[i].object].stream;
+        const int is_copied = coh_stream_is_of_group(stream) || stream == COH_STREAM_GATHERED;
+        if (is_copied && coh_stage_of((coh_stream)stream) == stage &&
+            layout->chunks[i].bytes > bytes)
             bytes = layout->chunks[i].bytes;
     }
     return bytes;

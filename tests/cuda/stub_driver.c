@@ -197,10 +197,17 @@ static CUresult add_range(stub_memory memory, void *base, size_t bytes)
         if (coh_stub.ranges[i].base == NULL) {
             coh_stub.ranges[i] = (stub_range){ .memory = memory, .base = base, .bytes = bytes };
             coh_stub.live_count++;
+            if (memory == STUB_HOST)
+                coh_stub.host_bytes += bytes;
+            if (coh_stub.host_bytes > coh_stub.host_most_bytes)
+                coh_stub.host_most_bytes = coh_stub.host_bytes;
             return CUDA_SUCCESS;
         }
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
+
+/* Device memory of so many bytes is mapped. */
+#define MAPPED_LEAST ((size_t)2 << 20)
 
 static CUresult drop_range(stub_memory memory, void *base)
 {
@@ -210,7 +217,11 @@ static CUresult drop_range(stub_memory memory, void *base)
             continue;
         if (memory == STUB_DEVICE)
             coh_stub.used_bytes -= range->bytes;
-        if (memory != STUB_REGISTERED)
+        if (memory == STUB_HOST)
+            coh_stub.host_bytes -= range->bytes;
+        if (memory == STUB_DEVICE && range->bytes >= MAPPED_LEAST)
+            munmap(base, range->bytes);
+        else if (memory != STUB_REGISTERED)
             free(base);
         range->base = NULL;
         coh_stub.live_count--;
@@ -227,16 +238,19 @@ static CUresult stub_cuMemGetInfo(size_t *free_bytes, size_t *total_bytes)
     return coh_stub_end(CUDA_SUCCESS);
 }
 
-/* Large pages save most of the time that the first access to much memory takes. Returns NULL if
- * there is none. */
+/* Returns NULL if there is none. Much memory is mapped, and asks for large pages before the first
+ * access, which they make cheap; malloc fills it before, page by page, if MALLOC_PERTURB_ is set. */
 static void *take_device_memory(size_t bytes)
 {
-    const size_t large = (size_t)2 << 20;
     void *base = NULL;
-    if (posix_memalign(&base, bytes < large ? 256 : large, bytes) != 0)
-        return NULL;
-    if (bytes >= large)
+    if (bytes >= MAPPED_LEAST) {
+        base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (base == MAP_FAILED)
+            return NULL;
         (void)madvise(base, bytes, MADV_HUGEPAGE);
+    } else if (posix_memalign(&base, 256, bytes) != 0) {
+        return NULL;
+    }
     coh_stub_fill(base, 0xa5, bytes);
     return base;
 }
@@ -521,6 +535,7 @@ void coh_stub_reset(size_t memory_bytes)
     coh_stub.clock_rate = 1;
     coh_stub.clock_from_ns = 0;
     coh_stub.memory_bytes = memory_bytes;
+    coh_stub.host_most_bytes = coh_stub.host_bytes;
     coh_stub.used_bytes = coh_stub.context_bytes = coh_stub.module_bytes = coh_stub.graph_bytes = 0;
     coh_stub.broken = CUDA_SUCCESS;
     coh_stub.depth = coh_stub.most_pending = coh_stub.fetched_bytes = 0;
@@ -552,6 +567,14 @@ void coh_stub_set_near_node(int node)
     pthread_mutex_lock(&coh_stub.mutex);
     coh_stub.near_node = node;
     pthread_mutex_unlock(&coh_stub.mutex);
+}
+
+size_t coh_stub_most_host_bytes(void)
+{
+    pthread_mutex_lock(&coh_stub.mutex);
+    const size_t bytes = coh_stub.host_most_bytes;
+    pthread_mutex_unlock(&coh_stub.mutex);
+    return bytes;
 }
 
 uint64_t coh_stub_live_count(void)

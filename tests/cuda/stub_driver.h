@@ -71,6 +71,8 @@ void coh_stub_set_clock(double rate, int64_t from_ns);
 /* Returns how many objects are alive: contexts, memory, registered ranges, streams, events,
  * modules, graphs. */
 uint64_t coh_stub_live_count(void);
+/* Returns the most bytes of page-locked memory at a time since the reset. */
+size_t coh_stub_most_host_bytes(void);
 const char *coh_stub_call_name(coh_stub_call call);
 uint64_t coh_stub_call_count(coh_stub_call call);
 /* Makes the n-th call from now (1: the next) of that function return `result`; n 0: none. */

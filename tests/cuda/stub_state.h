@@ -96,6 +96,7 @@ typedef struct stub_state {
     int gpus_are_one;
     int first_gpu; /* of the machine, that this process sees */
     size_t memory_bytes, used_bytes;
+    size_t host_bytes, host_most_bytes; /* page-locked, and the most of it since the reset */
     uint64_t fetched_bytes;             /* taken from GPU memory by copies */
     size_t context_bytes, module_bytes; /* taken by the context and by each module */
     int retain_count;                   /* of the only context */

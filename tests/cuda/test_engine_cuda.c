@@ -62,6 +62,15 @@ static uint64_t highest_peak(const coh_plan *plan, int tier)
     return init > body ? init : body;
 }
 
+static uint64_t largest_chunk(const coh_plan *plan)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < plan->layout.chunk_count; i++)
+        if (plan->layout.chunks[i].bytes > bytes)
+            bytes = plan->layout.chunks[i].bytes;
+    return bytes;
+}
+
 /* Returns the bytes of parameters that the host lane updates. */
 static uint64_t compare(coh_dtype dtype, const trial_placement *p, uint64_t seed, int uses)
 {
@@ -79,6 +88,8 @@ static uint64_t compare(coh_dtype dtype, const trial_placement *p, uint64_t seed
     coh_stub_stop();
     use_graphs(1);
     assert_int_equal(coh_stub_live_count(), 0);
+    /* Of a workspace, the largest chunk, the host has no copy. */
+    assert_true(coh_stub_most_host_bytes() < largest_chunk(gpu_plan));
     assert_int_equal(coh_stub_call_count(COH_STUB_cuGraphLaunch) > 0, uses && !p->poison);
     trial_check_equal(p, &found, &expected);
     if (p->host_percent > 0)
