@@ -4,17 +4,16 @@
 
 #include <inttypes.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/nap.h"
 #include "comm/mpi_stop.h"
 
 enum { TAG_MEETING = COH_MPI_TAG_CONTROL + 1, TAG_LINES };
 
-/* A wait sleeps a part of the time that it has waited: it ends late by that part, and a long one
- * costs compute little. Waking up costs 15 us of a core (docs/ranks.md). */
-enum { NAP_LEAST_NS = 20000, NAP_MOST_NS = 2000000, NAP_PART = 16 };
+/* The shortest pause of a wait (base/nap.h). Waking up costs 15 us of a core (docs/ranks.md). */
+enum { NAP_LEAST_NS = 20000 };
 
 /* Messages of a meeting that one rank sends to another at a time. */
 enum { STAGE_BYTES = 1 << 15 };
@@ -61,13 +60,6 @@ static unsigned char *request_at(const endpoint *self, unsigned char *requests, 
     return requests + number * self->calls->request_bytes;
 }
 
-static void nap(uint64_t begin_ns)
-{
-    uint64_t ns = (coh_clock_ns() - begin_ns) / NAP_PART;
-    ns = ns < NAP_LEAST_NS ? NAP_LEAST_NS : ns > NAP_MOST_NS ? NAP_MOST_NS : ns;
-    (void)nanosleep(&(struct timespec){ .tv_nsec = (long)ns }, NULL);
-}
-
 /* Looks once whether requests are done; fails if they never will be. */
 static coh_status look(endpoint *self, int32_t count, unsigned char *requests, uint32_t meeting,
                        int *out_are_done)
@@ -87,7 +79,7 @@ static coh_status wait_for(endpoint *self, int32_t count, unsigned char *request
         COH_TRY(look(self, count, requests, meeting, &are_done));
         if (are_done)
             return COH_OK;
-        nap(begin_ns);
+        coh_nap(begin_ns, NAP_LEAST_NS);
     }
 }
 
@@ -464,7 +456,7 @@ static int end_receives(const endpoint *self, int32_t count, unsigned char *requ
         if (self->calls->test_all(count, requests, &are_done) != 0)
             return 0;
         if (!are_done)
-            nap(begin_ns);
+            coh_nap(begin_ns, NAP_LEAST_NS);
     }
     return are_done;
 }

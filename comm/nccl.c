@@ -9,12 +9,12 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
-#include "base/clock.h"
+#include "base/nap.h"
 #include "comm/nccl_calls.h"
 #include "memory/device_cuda_state.h"
 
-/* A wait naps for a part of the time that it has waited. */
-enum { NAP_PART = 16, NAP_LEAST_NS = 20000, NAP_MOST_NS = 1000000 };
+/* The shortest pause of a wait (base/nap.h). */
+enum { NAP_LEAST_NS = 20000 };
 
 /* Commands of a group, beyond the queue's own: the kernel, and events between NCCL's streams. */
 enum { GROUP_COMMANDS = 16 };
@@ -65,13 +65,6 @@ static coh_nccl_communicator *communicator_of(const endpoint *self, const nccl_l
 
 /* ---- results ---- */
 
-static void nap(uint64_t begin_ns)
-{
-    uint64_t ns = (coh_clock_ns() - begin_ns) / NAP_PART;
-    ns = ns < NAP_LEAST_NS ? NAP_LEAST_NS : ns > NAP_MOST_NS ? NAP_MOST_NS : ns;
-    (void)nanosleep(&(struct timespec){ .tv_nsec = (long)ns }, NULL);
-}
-
 static coh_status failed(const endpoint *self, coh_nccl_communicator *communicator,
                          const char *what, int result)
 {
@@ -104,7 +97,7 @@ static coh_status complete(const endpoint *self, coh_nccl_communicator *communic
         const int asked = calls->ncclCommGetAsyncError(communicator, &now);
         result = asked != COH_NCCL_SUCCESS ? asked : now;
         if (result == COH_NCCL_IN_PROGRESS)
-            nap(begin_ns);
+            coh_nap(begin_ns, NAP_LEAST_NS);
     }
     return result == COH_NCCL_SUCCESS ? COH_OK : failed(self, communicator, what, result);
 }
@@ -458,7 +451,7 @@ static coh_status nccl_wait(coh_transport *transport, uint32_t number)
         COH_TRY(look_at(self, line, &is_done));
         if (is_done)
             return COH_OK;
-        nap(begin_ns);
+        coh_nap(begin_ns, NAP_LEAST_NS);
     }
 }
 
@@ -574,7 +567,7 @@ static coh_status greet(const endpoint *self, int lane)
     CUresult found = queue->driver->cuStreamQuery(queue->stream);
     while (found == CUDA_ERROR_NOT_READY) {
         COH_TRY_GOTO(status, coh_transport_look(self->options.host), done);
-        nap(begin_ns);
+        coh_nap(begin_ns, NAP_LEAST_NS);
         found = queue->driver->cuStreamQuery(queue->stream);
     }
     status = coh_cuda_check(queue->driver, found, "cuStreamQuery");

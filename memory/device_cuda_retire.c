@@ -3,15 +3,14 @@
  * streams proceed, and streams may wait for what coh-retire does next (device_cuda.h). Under
  * lockstep a notify may call the driver, because the enqueuing thread waits for coh-retire then. */
 #include <sys/prctl.h>
-#include <time.h>
 
-#include "base/clock.h"
+#include "base/nap.h"
 #include "base/thread.h"
 #include "memory/device_cuda_state.h"
 
 /* Polls before the first sleep: some 20 us, as long as small kernels take. */
-#define LOOK_COUNT 256
-#define NAP_NS     50000
+#define LOOK_COUNT   256
+#define NAP_LEAST_NS 50000
 
 /* Handles a wait record. Returns 0 if its counter is not reached yet. */
 static int pass_wait(const coh_queue *queue, const coh_cuda_record *record)
@@ -146,11 +145,11 @@ static void make_pass(coh_device *device, int *out_moved, int *out_pending)
     *out_pending &= !coh_cuda_is_closed(device);
 }
 
-/* Waits between two polls that found nothing; `count` is the number of such polls so far. */
-static void rest(uint64_t count)
+/* Waits between two polls that found nothing; `count` is the number of such polls since begin_ns. */
+static void rest(uint64_t count, uint64_t begin_ns)
 {
     if (count >= LOOK_COUNT)
-        nanosleep(&(struct timespec){ .tv_nsec = NAP_NS }, NULL);
+        coh_nap(begin_ns, NAP_LEAST_NS);
 }
 
 void *coh_cuda_retire_main(void *argument)
@@ -159,7 +158,7 @@ void *coh_cuda_retire_main(void *argument)
     pthread_setname_np(pthread_self(), "coh-retire");
     coh_thread_be_brief();
     (void)prctl(PR_SET_TIMERSLACK, 1000UL);
-    uint64_t idle_count = 0;
+    uint64_t idle_count = 0, idle_ns = 0;
     for (;;) {
         const uint64_t seen = coh_counter_read(&device->pushed);
         const uint64_t asked = atomic_load(&device->pass_asked);
@@ -171,9 +170,10 @@ void *coh_cuda_retire_main(void *argument)
             return NULL;
         if (moved)
             idle_count = 0;
-        else if (pending)
-            rest(idle_count++);
-        else if (!coh_counter_wait(&device->pushed, seen + 1))
+        else if (pending) {
+            idle_ns = idle_count == 0 ? coh_clock_ns() : idle_ns;
+            rest(idle_count++, idle_ns);
+        } else if (!coh_counter_wait(&device->pushed, seen + 1))
             return NULL;
     }
 }
