@@ -5,7 +5,7 @@ import re
 import shutil
 import unittest
 
-from program import NANO, ProgramTest, run
+from program import NANO, ProgramTest, environment, run
 
 DATASHEET = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "data", "profiles", "rtx-4090.json")
 
@@ -321,6 +321,18 @@ class Usage(ProgramTest):
         self.assertIn("--host-memory SIZE", train)
         self.assertIn("75", self.succeeds("--help").out)
         self.assertRegex(self.succeeds("--version").out, r"^cohobate \d+\.\d+\.\d+\n$")
+
+    def test_hwloc_loads_no_graphics(self):
+        """Each plug-in brings libraries that a command does not need. Here none can be loaded, and hwloc says which it tries."""
+        plain = {name: value for name, value in environment(HWLOC_PLUGINS_PATH=self.path("plugins"), HWLOC_PLUGINS_VERBOSE="1").items()
+                 if name != "HWLOC_PLUGINS_BLACKLIST"}
+        os.mkdir(self.path("plugins"))
+        for name in ("hwloc_gl.so", "hwloc_opencl.so", "hwloc_xml_libxml.so"):
+            self.write("plugins/" + name, b"none")
+        self.assertNotIn("Failed to load plugin", self.succeeds("plan", *NANO, env=plain).err)
+        own = self.succeeds("plan", *NANO, env={**plain, "HWLOC_PLUGINS_BLACKLIST": "hwloc_opencl.so,hwloc_xml_libxml.so"}).err
+        if "Starting plugin" in own:  # hwloc was built with plug-ins
+            self.assertIn("hwloc_gl.so", own)
 
 
 if __name__ == "__main__":
