@@ -176,8 +176,8 @@ static void open_standard(void)
             (void)open("/dev/null", descriptor == STDERR_FILENO ? O_WRONLY : O_RDONLY);
 }
 
-/* hwloc would load X11, OpenCL, libxml2 and the libraries of GPUs at its first use, and ask none of them: half of the time that
- * a command takes to start. */
+/* hwloc would load X11, OpenCL, libxml2 and the libraries of GPUs at its first use, and ask none of
+ * them: half of the time that a command takes to start. */
 static void spare_plugins(void)
 {
     (void)setenv("HWLOC_PLUGINS_BLACKLIST",

@@ -233,8 +233,8 @@ struct coh_step {
     coh_queue *queues[COH_LANE_COUNT];
     /* 1: the host reads and writes the device tier directly, and a launch is complete when it
      * returns. 0: the host accesses it through `stages`: a buffer for data of the parameters' size,
-     * one for states and one for gathered states, each of the largest chunk of parameters, the first
-     * two of at least COH_STAGE_BYTES. */
+     * one for states and one for gathered states, each of the largest chunk of parameters, the
+     * first two of at least COH_STAGE_BYTES. */
     int host_addressable;
     void *stages[COH_STAGE_COUNT];
     void *look;         /* of coh_step_look; NULL: not needed */

@@ -145,7 +145,7 @@ static void make_pass(coh_device *device, int *out_moved, int *out_pending)
     *out_pending &= !coh_cuda_is_closed(device);
 }
 
-/* Waits between two polls that found nothing; `count` is the number of such polls since begin_ns. */
+/* Waits between two polls that found nothing; `count`: such polls since begin_ns. */
 static void rest(uint64_t count, uint64_t begin_ns)
 {
     if (count >= LOOK_COUNT)

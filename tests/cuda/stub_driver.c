@@ -239,7 +239,7 @@ static CUresult stub_cuMemGetInfo(size_t *free_bytes, size_t *total_bytes)
 }
 
 /* Returns NULL if there is none. Much memory is mapped, and asks for large pages before the first
- * access, which they make cheap; malloc fills it before, page by page, if MALLOC_PERTURB_ is set. */
+ * access, which they make cheap; malloc would fill it before, by small pages (MALLOC_PERTURB_). */
 static void *take_device_memory(size_t bytes)
 {
     void *base = NULL;
