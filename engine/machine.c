@@ -7,6 +7,8 @@
 #include <fcntl.h>
 #include <float.h>
 #include <math.h>
+#include <pthread.h>
+#include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -68,11 +70,24 @@ static int core_count_of(const coh_topology *topology, double quota_cores)
     return topology->core_count;
 }
 
+/* A command asks ten times, and hwloc takes milliseconds: the topology is read again only where the
+ * CPUs that this thread may run on are others. */
 int coh_machine_core_count(void)
 {
-    coh_topology topology;
-    (void)coh_topology_read(&topology); /* if it fails, it reports one core */
-    return core_count_of(&topology, coh_cpu_quota_cores(""));
+    static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+    static coh_topology known;
+    static cpu_set_t known_cpus;
+    cpu_set_t cpus;
+    CPU_ZERO(&cpus);
+    const int is_set = sched_getaffinity(0, sizeof(cpus), &cpus) == 0;
+    pthread_mutex_lock(&mutex);
+    if (!is_set || known.core_count == 0 || !CPU_EQUAL(&cpus, &known_cpus)) {
+        (void)coh_topology_read(&known); /* if it fails, it reports one core */
+        known_cpus = cpus;
+    }
+    const int count = core_count_of(&known, coh_cpu_quota_cores(""));
+    pthread_mutex_unlock(&mutex);
+    return count;
 }
 
 int coh_machine_bf16_is_fast(void)
