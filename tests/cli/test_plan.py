@@ -27,6 +27,12 @@ class Plan(ProgramTest):
         said = self.succeeds(*plan, "-o", kept).out
         return said, self.succeeds(*plan, "--plan", kept, "--json").json
 
+    def object_and_screen(self, *plan):
+        """The object of a plan, and the screen of its file, which has no hints: they take several searches."""
+        kept = self.path("kept.json")
+        made = self.succeeds(*plan, "--json", "-o", kept).json
+        return made, self.succeeds(*plan, "--plan", kept).out
+
     def test_a_refusal_names_all_budgets_that_are_too_small(self):
         for small in (["--disk", self.folder + ":2MiB"], ["--emulate-host", "4MiB"], ["--emulate-host", "4MiB", "--disk", self.folder + ":3MiB"],
                       ["--disk", self.folder, "--disk-write-limit", "1GB/day"]):
@@ -42,9 +48,10 @@ class Plan(ProgramTest):
         self.assertNotIn("enough is --", self.fails(3, "plan", *TINY, "--device-memory", "64KiB").err)
 
     def test_budgets_that_are_enough_fit_as_they_are_printed(self):
-        plan = ["plan", "gpt2-nano", "--threads", 1, "--device-memory", "20MiB", "--disk-write-limit", "1GB/day"]
+        model, device, disk = ("gpt2-pico", "800KiB", "6MiB") if SHORT else ("gpt2-nano", "20MiB", "300MiB")
+        plan = ["plan", model, "--threads", 1, "--device-memory", device, "--disk-write-limit", "1GB/day"]
         for search in ("quick", "usual"):
-            said = self.fails(3, *plan, "--disk", self.folder + ":300MiB", "--search", search, says="; enough is --device-memory ").err
+            said = self.fails(3, *plan, "--disk", f"{self.folder}:{disk}", "--search", search, says="; enough is --device-memory ").err
             enough = said.split("; enough is ")[1].split()
             self.assertRegex(enough[-1], r"^(\d{1,3}(\.\d+)?[MG]|\d+(\.\d+)?T)B/day$")
             self.succeeds(*plan, "--search", search, *(word.replace("DIR", self.folder) for word in enough))
@@ -65,20 +72,21 @@ class Plan(ProgramTest):
 
     @on_any_processor
     def test_a_screen_with_all_hints_has_at_most_40_lines(self):
-        # either has 42 lines if room is kept for three lines of hints
-        step = ["llama-3.2-1b", "--device-memory", "4GB", "--host-memory", "9GB", "--batch", 10, *FEWER] if SHORT else [
-            "llama-3.1-8b", "--batch", 24]
-        said = self.succeeds("plan", *step, "--profile", "rtx-4090", "--calibration", "none", "--search", "quick",
-                             "--sequence", 192).out.rstrip("\n").split("\n")
+        # either has more lines if room is kept for three lines of hints
+        step = ["gpt2", "--device-memory", "500MB", "--host-memory", "1GB", "--sequence", 64, "--batch", 10, "--sweep-order",
+                "micro-batch", *FEWER] if SHORT else ["llama-3.1-8b", "--sequence", 192, "--batch", 24]
+        said = self.succeeds("plan", *step, "--profile", "rtx-4090", "--calibration", "none", "--search", "quick").out.rstrip("\n").split("\n")
         self.assertLessEqual(len(said), 40)
         for label in ("states:", "both:", "tokens:", "batch:"):
             self.assertEqual(sum(line.startswith(label) for line in said), 1, label)
 
     SUMMARY = ("model:", "dtype:", "budget:", "fits:", "prices:", "speed:", "run:", "limit:", "repeat:", "drive:")
     HINTS = ("states:", "both:", "clip:", "order:", "tokens:", "batch:", "try:")
+    STEP_WITH_HINTS = ("plan", "gpt2-pico", "--threads", 2, "--sequence", 32, "--batch", 11, "--dtype", "f32", "--search", "quick",
+                       "--device-memory", "3MiB")
 
     def test_hints_are_the_last_lines_above_the_tables(self):
-        plan = ["plan", "gpt2-nano", "--sequence", 64, "--batch", 11, "--dtype", "f32", "--search", "quick", *self.disk()]
+        plan = [*self.STEP_WITH_HINTS, "--disk", self.folder]
         lines = self.succeeds(*plan).out.split("\n")
         summary = [line.split()[0] for line in lines[:lines.index("")] if not line.startswith(" ")]
         self.assertEqual(summary, [label for label in (*self.SUMMARY, *self.HINTS) if label in summary])
@@ -87,7 +95,7 @@ class Plan(ProgramTest):
             self.assertFalse(line.startswith(self.HINTS), line)
 
     def test_lines_of_prose_are_as_wide_as_the_terminal_and_tables_are_whole(self):
-        plan = ["plan", "gpt2-nano", "--sequence", 64, "--batch", 11, "--dtype", "f32", "--search", "quick", *self.disk()]
+        plan = [*self.STEP_WITH_HINTS, "--disk", self.folder]
         usual = self.succeeds(*plan).out
         tables = usual[usual.index("\n\n"):usual.index("\nplan: ")]
         for columns, wanted in pairs((72, 72), (120, 100), (25, 40)) if SHORT else ((40, 40), (25, 40), (72, 72), (120, 100)):
@@ -117,7 +125,7 @@ class Plan(ProgramTest):
         """All but the table, whose lines have at most 100 columns everywhere. The words stay the same."""
         plan = self.path("plan.json")
         self.succeeds("plan", *TINY, "--dtype", "f32", "--device-memory", "1500KiB", "--emulate-host", "3MiB", "--disk",
-                      self.folder + ":1GB", "--calibration", "none", "--search", "quick", "-o", plan)
+                      self.folder + ":1GB", "--calibration", "none", "--search", "quick", "--json", "-o", plan)
         for operator in ("wte", "h.1.mlp.c_fc"):  # one with alternatives that do not fit, and one with others
             usual = self.succeeds("explain", plan, operator).out
             self.assertLessEqual(max(map(len, usual.splitlines())), 100, usual)
@@ -130,10 +138,13 @@ class Plan(ProgramTest):
 
     def test_a_narrow_screen_is_filled_by_characters(self):
         """Each line of the budget has as many words as fit, and a word that is too long is cut between characters."""
+        kept = self.path("kept.json")
+        self.plan(*self.disk(), "-o", kept)
         for name in ("\u00e4" * 8, "\u00e4" * 30, "\u00e4" * 90):
             deep = self.path(name)
             os.mkdir(deep)
-            said = self.succeeds("plan", *NANO, "--device-memory", "40MiB", "--disk", deep, env=environment(COLUMNS="60")).out
+            said = self.succeeds("plan", *NANO, "--device-memory", "40MiB", "--disk", deep, "--plan", kept,
+                                 env=environment(COLUMNS="60")).out
             budget = re.search(r"(?m)^budget: .*(\n {8}.*)*", said)[0].split("\n        ")
             self.assertIn(deep, "".join(budget))
             self.assertLessEqual(max(map(len, budget[1:]), default=0), 52)
@@ -151,7 +162,7 @@ class Plan(ProgramTest):
     @on_any_processor
     def test_a_model_whose_blocks_all_stand_otherwise_has_no_longer_screen(self):
         model, host, device = ("gpt2", "1GB", "400MiB") if SHORT else ("opt-2.7b", "16GB", "4GiB")
-        done = self.succeeds("plan", model, *QUICK, "--profile", f"rtx-4090,host-memory={host}", "--device-memory", device,
+        done = self.succeeds("plan", model, *QUICK, *FEWER, "--profile", f"rtx-4090,host-memory={host}", "--device-memory", device,
                              "--sequence", "64", "--batch", "1")
         lines = done.out.rstrip("\n").split("\n")
         self.assertLessEqual(len(lines), 40)
@@ -198,12 +209,13 @@ class Plan(ProgramTest):
         """64 KiB hold the 16,384 f32 numbers of a grain, which no chunk cuts (docs/numerics.md)."""
         plan = ["plan", *NANO, *self.disk()]
         for given, used in (*pairs(("64KiB", "64.00 KiB"), ("100000B", "64.00 KiB")), ("1MiB", "1.00 MiB")):
-            done = self.succeeds(*plan, "--chunk", given)
-            self.assertIn(f"chunks of at most {used}, ", done.out)
+            kept = self.path("kept.json")
+            done = self.succeeds(*plan, "--chunk", given, "--json", "-o", kept)
+            self.assertIn(f"chunks of at most {used}, ", self.succeeds(*plan, "--plan", kept).out)
+            self.assertEqual(done.json["chunk_bytes"], 2**20 if given == "1MiB" else 2**16)
             note = "note: --chunk 100000B is rounded down to 64KiB: chunks are multiples of 64KiB\n"
             self.assertEqual(done.err.count("rounded down"), given == "100000B")
             self.assertIn(note if given == "100000B" else "", done.err)
-        self.assertEqual(self.succeeds(*plan, "--chunk", "100000B", "--json").json["chunk_bytes"], 2**16)
         # in memory nothing moves, in no unit
         for flags in ([], ["--chunk", "1MiB"]):
             done = self.succeeds("plan", *NANO, *flags, "-o", self.path("plan.json"))
@@ -239,7 +251,8 @@ class Plan(ProgramTest):
 
     @on_any_processor
     def test_a_host_lane_that_lags_behind_backward_updates_first_what_the_next_step_needs_first(self):
-        plan = self.succeeds("plan", "opt-125m", "--profile", "h200,host-memory=64GB,host-memory-rate=1TB/s", "--calibration", "none", "--sequence", 512,
+        sequence = ["--sequence", 128, *FEWER] if SHORT else ["--sequence", 512]
+        plan = self.succeeds("plan", "opt-125m", "--profile", "h200,host-memory=64GB,host-memory-rate=1TB/s", "--calibration", "none", *sequence,
                              "--batch", 16, "--micro-batch", 16, "--dtype", "bf16", "--state", "split", "--clip-mode", "previous",
                              "--device-memory", "800MiB", "-o", self.path("plan.json"), "--json").json
         with open(self.path("plan.json"), encoding="utf-8") as file:
@@ -254,9 +267,9 @@ class Plan(ProgramTest):
         for flags, is_closer in ((["--device-memory", "40MiB", "--profile", "built-in-2"], True),
                                  (["--device-memory", "60MiB", "--profile", "built-in-2,disk-read=0.05x,disk-write=0.05x"], False)):
             with self.subTest(flags=flags):
-                plan = self.succeeds(*of, *flags, "--json").json
+                plan, said = self.object_and_screen(*of, *flags)
                 self.assertEqual(plan["bound_seconds"] > plan["limits"][0]["seconds"], is_closer)
-                said = " ".join(self.succeeds(*of, *flags).out.split())
+                said = " ".join(said.split())
                 self.assertIn("; by a closer bound no decisions go below " if is_closer else "; no decisions go below ", said)
 
     def test_the_dtype_of_a_gpus_plan_names_the_other_one_and_its_gain(self):
@@ -277,9 +290,9 @@ class Plan(ProgramTest):
         for name, (flags, words) in cases.items():
             with self.subTest(limit=name):
                 shown = "transfer phase" if name == "phase" else name
-                said = " ".join(self.succeeds(*of, *flags).out.split())
-                self.assertIn(f"limit: {shown} ({words}): no schedule ", said)
-                self.assertEqual(self.succeeds(*of, *flags, "--json").json["binding"], name)  # programs read it
+                made, said = self.object_and_screen(*of, *flags)
+                self.assertIn(f"limit: {shown} ({words}): no schedule ", " ".join(said.split()))
+                self.assertEqual(made["binding"], name)  # programs read it
                 table = self.succeeds("plan", "--max", "gpt2-nano", *of[2:], *flags).out
                 self.assertIn(f", limit {shown}", " ".join(table.split()))
                 table = self.succeeds(*of, *flags, "--what-if", "device-memory=4GiB").out.split("\n")
@@ -302,17 +315,20 @@ class Plan(ProgramTest):
         self.assertAlmostEqual(alone["tokens_per_second"], float(rate), delta=1)
         self.assertAlmostEqual(alone["tokens_per_second"] / usual["tokens_per_second"], float(times), delta=0.06)
         # a given sequence is kept, and another batch tried
-        said, usual = self.screen_and_object(*slow, "--sequence", "512", "--clip-mode", "exact", "--state", "lean", "--host-memory", "32GB")
+        given = [*slow, "--sequence", "512", "--clip-mode", "exact", "--state", "lean", "--host-memory", "32GB"]
+        if SHORT:
+            given = ["plan", "gpt2", *slow[2:8], "--sequence", "256", "--clip-mode", "exact", "--state", "lean", "--device-memory", "600MB",
+                     "--host-memory", "700MB", "--sweep-order", "micro-batch", *FEWER]
+        said = self.succeeds(*given).out
         self.assertNotIn("--sequence", said)
         rate = re.search(r"tokens: a quick plan of more of them \(--batch 32\) trains (\d+) tokens/s", said)[1]
-        alone = self.succeeds(*slow, "--sequence", "512", "--clip-mode", "exact", "--state", "lean", "--host-memory", "32GB", "--batch", "32",
-                              "--json").json
+        alone = self.succeeds(*given, "--batch", "32", "--json").json
         self.assertGreaterEqual(alone["tokens_per_second"], float(rate) * 0.99)
 
     @on_any_processor
     def test_both_changes_are_named_only_if_they_are_better_than_each_alone(self):
         step = ["plan", "gpt2", "--profile", "rtx-4090", "--calibration", "none", "--device-memory", "1100MB", "--host-memory", "1000MB",
-                "--sequence", "1024", "--search", "quick"]
+                "--sequence", "1024", "--search", "quick", *FEWER]
         said, usual = self.screen_and_object(*step)
         lean, previous = ["--state", "lean"], ["--clip-mode", "previous"]
         shares = [self.succeeds(*step, *flags, "--json").json["step_seconds"] / usual["step_seconds"]
@@ -365,7 +381,8 @@ class Plan(ProgramTest):
             self.fails(3, *plan, "--device-memory", memory, "--pin", f"blocks.{fewest - 1}-47=keep")
 
     def test_of_a_device_far_too_large_it_takes_what_a_model_in_memory_needs(self):
-        plan = self.succeeds("plan", "qwen2.5-0.5b", "--profile", "h200", "--sequence", "1024", "--calibration", "none", "--json").json
+        model = "opt-125m" if SHORT else "qwen2.5-0.5b"
+        plan = self.succeeds("plan", model, "--profile", "h200", "--sequence", "1024", "--calibration", "none", "--json").json
         self.assertGreater(plan["host_update_bytes"], 0)  # not in memory: a schedule that may spread
         self.assertLess(plan["peak_bytes"]["device"], 1.5 * plan["in_memory_bytes"])
 
@@ -545,7 +562,7 @@ class Plan(ProgramTest):
     @on_any_processor
     def test_gradients_that_wait_lie_in_host_memory_if_there_is_room(self):
         # All that lives between steps, 8 bytes a parameter, is three quarters of the two memories.
-        done = self.succeeds("plan", "opt-125m", "--dtype", "bf16", "--sequence", "1024", "--batch", "4", "--micro-batch", "4",
+        done = self.succeeds("plan", "opt-125m", *QUICK, "--dtype", "bf16", "--sequence", "1024", "--batch", "4", "--micro-batch", "4",
                              "--state", "lean", "--profile", "a100-40g,device-memory=500MB,host-memory=800MB", "--json").json
         self.assertLess(done["stream_bytes"], 0.8 * (500e6 + 800e6))
         gradients = done["parameter_bytes"]
@@ -566,7 +583,7 @@ class Plan(ProgramTest):
         """A block that is not recomputed runs them again by themselves, before what reads them."""
         again = ["plan", "gpt2-nano", "--sequence", 512, "--batch", 8, "--dtype", "f32", "--threads", 2, "--device-memory",
                  "150MiB", "--disk", self.folder, "--calibration", "none"]
-        said, made = self.screen_and_object(*again)
+        made, said = self.object_and_screen(*again)
         self.assertEqual(made["recomputes"], 0)
         kinds = {op["kind"] for op in made["operators"] if op["activations"] == "again"}
         self.assertIn("cohobate.layernorm", kinds)
