@@ -12,7 +12,11 @@ import subprocess
 import sys
 import tempfile
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+from length import SHORT  # pylint: disable=wrong-import-position
+
 COHOBATE, MAKE_RUN = sys.argv[1:3]
+QUICK = ["--search", "quick"] if SHORT else []
 VOID = {"meta", "br", "link", "img", "input", "hr"}
 BYTES_MOST = 3 << 20
 
@@ -312,7 +316,7 @@ def real(folder):
     assert sum("more device memory" in each["text"] for each in report["actions"]) == 1, report["actions"]
     pico = ["gpt2-pico", "--batch", "2", "--micro-batch", "1", "--sequence", "16"]
     emulated = [*pico, "--device-memory", "1500KiB", "--emulate-host", "1GiB", "--calibration", "none"]
-    run("plan", *emulated, "--link-rate", "50MB/s", "--report", plan + ".json")
+    run("plan", *emulated, *QUICK, "--link-rate", "50MB/s", "--report", plan + ".json")
     with open(plan + ".json", encoding="utf-8") as file:
         report = json.load(file)
     rows, factors = [row for row in report["what_if"] if "device memory" in row["text"]], (1.25, 1.5, 2, 0.8)
@@ -323,7 +327,7 @@ def real(folder):
     linked = [row for row in report["what_if"] if "--link-rate 100MB/s" in row["text"]]
     assert linked or report["what_if_unplanned"], report["what_if"]
     for row in linked:
-        search = "quick" if row["is_quick"] else "usual"
+        search = "quick" if row["is_quick"] or QUICK else "usual"
         again = json.loads(run("plan", *emulated, "--link-rate", "100MB/s", "--search", search, "--json")[0])
         assert abs(row["step_seconds"] - again["step_seconds"]) < 1e-9, (row, again["step_seconds"])
     with open(text, "w", encoding="utf-8") as file:
@@ -356,7 +360,7 @@ def guesses(folder):
     mark, text = "a guess, not calibrated", os.path.join(folder, "text.txt")
     with open(text, "w", encoding="utf-8") as file:
         file.write("a step of a small model\n" * 400)
-    small = ["gpt2-nano", "--batch", "2", "--sequence", "32", "--device-memory", "40MiB", "--disk", folder]
+    small = ["gpt2-pico", "--batch", "2", "--sequence", "32", "--device-memory", "1500KiB", "--disk", folder]
     for calibration, names in (("none", 0), ("file", 0), ("file", 1)):
         path = calibration if calibration == "none" else os.path.join(folder, "calibration.json")
         kept = os.path.join(folder, f"run-{calibration}-{names}")
@@ -372,9 +376,10 @@ def guesses(folder):
             assert not any(each["is_guess"] for each in actions if each["source"] == "replayed"), actions
         run("report", kept, "-o", kept + ".html")
         assert mark in read_page(kept + ".html").text["section"]
-    for more, is_guess in ((["--disk", folder], True), (["--profile", "rtx-4090"], False)):
+    for more, is_guess in ((["--device-memory", "1500KiB", "--disk", folder], True),
+                           (["--device-memory", "34MiB", "--profile", "rtx-4090,host-memory=64MiB"], False)):
         out = os.path.join(folder, "plan.txt")
-        run("plan", *small[:-2], *more, "--calibration", "none", "--search", "quick", "--report", out)
+        run("plan", *small[:-4], *more, "--calibration", "none", "--search", "quick", "--report", out)
         with open(out, encoding="utf-8") as file:
             said = " ".join(file.read().split())
         assert (f"; {mark}): " in said) == is_guess and (f"WHAT IF {mark}, so" in said) == is_guess, said
