@@ -201,7 +201,7 @@ class TrainTest(ProgramTest):
         return self.succeeds("train", *model, "--data", self.corpus(), *more, **keywords)
 
     def resumed(self, folder, *more):
-        return self.succeeds("train", "--resume", folder, "--threads", 2, *more)
+        return self.succeeds("train", "--resume", folder, *QUICK, "--threads", 2, *more)
 
     def hash_of(self, path):
         return self.succeeds("inspect", path, "--hash").out.strip()

@@ -7,7 +7,7 @@ import os
 import re
 import unittest
 
-from program import TINY, ProgramTest, environment, sealed
+from program import QUICK, TINY, ProgramTest, environment, sealed
 
 
 class Calibration(ProgramTest):
@@ -143,7 +143,7 @@ class Calibration(ProgramTest):
         for flags, passes, others in (  # each would choose otherwise by these factors
                 (["--sequence", "8", "--batch", "9", "--micro-batch", "auto"], 0.2, 5),
                 (["--sequence", "128", "--batch", "4", "--micro-batch", "2", "--sweep-order", "auto",
-                  "--device-memory", "64MiB", "--disk", self.folder], 5, 0.2)):
+                  "--device-memory", "64MiB", "--disk", self.folder, *QUICK], 5, 0.2)):
             with self.subTest(flags=flags):
                 without = self.succeeds("plan", *nano, *flags).json
                 path = self.made(without["profile"]["hash"], passes, others)

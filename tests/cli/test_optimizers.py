@@ -5,7 +5,7 @@ import os
 import unittest
 
 import model_folder
-from program import SHORT, TrainTest
+from program import QUICK, SHORT, TrainTest
 
 SMALL = ["--tokenizer", "bytes", "--sequence", 16, "--batch", 2, "--threads", 2, "--validation", "none"]
 CHOICES = {
@@ -89,7 +89,7 @@ class Optimizers(TrainTest):
             facts = self.succeeds(*model, "--state", state, "--json").json
             self.assertLess(most - 0.2, facts["stream_bytes"] / facts["parameters"])
             self.assertLess(facts["stream_bytes"] / facts["parameters"], most)
-        tight = ["--device-memory", "60MiB", "--disk", self.path("")]
+        tight = ["--device-memory", "60MiB", "--disk", self.path(""), *QUICK]
         self.assertIn("states: 8-bit moments (--state lean): a quick plan", self.succeeds(*model, "--state", "split", *tight).out)
         self.assertIn("states: 8-bit moments (--optimizer adamw8):", self.succeeds(*model, "--state", "f32", *tight).out)
         self.assertNotIn("8-bit", self.succeeds(*model, "--state", "lean", *tight).out)

@@ -4,8 +4,10 @@ import json
 import os
 import unittest
 
-from program import QUICK, NANO, ProgramTest
+from program import QUICK, NANO, TINY, ProgramTest
 
+# In short a search that decides less, where other decisions are tested.
+FEWER = ["--recompute", "all"] if QUICK else []
 SHIPPED = ["a100-40g", "a100-80g", "a100x8-800gbit", "a100x8-80gbit", "frontier", "h100", "h200", "h200x8", "mi250x",
            "rtx-3090", "rtx-3090x4", "rtx-4090", "rtx-5090"]
 DATASHEETS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../data/profiles")
@@ -63,7 +65,7 @@ class Profile(ProgramTest):
         self.assertIn("ASSUMED", self.succeeds("inspect", "rtx-4090").out)
 
     def test_the_rate_of_host_memory_goes_with_its_shares_and_is_said(self):
-        tight = ["--device-memory", "40MiB", "--calibration", "none"]
+        tight = ["--device-memory", "40MiB", "--calibration", "none", *FEWER]
         for entries, words in (("", "51.2 GB/s of host memory, 1 of its machine's 8 shares"),
                                (",host-memory=512GiB", "205 GB/s of host memory, 4 of its machine's 8 shares")):
             printed = " ".join(self.succeeds("plan", *NANO, "--profile", "a100-40g" + entries, *tight).out.split())
@@ -128,22 +130,22 @@ class Profile(ProgramTest):
         if len(cores) < 2:
             self.skipTest("one core cannot pretend to be another machine")
         path, data = self.path("here.json"), self.corpus()
-        self.succeeds("profile", *NANO[:1], "--quick", "--sequence", "16", "--batch", "2", "--threads", "2", "-o", path)
-        self.assertEqual(self.plan(path)["profile"]["what_if"], False)
+        self.succeeds("profile", *TINY[:1], "--quick", "--sequence", "16", "--batch", "2", "--threads", "2", "-o", path)
+        self.assertEqual(self.succeeds("plan", *TINY, "--json", "--profile", path).json["profile"]["what_if"], False)
         # the fingerprint of a machine includes the number of cores a process has
         elsewhere = {"preexec_fn": lambda: os.sched_setaffinity(0, cores[:1])}
-        there = self.succeeds("plan", *NANO, "--json", "--profile", path, **elsewhere).json
+        there = self.succeeds("plan", *TINY, "--json", "--profile", path, **elsewhere).json
         self.assertEqual(there["profile"]["what_if"], True)
-        train = ["train", *NANO, "--data", data, "--steps", "1", "--save", "none", "--profile", path]
+        train = ["train", *TINY, "--data", data, "--steps", "1", "--save", "none", "--profile", path]
         self.assertIn("another machine", self.succeeds(*train, **elsewhere).err)
         self.assertNotIn("what-if", self.succeeds(*train).err)
         # nor do times of one thread apply to two: reported once, and the memory stays this machine's
         alone = ["--threads", "1"]
-        one = self.succeeds("plan", *NANO[:-2], *alone, "--json", "--profile", path)
+        one = self.succeeds("plan", *TINY[:-2], *alone, "--json", "--profile", path)
         self.assertEqual(one.json["profile"]["what_if"], True)
         self.assertEqual(one.err.count("measured for 2 threads, this run has 1"), 1)
         self.assertIn("cohobate profile --threads 1", one.err)
-        self.assertIn("measured for 2 threads", self.succeeds(*(train[:1] + NANO[:-2] + train[len(NANO) + 1 :]), *alone).err)
+        self.assertIn("measured for 2 threads", self.succeeds(*(train[:1] + TINY[:-2] + train[len(TINY) + 1 :]), *alone).err)
         self.assertNotIn("measured for", self.succeeds(*train).err)
 
     def test_gradients_of_another_kind_are_added_to_a_profile(self):

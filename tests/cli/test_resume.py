@@ -24,7 +24,7 @@ class Resume(TrainTest):
         return self.succeeds("train", self.path("model"), "--data", self.data, *SMALL, "--save", self.path(name), *flags)
 
     def go_on(self, name, *flags):
-        return self.succeeds("train", "--resume", self.path(name), "--threads", 2, *flags)
+        return self.succeeds("train", "--resume", self.path(name), *QUICK, "--threads", 2, *flags)
 
     def note(self, name):
         return self.succeeds("inspect", self.path(name), "--json").json["note"]

@@ -41,12 +41,13 @@ class Variants(ProgramTest):
         self.assertLessEqual(rows[1]["step_seconds"], rows[0]["step_seconds"])
 
     def test_no_row_of_a_sweep_is_slower_than_the_plan_of_a_faster_row_on_its_machine(self):
-        slow, fast = ["--profile", "h100,pcie=500MB/s"], ["--profile", "h100,pcie=4500MB/s"]
-        plan = ["plan", "gpt2-nano", "--sequence", "32", "--batch", "4", "--dtype", "f32", "--device-memory", "60MiB", "--json"]
+        model, batch, device, rate = ("gpt2-pico", 8, "35MiB", 100) if SHORT else ("gpt2-nano", 4, "60MiB", 500)
+        slow, fast = ["--profile", f"h100,pcie={rate}MB/s"], ["--profile", "h100,pcie=4500MB/s"]
+        plan = ["plan", model, "--sequence", "32", "--batch", batch, "--dtype", "f32", "--device-memory", device, "--json"]
         path = self.path("fast.json")
         self.succeeds(*plan, *fast, "-o", path)
         taken_over = self.succeeds("simulate", path, *slow, "--json").json["step_seconds"]
-        rows = self.succeeds(*plan, *slow, "--sweep", "pcie=500MB/s:4500MB/s:2").json["rows"]
+        rows = self.succeeds(*plan, *slow, "--sweep", f"pcie={rate}MB/s:4500MB/s:2").json["rows"]
         self.assertLess(taken_over, rows[0]["step_seconds"])  # on its own, the search finds a slower plan
         self.assertLessEqual(rows[1]["step_seconds"], taken_over)
 
@@ -428,7 +429,7 @@ class Replays(ProgramTest):
     def test_explain_prints_names_that_can_be_copied(self):
         path = self.path("plan.json")
         self.succeeds("plan", "llama-3.2-1b", "--profile", "rtx-4090,device-memory=4GB", "--sequence", "512", "--search", "quick",
-                      "--json", "-o", path)  # the object has no plans to compare with
+                      "--recompute", "all", "--chunk", "512MiB", "--json", "-o", path)
         said = self.succeeds("explain", path, "model.layers.3.mlp.down_proj").out
         self.assertRegex(said, r"(?m)^model\.layers\.3\.mlp\.down_proj=(device|host)$")
         self.assertRegex(said, r"(?m)^blocks\.3=\w+ {2}")
