@@ -19,12 +19,12 @@ KILLS, SEED = (int(word) for word in sys.argv[2:4])
 DTYPE = sys.argv[4]
 del sys.argv[2:5]
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "cli"))
-from program import FAULTY, SHORT, NANO, ProgramTest, environment, start  # pylint: disable=wrong-import-position
+from program import FAULTY, QUICK, SHORT, NANO, ProgramTest, environment, start  # pylint: disable=wrong-import-position
 
 if SHORT:
     KILLS = min(KILLS, 3)  # usually one in memory and two streamed
 
-STEPS = 6
+STEPS = 4 if SHORT else 6
 SYNC_MS = 60  # of a slow drive, for each of
 FLUSHES = 7  # a checkpoint
 DEAD = 86  # exit code of the test modes (file_faults.h)
@@ -66,7 +66,7 @@ class Killed(ProgramTest):
     def go_on(self, folder):
         """The command that resumes the run in `folder`, whatever it contains."""
         if any(re.fullmatch(r"step-\d+", name) for name in os.listdir(folder)):
-            return ["train", "--resume", folder, "--steps", STEPS, "--save-every", 1, "--threads", 2]
+            return ["train", "--resume", folder, *QUICK, "--steps", STEPS, "--save-every", 1, "--threads", 2]
         return [*self.new_run, "--save", folder]
 
     def check_left(self, folder):
