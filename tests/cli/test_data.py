@@ -169,10 +169,10 @@ class Data(ProgramTest):
 
     def test_epochs_are_the_steps_that_take_all_sequences_so_often(self):
         text = self.corpus(10)
-        windows = (len(self.tokenize(text).ids) - 1) // 16  # of NANO's 16 tokens, 2 in a batch
+        windows = (len(self.tokenize(text).ids) - 1) // 16  # of TINY's 16 tokens, 2 in a batch
         tokens = self.path("out.tokens")
         self.assertTrue(os.path.exists(tokens), os.listdir(self.folder))
-        train, steps = ["train", *NANO, "--save", "none", "--json", "--data"], -(-3 * windows // 2)
+        train, steps = ["train", *TINY, "--save", "none", "--json", "--data"], -(-3 * windows // 2)
         self.assertEqual(3 * windows % 2, 1)  # else there would be nothing to round up
         by_steps = self.succeeds(*train, text, "--steps", steps).json
         for data in (text, tokens):

@@ -233,7 +233,7 @@ class Folder(ProgramTest):
         self.assertEqual(json.loads(self.bytes_of("out", "config.json"))["torch_dtype"], "bfloat16")
 
     def test_a_preset_that_was_trained_becomes_a_folder_that_is_taken_again(self):
-        preset = ["gpt2-nano", "--vocabulary", 300, "--dtype", "f32"]
+        preset = ["gpt2-pico", "--vocabulary", 300, "--dtype", "f32"]
         # a batch of 8, as in eval of the folder: OpenBLAS's last digits depend on the rows of a product
         self.train(*preset, "--steps", 2, "--save", self.path("run"), "--batch", 8)
         done = self.succeeds("export", self.path("run"), "-o", self.path("out"))
