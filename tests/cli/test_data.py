@@ -513,7 +513,7 @@ class Data(ProgramTest):
         chats = self.chats(chats=[[("user", f"What is {i}?"), ("assistant", f"It is {i * i % 97}.")] for i in range(12)])
         for name, form in (("chat", ["--chat", "--documents", "aligned"]), ("aligned", ["--documents", "aligned"])):
             data = chats if name == "chat" else self.documents(documents=[f"document {i}" * 3 for i in range(20)])
-            done = self.succeeds("train", "gpt2-nano", "--sequence", 32, "--batch", 2, "--threads", 2, "--data", data,
+            done = self.succeeds("train", "gpt2-pico", "--sequence", 32, "--batch", 2, "--threads", 2, "--data", data,
                                  "--validation", data, *form, "--steps", 1, "--save", self.path(name), "--json").json
             told = self.succeeds("eval", self.path(name), "--data", data, "--json").json
             self.assertEqual(told["loss"], done["validation_loss"])
@@ -538,7 +538,7 @@ class Data(ProgramTest):
         values = []
         for steps in (1, 3):
             run = self.path(f"run{steps}")
-            done = self.succeeds("train", "gpt2-nano", "--dtype", "f32", "--sequence", 16, "--batch", 1, "--threads", 2,
+            done = self.succeeds("train", "gpt2-pico", "--dtype", "f32", "--sequence", 16, "--batch", 1, "--threads", 2,
                                  "--data", long_question, "--chat", "--steps", steps, "--warmup", 0, "--save", run,
                                  "--weight-decay", 0.5)
             self.assertIn("loss 0.0000", done.out)

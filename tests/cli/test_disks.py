@@ -110,8 +110,9 @@ class Disks(TrainTest):
                        says=f"the file system of {self.path('a')} has")
 
     def test_room_for_checkpoints_is_refused_with_the_flags_that_need_less(self):
-        large = ["train", "opt-1.3b", "--sequence", 16, "--batch", 1, "--search", "quick", "--data", self.corpus(), "--steps", 9999, "--device-memory",
-                 "2GiB", *self.folders("a"), "--disk-write-limit", "9999TB/day", "--save", self.path("run"), "--save-every", 1]
+        large = ["train", "opt-1.3b", "--sequence", 16, "--batch", 1, "--search", "quick", "--recompute", "all", "--data", self.corpus(),
+                 "--steps", 9999, "--device-memory", "2GiB", *self.folders("a"), "--disk-write-limit", "9999TB/day", "--save",
+                 self.path("run"), "--save-every", 1]
         said = self.fails(3, *large, "--keep", 1000, says=" + 1001 checkpoints ").err  # 14 TiB
         for flag in ("(--keep 1)", "(--save DIR)", "(--save none)"):
             self.assertIn(flag, said)

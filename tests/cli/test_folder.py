@@ -10,7 +10,7 @@ import subprocess
 import unittest
 
 import model_folder
-from program import FAULTY, ProgramTest, start
+from program import FAULTY, QUICK, ProgramTest, start
 
 KINDS = list(model_folder.KINDS)
 SHORT = ["--sequence", 16, "--batch", 2, "--threads", 2]
@@ -285,7 +285,7 @@ class Folder(ProgramTest):
                 least = self.succeeds("plan", folder, *SHORT, "--disk", self.folder, "--json").json["smallest_device_bytes"]
                 whole = self.train(folder, "--steps", 3, "--save", "none")
                 little = self.train(folder, "--steps", 3, "--save", "none", "--disk", self.folder, "--device-memory",
-                                    f"{least}B")
+                                    f"{least}B", *QUICK)
                 self.assertEqual(self.says_hash(little), self.says_hash(whole))
 
     def test_a_window_is_computed_and_one_of_some_layers_is_refused_with_the_reason(self):
