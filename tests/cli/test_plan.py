@@ -172,9 +172,9 @@ class Plan(ProgramTest):
     @on_any_processor
     def test_the_columns_of_operators_cut_no_word_and_do_not_touch(self):
         """Where a row's activations go three ways, the columns of places give way."""
-        said = self.succeeds("plan", "gpt2-medium", "--sequence", 1024, "--batch", 4, "--search", "quick", "--device-memory", "1GiB",
-                             "--state", "lean", "--clip-mode", "previous",
-                             "--profile", "rtx-4090,host-memory=64GB,host-memory-rate=1TB/s", "--calibration", "none").out.split("\n")
+        said = self.object_and_screen("plan", "gpt2-medium", "--sequence", 1024, "--batch", 4, "--search", "quick", "--device-memory", "1GiB",
+                                      "--state", "lean", "--clip-mode", "previous", "--profile",
+                                      "rtx-4090,host-memory=64GB,host-memory-rate=1TB/s", "--calibration", "none")[1].split("\n")
         self.assertLessEqual(max(map(len, said)), 100)
         first = next(i for i, line in enumerate(said) if line.startswith("operators "))
         rows = said[first:said.index("", first)]
@@ -187,7 +187,7 @@ class Plan(ProgramTest):
         self.assertIn("keep+recompute+move", ways)
 
     def test_a_quick_search_finds_a_placement_of_the_same_bits(self):
-        flags = ["gpt2-nano", "--sequence", 16, "--batch", 2, "--threads", 2, *self.disk(), "--json"]
+        flags = ["gpt2-nano", "--sequence", 16, "--batch", 2, "--threads", 2, *self.disk(), "--json", *FEWER]
         usual, quick = (self.succeeds("plan", *flags, "--search", search).json for search in ("usual", "quick"))
         self.assertLessEqual(usual["step_seconds"], quick["step_seconds"])
         self.assertNotEqual(usual["program_hash"], quick["program_hash"])
@@ -293,6 +293,8 @@ class Plan(ProgramTest):
                 made, said = self.object_and_screen(*of, *flags)
                 self.assertIn(f"limit: {shown} ({words}): no schedule ", " ".join(said.split()))
                 self.assertEqual(made["binding"], name)  # programs read it
+                if SHORT and shown == name:
+                    continue
                 table = self.succeeds("plan", "--max", "gpt2-nano", *of[2:], *flags).out
                 self.assertIn(f", limit {shown}", " ".join(table.split()))
                 table = self.succeeds(*of, *flags, "--what-if", "device-memory=4GiB").out.split("\n")
@@ -436,8 +438,8 @@ class Plan(ProgramTest):
             self.assertIn(self.plan()["program_hash"], done.out)
 
     def test_a_size_of_four_digits_keeps_its_unit_among_the_operators(self):
-        said = self.succeeds("plan", "llama-3.1-8b", "--profile", "rtx-4090", "--lora", 16, "--batch", 1, "--sequence", 128,
-                             "--search", "quick", "--chunk", "512MiB").out
+        said = self.object_and_screen("plan", "llama-3.1-8b", "--profile", "rtx-4090", "--lora", 16, "--batch", 1, "--sequence", 128,
+                                      "--search", "quick", "--chunk", "512MiB")[1]
         self.assertRegex(said, r"(?m)^model\.embed_tokens +\S+ +1002\.0 MiB ")  # 128256 rows of 4096 in bf16
 
     def test_a_plan_for_another_batch_is_refused_by_its_flags_before_anything_else(self):
@@ -654,7 +656,7 @@ class Plan(ProgramTest):
     def test_a_write_limit_that_refuses_names_one_limit_and_it_is_accepted_as_printed(self):
         """Below what the fastest plan writes: each of these has a plan that writes less."""
         plan = ["plan", "gpt2-pico", "--threads", 1, "--calibration", "none", "--sequence", 32, "--disk", self.folder]
-        for flags in (["--batch", 1, "--device-memory", "6MiB"], ["--batch", 4, "--micro-batch", 1, "--device-memory", "3MiB"]):
+        for flags in (["--batch", 1, "--device-memory", "6MiB"], ["--batch", 4, "--micro-batch", 1, "--device-memory", "3MiB", *QUICK]):
             with self.subTest(flags=flags):
                 said = self.fails(3, *plan, *flags, "--disk-write-limit", "1GB/day", says="--disk-write-limit allows 1GB/day; raise").err
                 self.assertNotIn("; enough is", said)
