@@ -583,8 +583,9 @@ class Plan(ProgramTest):
     @on_any_processor
     def test_norms_that_run_again_have_their_own_word(self):
         """A block that is not recomputed runs them again by themselves, before what reads them."""
+        device = ["130MiB", "--chunk", "2MiB"] if SHORT else ["150MiB"]
         again = ["plan", "gpt2-nano", "--sequence", 512, "--batch", 8, "--dtype", "f32", "--threads", 2, "--device-memory",
-                 "150MiB", "--disk", self.folder, "--calibration", "none"]
+                 *device, "--disk", self.folder, "--calibration", "none"]
         made, said = self.object_and_screen(*again)
         self.assertEqual(made["recomputes"], 0)
         kinds = {op["kind"] for op in made["operators"] if op["activations"] == "again"}
