@@ -67,7 +67,16 @@ static const setting parts[] = {
 };
 enum { PARTS = sizeof(parts) / sizeof(parts[0]) };
 
-static void ranks_with_parts_of_the_states_give_the_twins_bits(void **state)
+static setting as_twin(setting s)
+{
+    s.ranks = 1;
+    s.node_ranks = 0;
+    s.where = IN_MEMORY;
+    s.delay_seed = 0;
+    return s;
+}
+
+static void ranks_with_parts_of_the_states_give_the_twins_bits_and_keep_no_more(void **state)
 {
     (void)state;
     for (int i = 0; i < PARTS; i++) {
@@ -76,32 +85,14 @@ static void ranks_with_parts_of_the_states_give_the_twins_bits(void **state)
         if (test_is_brief() && (i % 4 != 1 || (test_seeks_races() && (i == 5 || i == 17))))
             continue;
         const end twin = twin_of(parts[i]);
-        expect_twin(&parts[i], &twin);
-    }
-}
-
-/* With p ranks a rank's part of a chunk is at most a grain longer than 1/p of it. */
-static void a_rank_has_its_part_of_the_states_alone(void **state)
-{
-    (void)state;
-    for (int i = 0; i < PARTS && !test_seeks_races(); i++) {
-        setting whole = parts[i];
+        const setting whole = as_twin(parts[i]);
         uint64_t divided, none;
-        if (test_is_brief() && i % 4 != 1)
-            continue;
-        coh_graph *graph = make_graph(&whole);
-        coh_plan *plan = plan_of(graph, &parts[i]), *twin = NULL;
-        whole.ranks = 1;
-        whole.node_ranks = 0;
-        whole.where = IN_MEMORY;
-        twin = plan_of(graph, &whole);
-        const uint64_t part = state_bytes(plan, &divided), all = state_bytes(twin, &none);
+        const uint64_t all = state_bytes(last_plan_of(&whole), &none);
         assert_int_equal(none, 0);
+        expect_twin(&parts[i], &twin);
+        const uint64_t part = state_bytes(last_plan_of(&parts[i]), &divided);
         assert_true(divided > 0);
-        assert_true(part < all * 7 / 10);
-        coh_plan_destroy(plan);
-        coh_plan_destroy(twin);
-        coh_graph_destroy(graph);
+        assert_true(part < all * 7 / 10); /* a part is at most a grain longer than 1/p of a chunk */
     }
 }
 
@@ -211,8 +202,7 @@ static void a_save_that_rank_0_cannot_write_keeps_the_ranks_in_step(void **state
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ranks_with_parts_of_the_states_give_the_twins_bits),
-        cmocka_unit_test(a_rank_has_its_part_of_the_states_alone),
+        cmocka_unit_test(ranks_with_parts_of_the_states_give_the_twins_bits_and_keep_no_more),
         cmocka_unit_test(work_is_gathered_as_many_calls_early_as_the_lead_says),
         cmocka_unit_test(what_parts_save_any_number_of_ranks_loads),
         cmocka_unit_test(a_save_that_rank_0_cannot_write_keeps_the_ranks_in_step),
