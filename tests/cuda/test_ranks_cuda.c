@@ -72,6 +72,9 @@ static const setting settings[] = {
     { "2x2", 2, COH_DTYPE_BF16, COH_SWEEP_MICROBATCH, 0, 0, 2, 1, HOST, 0, -1, .pattern = "zero2" },
     { "2x2", 1, COH_DTYPE_F32, COH_SWEEP_MICROBATCH, 1, 0.5f, 4, 2, HOST, 0, -1 },
     { "3", 2, COH_DTYPE_F32, COH_SWEEP_LAYER, 1, 0.5f, 3, 0, IN_MEMORY, 0, -1, .pattern = "zero3" },
+    { "2x2", 1, COH_DTYPE_F32, COH_SWEEP_MICROBATCH, 1, 0.5f, 4, 2, IN_MEMORY, 0, -1,
+      .pattern = "1/2/4" },
+    /* only in full runs: 32 threads, and test_rank_parts has the same levels of 8 ranks */
     { "2x2x2", 1, COH_DTYPE_F32, COH_SWEEP_MICROBATCH, 1, 0.5f, 8, 4, IN_MEMORY, 0, -1,
       .pattern = "2/4/8" },
 };
@@ -82,6 +85,8 @@ static void no_number_of_gpus_changes_a_bit_of_the_twin(void **state)
     for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]); i++) {
         /* of the thread sanitizer two ranks: four are in the next test */
         if (test_seeks_races() ? i != 3 : test_is_brief() && i > 3)
+            continue;
+        if (test_is_short() && settings[i].ranks == RANKS_MOST)
             continue;
         const end twin = twin_of(settings[i]);
         const setting s = on_gpus(settings[i]);
@@ -151,7 +156,7 @@ static void sums_of_nccl_train_as_ours_do(void **state)
     enum { VALUES = VOCABULARY * CHANNELS_OF_4_PARTS };
     static float exact[VALUES], other[VALUES], library[VALUES];
     static const char *const patterns[] = { "zero3", "replicate" };
-    const size_t pattern_count = test_is_brief() ? 1 : 2;
+    const size_t pattern_count = test_is_short() ? 1 : 2;
     setting s = of_library;
     s.steps = test_is_brief() ? STEPS : STEPS_MOST;
     s.values = exact;
@@ -340,7 +345,7 @@ static void each_call_of_nccl_that_fails_ends_all_ranks(void **state)
         s.pattern = is_collective ? "zero1" : NULL;
         /* of the thread sanitizer one failure at the start and one in a step */
         for (uint64_t n = 1; !test_seeks_races() || n < 20;
-             n = test_seeks_races() ? 13 * n : 3 * n + 1) {
+             n = test_seeks_races() ? 13 * n : (test_is_short() ? 7 : 3) * n + 1) {
             end ends[RANKS_MOST];
             start_gpus(n);
             fake_nccl_fail_nth(calls[c], n);
