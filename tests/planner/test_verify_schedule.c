@@ -564,6 +564,12 @@ static coh_plan *make_plan(const setting *what, const coh_graph *graph)
     return plan;
 }
 
+/* The mutations are drawn by a seed, from all of a program. A shorter run draws fewer. */
+static uint32_t mutations_most(uint32_t brief, uint32_t in_short, uint32_t full)
+{
+    return test_is_brief() ? brief : test_is_short() ? in_short : full;
+}
+
 static coh_mutation_report mutate_plan(const setting *what)
 {
     coh_mutation_report sum = { 0 };
@@ -578,8 +584,8 @@ static coh_mutation_report mutate_plan(const setting *what)
         if (program->instruction_count == 0)
             continue;
         uint32_t most = getenv("COH_ALL_MUTATIONS") != NULL ? 0
-                        : kind == COH_PROGRAM_BODY          ? (test_is_brief() ? 60 : 400)
-                                                            : (test_is_brief() ? 12 : 80);
+                        : kind == COH_PROGRAM_BODY          ? mutations_most(60, 200, 400)
+                                                            : mutations_most(12, 40, 80);
         coh_mutation_report report = run_mutations(&plan->layout, program, &options, 5, most);
         char name[128];
         snprintf(name, sizeof(name), "%s, %s, %u instructions", what->name,
