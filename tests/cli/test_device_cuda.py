@@ -44,7 +44,7 @@ class DeviceCuda(ProgramTest):
         return done.json
 
     def peak(self, model, *flags):
-        done = self.succeeds("plan", model, "--sequence", 16, *BATCH,
+        done = self.succeeds("plan", model, *QUICK, "--sequence", 16, *BATCH,
                              "--profile", "h200", "--threads", 2, "--json", *flags)
         return done.json["in_memory_bytes"]
 
@@ -62,8 +62,8 @@ class DeviceCuda(ProgramTest):
 
     def test_a_run_records_clock_and_power_where_the_gpu_has_a_meter(self):
         model = self.model("gpt2")
-        for folders, rows in ((f"{GPU}:{METERED}", 3), (GPU, 0)):
-            self.train(model, "--save", self.path("run"), seed=1, LD_LIBRARY_PATH=folders)
+        for folders, rows in ((f"{GPU}:{METERED}", 2), (GPU, 0)):
+            self.train(model, "--steps", 2, "--save", self.path("run"), seed=1, LD_LIBRARY_PATH=folders)
             self.succeeds("report", self.path("run"), "-o", self.path("page.html"))
             with open(self.path("page.html"), encoding="utf-8") as file:
                 page = file.read()
@@ -237,7 +237,7 @@ class DeviceCuda(ProgramTest):
         model = self.model("gpt2")
 
         def numeric(version, *flags, cudnn=0):
-            return self.succeeds("plan", model, "--sequence", 16, "--device", "cuda:0", "--profile", "h200", "--json", *flags,
+            return self.succeeds("plan", model, *QUICK, "--sequence", 16, "--device", "cuda:0", "--profile", "h200", "--json", *flags,
                                  **self.with_libraries(version, cudnn)).json["numeric_fingerprint"]
 
         self.assertEqual(numeric(130100), numeric(130100))
@@ -284,7 +284,7 @@ class DeviceCuda(ProgramTest):
         # All lines of a graph share one time, divided as predicted. A line's share is a float, so each factor is within
         # 2^-24 of it, and printed to four places.
         self.assertAlmostEqual(by_graphs["forward"], by_graphs["backward"], delta=by_graphs["forward"] * 2**-23 + 1e-4)
-        plan = ["plan", model, "--sequence", 16, *BATCH, "--threads", 2, "--json", "--profile", profile]
+        plan = ["plan", model, *QUICK, "--sequence", 16, *BATCH, "--threads", 2, "--json", "--profile", profile]
         plain, after = (self.succeeds(*plan, "--calibration", path, **self.gpu()).json for path in ("none", found))
         self.assertEqual((plain["profile"]["calibrated_runs"], after["profile"]["calibrated_runs"]), (0, 1))
         self.assertEqual(after["numeric_fingerprint"], plain["numeric_fingerprint"])
@@ -296,12 +296,12 @@ class DeviceCuda(ProgramTest):
 
     def test_a_profile_of_another_driver_or_gpu_is_noticed(self):
         profile, model = self.as_measured(), self.model("gpt2")
-        ranks = self.succeeds("plan", model, "--sequence", 16, "--batch", 2, "--replicas", 2, "--ranks", 2, "--gradients", "f32",
+        ranks = self.succeeds("plan", model, *QUICK, "--sequence", 16, "--batch", 2, "--replicas", 2, "--ranks", 2, "--gradients", "f32",
                               "--profile", profile, **self.gpu())  # profile measures no exchange between GPUs
         self.assertIn("says nothing of links between ranks", ranks.err)
         for more, is_here in (({}, True), ({"COH_EMULATED_CUDA": "13990"}, False), ({"COH_EMULATED_NAME": "other"}, False)):
             with self.subTest(more=more):
-                done = self.succeeds("plan", model, "--sequence", 16, "--device", "cuda:0", "--profile", profile, "--json",
+                done = self.succeeds("plan", model, *QUICK, "--sequence", 16, "--device", "cuda:0", "--profile", profile, "--json",
                                      "--calibration", self.path("none-yet.json"), **self.gpu(**more))
                 self.assertEqual("was measured on another machine" in done.err, not is_here)
                 self.assertEqual(done.json["profile"]["what_if"], not is_here)
@@ -314,7 +314,8 @@ class DeviceCuda(ProgramTest):
     def test_a_model_is_judged_and_speaks_as_on_the_host(self):
         model = self.model("llama")
         where = ["--device", "cuda:0", "--profile", "h200"]
-        judge = ["eval", model, "--data", self.text, "--sequence", 16, "--threads", 2, "--dtype", "f32", "--json"]
+        few = self.corpus(lines=40)  # the emulation takes seconds for all of the text
+        judge = ["eval", model, "--data", few, "--sequence", 16, "--threads", 2, "--dtype", "f32", "--json"]
         host, gpu = self.succeeds(*judge), self.succeeds(*judge, *where, **self.gpu())
         self.assertAlmostEqual(gpu.json["loss"], host.json["loss"], delta=2e-5)
         speak = ["generate", model, "--prompt", "the first of many", "--tokens", 12, "--temperature", 0, "--threads", 2,
