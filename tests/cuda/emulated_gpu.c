@@ -42,11 +42,12 @@ __attribute__((constructor)) static void begin(void)
     const char *node = getenv("COH_EMULATED_NODE");
     const char *gpus = getenv("COH_EMULATED_GPUS");
     const char *first = getenv("COH_EMULATED_FIRST");
+    const char *memory = getenv("COH_EMULATED_MEMORY"); /* in MiB */
     const uint64_t seed = seed_text != NULL ? strtoull(seed_text, NULL, 10) : 1;
     const uint64_t others = others_text != NULL ? strtoull(others_text, NULL, 10) : 0;
     mode = (int)(seed % COH_EMULATE_MODES);
     coh_stub_name_device(getenv("COH_EMULATED_NAME")); /* unset: a GPU without a datasheet */
-    coh_stub_reset(MEMORY_BYTES);
+    coh_stub_reset(memory != NULL ? (size_t)strtoull(memory, NULL, 10) << 20 : MEMORY_BYTES);
     coh_stub_take_memory(CONTEXT_BYTES, MODULE_BYTES, (size_t)others);
     coh_stub_set_cuda_version(cuda != NULL ? atoi(cuda) : CUDA_VERSION);
     coh_stub_set_near_node(node != NULL ? atoi(node) : -1);

@@ -17,8 +17,8 @@
 #include "tests/cuda/twins.h"
 
 enum { WRONG_USAGE = 2, SKIPPED = 77, ALIGNMENT = 256 };
-#define TENSOR_BYTES ((size_t)1 << 30) /* at most a sixteenth of the GPU */
-#define SHARED_BYTES ((size_t)256 << 20)
+#define TENSOR_BYTES ((size_t)1 << 30)   /* at most a sixteenth of the GPU */
+#define SHARED_BYTES ((size_t)256 << 20) /* likewise */
 
 gpu_check gpu;
 
@@ -70,9 +70,9 @@ coh_status gpu_open(gpu_check *check)
     COH_TRY(ops->arena_create(check->device, COH_TIER_DEVICE,
                               COH_CUDA_LIBRARY_BYTES + check->arena_bytes, &arena));
     check->arena = (char *)arena + COH_CUDA_LIBRARY_BYTES;
-    COH_TRY(ops->share(check->device, SHARED_BYTES, &shared));
+    check->shared_bytes = part < SHARED_BYTES ? part : SHARED_BYTES;
+    COH_TRY(ops->share(check->device, check->shared_bytes, &shared));
     check->shared = shared;
-    check->shared_bytes = SHARED_BYTES;
     COH_TRY(ops->queue_create(check->device, COH_LANE_COMPUTE, &check->queue));
     COH_TRY(coh_cuda_enter(check->device)); /* for tests that pass the queue to kernels directly */
     check->is_inside = 1;

@@ -18,6 +18,7 @@
 #include "memory/library_workspace.h"
 #include "tests/cuda/gpu_check.h"
 #include "tests/engine/any_model.h"
+#include "tests/search_length.h"
 
 enum { STEPS = 2, SEQUENCES = 2, TOKENS = 16, MICROBATCHES = 2, VOCABULARY = 65 };
 enum { IDS = MICROBATCHES * SEQUENCES * TOKENS };
@@ -61,6 +62,7 @@ static coh_plan *make_plan(const coh_graph *graph, const model *m, const coh_pro
     coh_plan *plan;
     uint64_t whole;
     coh_plan_options_init(&options);
+    options.search = test_search();
     options.microbatch_count = m->of == GPT2 ? MICROBATCHES : 1;
     options.deferred_update = 1;
     options.profile = profile;
