@@ -36,15 +36,10 @@ static other plan_otherwise(const cli_job *job, const coh_graph *graph, coh_plan
     coh_plan_summary summary = { .struct_bytes = sizeof(summary) };
     const cli_speed speed = cli_speed_get(job);
     other found = { .share = INFINITY };
-    coh_plan *plan = NULL;
     options.search = COH_SEARCH_QUICK;
     if (options.spare_disk_bytes > 0) /* this plan may do without it */
         options.disk_bytes = 0;
-    coh_status status = coh_plan_create(graph, &options, &plan);
-    if (status == COH_OK)
-        status = coh_plan_summarize(plan, &summary);
-    coh_plan_destroy(plan);
-    if (status != COH_OK || job->summary.step_ns == 0)
+    if (coh_plan_estimate(graph, &options, &summary) != COH_OK || job->summary.step_ns == 0)
         return found;
     found.share = (double)summary.step_ns / (double)job->summary.step_ns;
     found.disk_written = summary.disk_bytes_written;

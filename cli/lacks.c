@@ -104,14 +104,14 @@ static coh_status check_plan(const coh_batch *batch, const coh_plan_options *opt
     coh_status status;
     if (chooses_by_batch(batch, options)) {
         status = coh_batch_plan_create(batch, options, &made);
+        if (status == COH_OK)
+            status = coh_plan_summarize(made.plan, out_summary);
     } else {
         fixed.microbatch_count = (int32_t)(batch->batch / batch->microbatch);
         status = batch->make_graph(batch->context, batch->microbatch, &made.graph);
         if (status == COH_OK)
-            status = coh_plan_create(made.graph, &fixed, &made.plan);
+            status = coh_plan_estimate(made.graph, &fixed, out_summary);
     }
-    if (status == COH_OK)
-        status = coh_plan_summarize(made.plan, out_summary);
     coh_batch_plan_destroy(&made);
     return status;
 }

@@ -35,20 +35,16 @@ static double of_forward(const coh_plan_summary *summary)
 static coh_status try_bytes(const cli_job *job, uint64_t bytes, double *out_of_forward)
 {
     coh_plan_options options = job->plan_options;
-    coh_plan *plan = NULL;
     coh_plan_summary summary = { .struct_bytes = sizeof(summary) };
     *out_of_forward = 1;
     options.device_memory_bytes = bytes;
     options.earlier_count = 0;
     options.search = COH_SEARCH_QUICK;
-    coh_status status = coh_plan_create(job->graph, &options, &plan);
+    const coh_status status = coh_plan_estimate(job->graph, &options, &summary);
     if (status == COH_ERR_FULL || status == COH_ERR_ARGUMENT)
         return COH_OK; /* more than this machine allows, or a program that is too long */
     if (status == COH_OK)
-        status = coh_plan_summarize(plan, &summary);
-    if (status == COH_OK)
         *out_of_forward = of_forward(&summary);
-    coh_plan_destroy(plan);
     return status;
 }
 

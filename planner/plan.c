@@ -712,3 +712,21 @@ coh_status coh_plan_create(const coh_graph *graph, const coh_plan_options *optio
     COH_TRY(coh_plan_create_unbounded(graph, &known, out_plan));
     return coh_plan_bound_writes(graph, &known, out_plan);
 }
+
+coh_status coh_plan_estimate(const coh_graph *graph, const coh_plan_options *options,
+                             coh_plan_summary *out_summary)
+{
+    COH_NEED(graph);
+    COH_NEED(options);
+    COH_NEED_STRUCT(coh_plan_summary, out_summary);
+    coh_plan_options known;
+    coh_plan *plan = NULL;
+    COH_TRY(coh_plan_options_read(options, &known));
+    coh_status status = coh_plan_create_priced(graph, &known, &plan);
+    if (status == COH_OK)
+        status = coh_plan_bound_writes(graph, &known, &plan);
+    if (status == COH_OK)
+        status = coh_plan_summarize(plan, out_summary);
+    coh_plan_destroy(plan);
+    return status;
+}

@@ -468,6 +468,13 @@ COH_API coh_status coh_plan_try_update(const coh_plan *plan, int32_t index, int3
 COH_API coh_status coh_plan_least_ns(const coh_graph *graph, const coh_plan_options *options,
                                      uint64_t *out_ns);
 
+/* Summarizes the plan that coh_plan_create would make, without making it whole, to compare options:
+ * verifies nothing and simulates the step alone. Bounds by cause, the step's forecast
+ * (step_alone_ns to step_p90_ns), drain_ns, save_ns, evaluate_ns and program_hash are 0, and
+ * bound_ns may be. Fails: as coh_plan_create; COH_ERR_ARGUMENT (struct_bytes). */
+COH_API coh_status coh_plan_estimate(const coh_graph *graph, const coh_plan_options *options,
+                                     coh_plan_summary *out_summary);
+
 /* Returns the bytes that an in-memory run (no far tier) would need: the reference of a "25 %
  * budget". If that program is too long to be planned, the most bytes live at once in it.
  * Fails: as coh_plan_create, except for lack of room. */

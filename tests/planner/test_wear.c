@@ -31,6 +31,28 @@ static coh_plan_options make_options(const coh_graph *graph, uint64_t percent)
     return options;
 }
 
+/* An estimate is of the plan that would be made, but for what is not computed. */
+static void check_estimate(const coh_graph *graph, const coh_plan_options *options,
+                           const coh_plan *plan)
+{
+    coh_plan_summary made = { .struct_bytes = sizeof(made) }, estimated = made;
+    assert_int_equal(coh_plan_estimate(graph, options, &estimated),
+                     plan != NULL ? COH_OK : COH_ERR_FULL);
+    if (plan == NULL)
+        return;
+    assert_int_equal(coh_plan_summarize(plan, &made), COH_OK);
+    assert_true(made.program_hash != 0 && made.step_p50_ns > 0 && made.save_ns > 0);
+    assert_true(estimated.bound_ns == 0 || estimated.bound_ns == made.bound_ns);
+    memset(made.bounds_ns, 0, sizeof(made.bounds_ns));
+    memset(made.least_link_bytes, 0, sizeof(made.least_link_bytes));
+    made.bound_ns = estimated.bound_ns;
+    made.step_alone_ns = made.step_contended_ns = 0;
+    made.step_p10_ns = made.step_p50_ns = made.step_p90_ns = 0;
+    made.drain_ns = made.save_ns = made.evaluate_ns = made.program_hash = 0;
+    made.binding = made.runner_up = COH_PLAN_BOUND_COMPUTE;
+    assert_memory_equal(&estimated, &made, sizeof(made));
+}
+
 /* Returns NULL if refused. */
 static coh_plan *make_plan(const coh_graph *graph, uint64_t percent, uint64_t wear_bytes)
 {
@@ -40,6 +62,7 @@ static coh_plan *make_plan(const coh_graph *graph, uint64_t percent, uint64_t we
     coh_status status = coh_plan_create(graph, &options, &plan);
     if (status != COH_OK && status != COH_ERR_FULL)
         fail_msg("%s", coh_last_error());
+    check_estimate(graph, &options, plan);
     return plan;
 }
 
