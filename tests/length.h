@@ -8,16 +8,24 @@
 #include <stdlib.h>
 #include <string.h>
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+/* gcc defines a name for each sanitizer, clang has features. */
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
 #define TEST_IS_SANITIZED 1
-#else
-#define TEST_IS_SANITIZED 0
+#elif __has_feature(thread_sanitizer)
+#define TEST_FINDS_RACES 1
+#endif
+#elif defined(__SANITIZE_ADDRESS__)
+#define TEST_IS_SANITIZED 1
+#elif defined(__SANITIZE_THREAD__)
+#define TEST_FINDS_RACES 1
 #endif
 
-#if defined(__SANITIZE_THREAD__)
-#define TEST_FINDS_RACES 1
-#else
+#ifndef TEST_FINDS_RACES
 #define TEST_FINDS_RACES 0
+#endif
+#ifndef TEST_IS_SANITIZED
+#define TEST_IS_SANITIZED TEST_FINDS_RACES
 #endif
 
 /* For an oracle: its accesses to the test's own arrays need no sanitizer. */
