@@ -62,7 +62,7 @@ int main(int argc, char **argv)
                  coh_world_level_ranks(world, COH_LEVEL_NODE));
     const int hangs = strcmp(how, "hangs") == 0;
     status = meet(world);
-    /* The others' stop may come before this rank has seen that all have met: it hangs all the same. */
+    /* The stop may come before this rank has seen that all have met: it hangs all the same. */
     if (rank == size - 2 && (status == COH_OK || hangs))
         end_early(world, how);
     if (status == COH_OK && hangs)
