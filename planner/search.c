@@ -423,8 +423,9 @@ enum { FAR_PART = 20 };
 static int may_resize(const coh_plan *plan, const coh_candidate *best)
 {
     const uint64_t least_ns = plan->least.light_ns;
-    return plan->options.search == COH_SEARCH_USUAL && plan->chunk_bytes == 0 && best->valid &&
-           !best->decisions.in_memory && best->step_ns >= LONG_STEP_NS && least_ns > 0 &&
+    return plan->options.search == COH_SEARCH_USUAL && plan->depth != COH_PLAN_FITS &&
+           plan->chunk_bytes == 0 && best->valid && !best->decisions.in_memory &&
+           best->step_ns >= LONG_STEP_NS && least_ns > 0 &&
            best->step_ns > least_ns + least_ns / FAR_PART && plan->folded != COH_FOLDED_LONG &&
            evaluations_for(best->instruction_count) >= STARTS_LEAST;
 }
