@@ -69,8 +69,8 @@ static uint64_t usual_chunk_bytes(const coh_plan *plan)
     const uint64_t usual = budget / CHUNKS_USUAL, most = budget / CHUNKS_LEAST;
     const uint64_t of_many = plan->survivor_bytes / COH_INITIAL_SURVIVORS;
     uint64_t bytes = 256 * KIB;
-    if (plan->options.chunk_bytes > 0)
-        return plan->options.chunk_bytes;
+    if (plan->chunk_bytes > 0)
+        return plan->chunk_bytes;
     while (bytes < COH_CHUNK_BYTES_MOST &&
            (bytes * 2 <= usual || (bytes < of_many && bytes * 2 <= most)))
         bytes *= 2;
@@ -83,7 +83,7 @@ coh_status coh_initial_chunk(const coh_plan *plan, uint64_t *out_bytes)
                                 .row_passes = 1,
                                 .patterns = coh_pattern_choose(1) };
     *out_bytes = decisions.chunk_bytes;
-    if (plan->options.chunk_bytes > 0)
+    if (plan->chunk_bytes > 0)
         return COH_OK;
     const uint64_t budget = chunk_budget(plan), device = plan->options.device_memory_bytes;
     const uint64_t most = budget < device ? budget / CHUNKS_LEAST : device / CHUNKS_FEWEST;

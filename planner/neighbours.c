@@ -59,7 +59,7 @@ static void vary_sizes(const coh_candidates *candidates, neighbours *n)
         least = chunk;
     if (coh_candidates_have_caches(plan) && (d = add_neighbour(n, candidates)) != NULL)
         d->cache = !d->cache;
-    for (size_t i = 0; plan->options.chunk_bytes == 0 && i < 3; i++)
+    for (size_t i = 0; plan->chunk_bytes == 0 && i < 3; i++)
         if (sizes[i] >= least && sizes[i] <= COH_CHUNK_BYTES_MOST &&
             (d = add_neighbour(n, candidates)) != NULL)
             d->chunk_bytes = sizes[i];

@@ -415,6 +415,45 @@ done:
     return status;
 }
 
+/* A search is repeated with other chunks if the step takes this long and is more than this part
+ * above the bound: a shorter step is then worth a longer search. */
+#define LONG_STEP_NS ((uint64_t)10000000000)
+enum { FAR_PART = 20 };
+
+static int may_resize(const coh_plan *plan, const coh_candidate *best)
+{
+    const uint64_t least_ns = plan->least.light_ns;
+    return plan->options.search == COH_SEARCH_USUAL && plan->depth != COH_PLAN_FITS &&
+           plan->chunk_bytes == 0 && best->valid && !best->decisions.in_memory &&
+           best->step_ns >= LONG_STEP_NS && least_ns > 0 &&
+           best->step_ns > least_ns + least_ns / FAR_PART && plan->folded != COH_FOLDED_LONG &&
+           evaluations_for(best->instruction_count) >= STARTS_LEAST;
+}
+
+/* Searches again with chunks of half and of twice the size: with another size other numbers of
+ * recomputed blocks are best, and one decision varied at a time does not find both. */
+static coh_status search_sizes(coh_plan *plan, coh_candidate *best)
+{
+    const uint64_t found = best->decisions.chunk_bytes, sizes[] = { found / 2, 2 * found };
+    const uint64_t effort = plan->search_effort;
+    coh_status status = COH_OK;
+    if (!may_resize(plan, best))
+        return COH_OK;
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]) && status == COH_OK; i++) {
+        coh_candidate other = { 0 };
+        if (sizes[i] < COH_CHUNK_BYTES_LEAST || sizes[i] > COH_CHUNK_BYTES_MOST)
+            continue;
+        plan->chunk_bytes = sizes[i];
+        plan->search_effort = 0;
+        status = search_streamed(plan, &other);
+        if (other.valid && coh_candidate_is_better(&other, best))
+            *best = other;
+    }
+    plan->chunk_bytes = plan->options.chunk_bytes;
+    plan->search_effort = effort;
+    return status;
+}
+
 /* A schedule spreads over all the memory that it may use. Where everything fits on the device, most
  * of it is needless: tries the memory of the plan that keeps everything there, `bytes`, then a
  * quarter more each time, and takes the first schedule that is no slower. */
@@ -502,7 +541,9 @@ coh_status coh_plan_search(coh_plan *plan)
     }
     if (coh_plan_has_far(&plan->options) && may_gain_far(plan, &best)) {
         const coh_candidate whole = best;
+        plan->chunk_bytes = plan->options.chunk_bytes;
         COH_TRY(search_streamed(plan, &best));
+        COH_TRY(search_sizes(plan, &best));
         if (whole.valid && !best.decisions.in_memory)
             COH_TRY(take_less_memory(plan, whole.device_bytes, &best));
     }

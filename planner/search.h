@@ -13,6 +13,8 @@
  *     light                with a far tier: of the best, light operators (light.h) that run again,
  *                          writes to dead space, half the host tier's window, and their
  *                          neighbours
+ *     other chunks         of a step of 10 s and more that is far above the programme's bound: all
+ *                          of this again with chunks of half and of twice the size
  *     less memory          if everything would fit: the best again, in the device memory of the
  *                          plan that keeps everything there, or a little more
  *
