@@ -115,7 +115,13 @@ void cli_calibration_keep(const cli_options *options, const cli_calibration *cal
     if (!calibration->path[0])
         return;
     if (coh_engine_calibrate(engine, calibration->path, out_classes, out_count) != COH_OK) {
-        cli_note("note: this run calibrates no plans: %s", coh_last_error());
+        if (options->drive_count > 1) /* the planner multiplies the rates of one drive */
+            cli_note("note: this run calibrates no plans: the profile is of one drive, and the run "
+                     "had %d; cohobate profile with the same --disk flags and -o FILE measures "
+                     "them, --profile FILE uses it",
+                     (int)options->drive_count);
+        else
+            cli_note("note: this run calibrates no plans: %s", coh_last_error());
         return;
     }
     cli_line_clear(&line);

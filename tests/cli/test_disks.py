@@ -132,6 +132,11 @@ class Disks(TrainTest):
         again = self.succeeds("simulate", self.path("plan.json"), "--json")
         self.assertEqual(again.json["step_seconds"], steps[1])
         self.assertNotIn("other times", again.err)
+        # a run on both: how its plans would be calibrated
+        said = self.train("--steps", 3, "--save", "none", "--calibration", self.path("c.json"), *STREAMED, *self.folders("a"),
+                          "--disk", other, model=NANO).err
+        self.assertIn("calibrates no plans: the profile is of one drive, and the run had 2; cohobate profile with the same "
+                      "--disk flags and -o FILE measures them, --profile FILE uses it", " ".join(said.split()))
 
     def test_drives_of_a_datasheet_are_as_many_times_its_rates(self):
         plan = ["plan", "llama-3.1-8b", *QUICK, "--sequence", 2048, "--batch", 4, "--chunk", "512MiB", "--recompute", "all", "--json",
