@@ -637,10 +637,13 @@ void cli_run_folder_saved(cli_run_folder *folder, uint64_t step, double loss)
         folder->best_loss = loss;
         write_link(folder); /* before the checkpoint that it named is removed */
     }
+    const int count = folder->step_count;
     for (int i = 0; i < folder->step_count - folder->keep_count;)
         if (folder->keeps_best &&
             (folder->steps[i] == folder->best_step || folder->steps[i] == folder->linked_step))
             i++;
         else
             remove_checkpoint(folder, i);
+    if (folder->step_count < count && folder->room.fd < 0) /* for the next one; it may fail */
+        (void)coh_space_hold_take(folder->path, folder->checkpoint_bytes, &folder->room);
 }

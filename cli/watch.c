@@ -490,6 +490,11 @@ static coh_status check_saved(report_live *live, const char *folder)
         return COH_OK;
     cli_line_clear(&end);
     cli_watch_add_end(live, &end);
+    if (strcmp(live->run.facts.ended_how, "finished") == 0 ||
+        strcmp(live->run.facts.ended_how, "early") == 0)
+        return cli_fail(COH_ERR_CORRUPT,
+                        "%s: %s, and no checkpoint is left there: put it back, or train again",
+                        folder, end.text);
     return cli_fail(COH_ERR_CORRUPT,
                     "%s: %s: train again, with --save-every N to keep the steps before a kill",
                     folder, end.text);
