@@ -746,6 +746,10 @@ static coh_status check_saves(const cli_options *options)
                         "--%s is for checkpoints, and --save none keeps nothing: leave one of them "
                         "out",
                         flag);
+    if (!options->resume && options->keep_best && options->save_every == 0)
+        return cli_fail(COH_ERR_ARGUMENT,
+                        "--keep-best compares checkpoints, and there is only one, at the end: add"
+                        " --save-every N");
     return COH_OK;
 }
 

@@ -337,6 +337,7 @@ class Best(TrainTest):
         validates = [*train, "--validation", self.corpus()]
         self.fails(2, *validates, "--validation-windows", 4, says="add it, or leave this out")
         self.fails(2, *validates, "--stop-after-worse", 1, says="--validation-every N or --save-every N")
+        self.fails(2, *validates, "--keep-best", "--validation-every", 1, says="there is only one, at the end: add --save-every N")
         self.fails(2, *train[:-1], "none", "--validation", self.corpus(), "--keep-best", says="--save none keeps nothing")
         self.assertFalse(os.path.exists(self.path("none")))
         self.train("--steps", 1, "--save", self.path("run"))
