@@ -194,10 +194,9 @@ static void print_result(const export_run *run)
     const char *dtype = cli_dtype_name(run->write.dtype);
     cli_line line;
     if (!options->json) {
-        cli_print("%s: %s %s model%s of %" PRIu64 " parameters %sin %s, %s", options->output,
-                  is_beside(run) ? "adapters beside a" : "a", coh_model_type_name(&run->model),
-                  is_beside(run) ? "," : "", count, mixed ? "mostly " : "", dtype,
-                  cli_size(bytes).at);
+        cli_print("%s: %smodel of type %s, %" PRIu64 " parameters %sin %s, %s", options->output,
+                  is_beside(run) ? "adapters beside a " : "", coh_model_type_name(&run->model),
+                  count, mixed ? "mostly " : "", dtype, cli_size(bytes).at);
         return;
     }
     cli_line_clear(&line);

@@ -13,6 +13,7 @@
 #include "cli/progress.h"
 #include "cli/recipe.h"
 #include "cli/replay.h"
+#include "cli/screen.h"
 #include "cli/weights.h"
 #include "report/format.h"
 
@@ -310,7 +311,7 @@ static coh_status print_folder_text(const folder_view *of)
 {
     const coh_model_size size = coh_model_size_get(&of->model);
     const coh_folder_facts *facts = &of->weights.folder_facts;
-    printf("folder %s\n  a %s model: %s, %s, %" PRId64 " wide, %s, vocabulary %" PRId64 "\n",
+    printf("folder %s\n  model %s: %s, %s, %" PRId64 " wide, %s, vocabulary %" PRId64 "\n",
            of->path, coh_model_type_name(&of->model), cli_count((uint64_t)size.layers, "layer").at,
            cli_count((uint64_t)size.heads, "head").at, size.channels,
            cli_count((uint64_t)size.positions, "position").at, size.vocabulary);
@@ -513,7 +514,7 @@ static void print_plan_text(const char *path, const plan_view *of)
     printf("  prices   profile %s (hash %016" PRIx64 ")\n", file->profile_name, file->profile_hash);
     printf("  speed    %s a step predicted", cli_time((double)file->step_ns * 1e-9).at);
     if (of->has_note)
-        printf(", %.4g tokens/s", tokens_per_s(of));
+        printf(", %s tokens/s", cli_tokens_per_s(tokens_per_s(of)).at);
     printf("\n");
     print_decisions(file);
     printf("  numbers  %016" PRIx64 "\n  program  %016" PRIx64 ", %" PRIu32

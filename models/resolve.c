@@ -312,8 +312,9 @@ coh_status coh_model_resolve(const char *what, int64_t vocabulary, coh_model *ou
     const int64_t own = coh_model_size_get(&model).vocabulary;
     if (vocabulary > own)
         return coh_fail(COH_ERR_ARGUMENT,
-                        "the model in %.300s has a vocabulary of %" PRId64
-                        ", the tokenizer has %" PRId64 ": use the one it was trained with",
+                        "the model in %.300s has a vocabulary of %" PRId64 " tokens, and %" PRId64
+                        " were asked for: take the tokenizer that it was "
+                        "trained with, and no vocabulary of your own",
                         model.checkpoint[0] ? model.checkpoint : model.folder, own, vocabulary);
     *out_model = model;
     return COH_OK;
