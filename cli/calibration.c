@@ -114,8 +114,11 @@ void cli_calibration_keep(const cli_options *options, const cli_calibration *cal
     *out_count = 0;
     if (!calibration->path[0])
         return;
-    if (coh_engine_calibrate(engine, calibration->path, out_classes, out_count) != COH_OK) {
-        if (options->drive_count > 1) /* the planner multiplies the rates of one drive */
+    const coh_status status =
+        coh_engine_calibrate(engine, calibration->path, out_classes, out_count);
+    if (status != COH_OK) {
+        /* the planner multiplied the rates of one drive, and dropped what runs had found */
+        if (status == COH_ERR_ARGUMENT && options->drive_count > 1)
             cli_note("note: this run calibrates no plans: the profile is of one drive, and the run "
                      "had %d; cohobate profile with the same --disk flags and -o FILE measures "
                      "them, --profile FILE uses it",

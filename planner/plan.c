@@ -245,6 +245,7 @@ coh_status coh_plan_open(const coh_graph *graph, const coh_plan_options *options
     COH_TRY(COH_ALLOC(1, &plan));
     plan->graph = graph;
     plan->options = *options;
+    plan->chunk_bytes = options->chunk_bytes;
     if (coh_replica_microbatches(options) == 1 || options->sweep_order >= COH_SWEEP_AUTO)
         plan->options.sweep_order = COH_SWEEP_MICROBATCH; /* same program with one micro-batch */
     plan->options.f32_gradients =

@@ -189,7 +189,7 @@ struct coh_plan {
     int32_t counts_all;
     int32_t folded; /* micro-batches that sets are built with (fold.h); 0: all */
     int32_t never_folds;
-    uint64_t chunk_bytes; /* of streamed sets; 0: the search chooses */
+    uint64_t chunk_bytes; /* of streamed sets: of the options, or of a further search; 0: any */
     coh_plan_depth depth; /* with FITS the search ends with the first set that fits */
     uint64_t least_far_bytes;
     coh_refusal far_refusal; /* of the schedule that needs these */

@@ -541,7 +541,6 @@ coh_status coh_plan_search(coh_plan *plan)
     }
     if (coh_plan_has_far(&plan->options) && may_gain_far(plan, &best)) {
         const coh_candidate whole = best;
-        plan->chunk_bytes = plan->options.chunk_bytes;
         COH_TRY(search_streamed(plan, &best));
         COH_TRY(search_sizes(plan, &best));
         if (whole.valid && !best.decisions.in_memory)
