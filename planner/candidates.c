@@ -52,8 +52,8 @@ static coh_status refuse_early(const coh_plan *plan, coh_candidate *candidate)
     uint64_t live_bytes = 0;
     if (candidate->effort <= COH_SHORT_EFFORT)
         return COH_OK;
-    COH_TRY(coh_live_bytes(plan->graph, &plan->options, &candidate->decisions.recompute, 0,
-                           &live_bytes));
+    COH_TRY(coh_live_bytes(plan->graph, &plan->options, &candidate->decisions.recompute,
+                           candidate->decisions.light, 0, &live_bytes));
     if (live_bytes <= room_of(plan, &candidate->decisions))
         return COH_OK;
     candidate->is_refused = 1;

@@ -87,7 +87,8 @@ static uint64_t most_live(const coh_lowered *lowered, int or_fewer, live_set *li
 }
 
 static coh_status live_of(const coh_graph *graph, const coh_plan_options *options,
-                          const coh_block_set *recompute, int or_fewer, uint64_t *out_bytes)
+                          const coh_block_set *recompute, int light, int or_fewer,
+                          uint64_t *out_bytes)
 {
     coh_layout layout;
     coh_object_map map;
@@ -95,7 +96,8 @@ static coh_status live_of(const coh_graph *graph, const coh_plan_options *option
     coh_block_set blocks = *recompute;
     const coh_decisions whole = { .chunk_bytes = COH_WHOLE_OBJECTS,
                                   .row_passes = 1,
-                                  .patterns = coh_pattern_choose(1) };
+                                  .patterns = coh_pattern_choose(1),
+                                  .light = light };
     COH_TRY(coh_pins_blocks(graph, options, &blocks));
     const coh_plan_options alone = coh_alone(options);
     COH_TRY(coh_layout_build(graph, options, &whole, &layout, &map));
@@ -117,16 +119,17 @@ static coh_status live_of(const coh_graph *graph, const coh_plan_options *option
 }
 
 coh_status coh_live_bytes(const coh_graph *graph, const coh_plan_options *options,
-                          const coh_block_set *recompute, int or_fewer, uint64_t *out_bytes)
+                          const coh_block_set *recompute, int light, int or_fewer,
+                          uint64_t *out_bytes)
 {
     const coh_plan_options fewer = coh_few_microbatches(options, FEW - 1),
                            few = coh_few_microbatches(options, FEW);
     const int32_t count = coh_replica_microbatches(options);
     uint64_t fewer_bytes = 0, more_bytes = 0;
     if (count < FEW)
-        return live_of(graph, options, recompute, or_fewer, out_bytes);
-    COH_TRY(live_of(graph, &fewer, recompute, or_fewer, &fewer_bytes));
-    COH_TRY(live_of(graph, &few, recompute, or_fewer, out_bytes));
+        return live_of(graph, options, recompute, light, or_fewer, out_bytes);
+    COH_TRY(live_of(graph, &fewer, recompute, light, or_fewer, &fewer_bytes));
+    COH_TRY(live_of(graph, &few, recompute, light, or_fewer, out_bytes));
     more_bytes = *out_bytes > fewer_bytes ? *out_bytes - fewer_bytes : 0;
     COH_TRY(coh_bytes_mul(more_bytes, (uint64_t)(count - FEW), &more_bytes));
     return coh_bytes_add(*out_bytes, more_bytes, out_bytes);

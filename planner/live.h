@@ -9,10 +9,12 @@
 
 #include "planner/plan.h"
 
-/* Computes the bound for schedules that recompute `recompute` and the blocks that pins add; with
- * `or_fewer`, also for schedules that recompute only some of these blocks. Fails: COH_ERR_MEMORY,
- * and as coh_layout_build. */
+/* Computes the bound for schedules that recompute `recompute` and the blocks that pins add, and in
+ * which `light` operators of the other blocks run again (enum coh_light); with `or_fewer`, also for
+ * schedules that recompute only some of these blocks. Fails: COH_ERR_MEMORY, and as
+ * coh_layout_build. */
 coh_status coh_live_bytes(const coh_graph *graph, const coh_plan_options *options,
-                          const coh_block_set *recompute, int or_fewer, uint64_t *out_bytes);
+                          const coh_block_set *recompute, int light, int or_fewer,
+                          uint64_t *out_bytes);
 
 #endif

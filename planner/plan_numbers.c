@@ -104,7 +104,7 @@ static coh_status in_memory_bytes(const coh_graph *graph, const coh_plan_options
     *out_bytes = plan->layout.arena_bytes[COH_TIER_DEVICE];
     if (status == COH_ERR_ARGUMENT) { /* too long a program to build */
         const coh_block_set none = coh_block_set_first(0);
-        status = coh_live_bytes(graph, options, &none, 0, out_bytes);
+        status = coh_live_bytes(graph, options, &none, COH_LIGHT_NONE, 0, out_bytes);
     }
     coh_plan_destroy(plan);
     return status;

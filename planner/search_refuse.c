@@ -269,7 +269,8 @@ static coh_status check_live_room(const coh_plan *plan, const coh_effort *shorte
     if (__builtin_add_overflow(room, o->host_memory_bytes, &room) ||
         __builtin_add_overflow(room, o->disk_bytes, &room))
         return COH_OK;
-    COH_TRY(coh_live_bytes(plan->graph, o, &recompute, o->recompute == COH_RECOMPUTE_AUTO, &live));
+    COH_TRY(coh_live_bytes(plan->graph, o, &recompute, COH_LIGHT_NONE,
+                           o->recompute == COH_RECOMPUTE_AUTO, &live));
     if (live <= room)
         return COH_OK;
     coh_refusal refusal = coh_refusal_bytes(COH_REFUSAL_ALL_TIERS, -1, room, live);

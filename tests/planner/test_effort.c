@@ -151,7 +151,8 @@ static void no_schedule_takes_fewer_bytes_than_the_bound(void **state)
             coh_block_set_first(options.recompute == COH_RECOMPUTE_ALL ? COH_BLOCK_SET_MOST : 0);
         uint64_t live = 0;
         coh_plan *plan = NULL;
-        assert_int_equal(coh_live_bytes(graph, &options, &blocks, 0, &live), COH_OK);
+        assert_int_equal(coh_live_bytes(graph, &options, &blocks, COH_LIGHT_NONE, 0, &live),
+                         COH_OK);
         if (coh_plan_create(graph, &options, &plan) != COH_OK)
             fail_msg("%s", coh_last_error());
         const uint64_t taken = plan->layout.arena_bytes[COH_TIER_DEVICE];
@@ -177,7 +178,7 @@ static void waiting_gradients_and_activations_do_not_add_up(void **state)
     options.search = COH_SEARCH_QUICK;
     options.chunk_bytes = 16 * KIB;
     const coh_block_set none = coh_block_set_first(0);
-    assert_int_equal(coh_live_bytes(graph, &options, &none, 0, &live), COH_OK);
+    assert_int_equal(coh_live_bytes(graph, &options, &none, COH_LIGHT_NONE, 0, &live), COH_OK);
     assert_int_equal(coh_plan_in_memory_bytes(graph, &options, &memory), COH_OK);
     options.device_memory_bytes = memory / 2;
     options.host_memory_bytes = memory / 100 * 42;
@@ -203,7 +204,8 @@ static void gradients_that_micro_batches_add_to_are_there_with_activations(void 
         parameters += coh_shape_bytes(&graph->parameters[i].facts.shape);
     for (int i = 0; i < 2; i++) {
         const coh_plan_options options = plan_options(1 + i);
-        assert_int_equal(coh_live_bytes(graph, &options, &none, 0, &live[i]), COH_OK);
+        assert_int_equal(coh_live_bytes(graph, &options, &none, COH_LIGHT_NONE, 0, &live[i]),
+                         COH_OK);
     }
     assert_true(live[1] >= live[0] + parameters);
     coh_graph_destroy(graph);
@@ -270,7 +272,7 @@ static void the_bound_of_all_blocks_is_one_of_plans_that_recompute_none(void **s
     coh_plan *plan = NULL;
     if (coh_plan_create(graph, &options, &plan) != COH_OK)
         fail_msg("%s", coh_last_error());
-    assert_int_equal(coh_live_bytes(graph, &options, &all, 1, &live), COH_OK);
+    assert_int_equal(coh_live_bytes(graph, &options, &all, COH_LIGHT_NONE, 1, &live), COH_OK);
     assert_in_range(live, 1, plan->layout.arena_bytes[COH_TIER_DEVICE]);
     coh_plan_destroy(plan);
     coh_graph_destroy(graph);

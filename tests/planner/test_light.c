@@ -12,6 +12,7 @@
 #include "planner/candidates.h"
 #include "planner/effort.h"
 #include "planner/layout.h"
+#include "planner/live.h"
 #include "planner/plan_make.h"
 #include "planner/residency.h"
 #include "planner/search.h"
@@ -328,6 +329,50 @@ static void a_plan_in_memory_recomputes_fewer_blocks(void **state)
     coh_graph_destroy(graph);
 }
 
+/* A long program is refused without building it if what exists at once exceeds all tiers: where it
+ * exceeds them without light operators only, it is built with them. */
+static void what_light_operators_write_again_needs_no_room(void **state)
+{
+    (void)state;
+    const coh_block_set none = coh_block_set_first(0);
+    coh_graph *graph = make_graph_of("opt-125m", 8, 2048);
+    coh_profile *profile = NULL;
+    coh_plan_options options;
+    coh_plan *plan = NULL;
+    uint64_t kept = 0, again = 0;
+    must(coh_profile_read("rtx-3090", &profile));
+    coh_plan_options_init(&options);
+    options.profile = profile;
+    options.deferred_update = 1;
+    must(coh_live_bytes(graph, &options, &none, COH_LIGHT_NONE, 0, &kept));
+    must(coh_live_bytes(graph, &options, &none, COH_LIGHT_CHEAP, 0, &again));
+    assert_true(again + GIB / 4 < kept);
+    options.device_memory_bytes = GIB;
+    options.host_memory_bytes = kept - GIB / 16 - options.device_memory_bytes;
+    must(coh_plan_open(graph, &options, &plan));
+    coh_decisions decisions = { .device_bytes = options.device_memory_bytes,
+                                .chunk_bytes = (uint64_t)256 << 10,
+                                .row_passes = 1,
+                                .patterns = coh_pattern_choose(1),
+                                .patient = COH_PATIENT_MOVED,
+                                .boundary = COH_BOUNDARY_SETTLED,
+                                .horizon = 16 };
+    for (int light = COH_LIGHT_NONE; light < COH_LIGHT_COUNT; light++) {
+        coh_candidate candidate;
+        uint64_t live = 0;
+        decisions.light = light;
+        must(coh_live_bytes(graph, &options, &none, light, 0, &live));
+        must(coh_candidate_make(plan, &decisions, &candidate));
+        assert_true(candidate.effort > COH_SHORT_EFFORT); /* a short one is built in any case */
+        assert_int_equal(candidate.is_refused, light == COH_LIGHT_NONE);
+        assert_int_equal(live <= options.device_memory_bytes + options.host_memory_bytes,
+                         light > COH_LIGHT_NONE);
+    }
+    coh_plan_destroy(plan);
+    coh_profile_destroy(profile);
+    coh_graph_destroy(graph);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -339,6 +384,7 @@ int main(void)
         cmocka_unit_test(the_last_stage_has_effort_of_its_own),
         cmocka_unit_test(the_last_stage_of_a_search_finds_better_plans),
         cmocka_unit_test(a_plan_in_memory_recomputes_fewer_blocks),
+        cmocka_unit_test(what_light_operators_write_again_needs_no_room),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
