@@ -22,10 +22,26 @@ static int takes_path(const cli_flag_row *row)
                           strstr(row->takes, "PATH") || strcmp(row->takes, "OUT") == 0);
 }
 
-/* Prints the alternatives of `takes` that are words to be typed: f32, not SIZE. */
-static void put_words(const char *takes, const char *separator)
+/* Is the value the name of a shipped profile, or a file? */
+static int takes_profile(const cli_flag_row *row)
 {
-    const char *between = "";
+    return row->takes && strncmp(row->takes, "NAME|FILE[", 10) == 0;
+}
+
+static void put_profiles(const char *separator)
+{
+    const char *name;
+    for (size_t i = 0; (name = coh_profile_shipped(i)) != NULL; i++)
+        printf("%s%s", i > 0 ? separator : "", name);
+}
+
+/* Prints the words that may be typed as the flag's value: those of `takes` in small letters (f32,
+ * not SIZE), or the shipped profiles. */
+static void put_words(const cli_flag_row *row, const char *separator)
+{
+    const char *between = "", *takes = row->takes;
+    if (takes_profile(row))
+        put_profiles(separator);
     while (takes && *takes) {
         const size_t bytes = strcspn(takes, "|");
         const int is_word = strcspn(takes, "ABCDEFGHIJKLMNOPQRSTUVWXYZ[") >= bytes;
@@ -50,9 +66,10 @@ static void put_commands(const char *separator)
         printf("%s%s", c > 0 ? separator : "", cli_command_name((cli_command)c));
 }
 
-/* Prints a help text up to its first clause for a line of a menu, with `escaped` characters after a
- * backslash, and quotes left out, since each shell has its own rules for them. */
-static void put_menu(const char *text, const char *escaped)
+/* Prints a help text up to its first clause for a line of a menu inside apostrophes: `escaped`
+ * characters stand after a backslash, an apostrophe is written as `apostrophe`, and other quotes
+ * are left out. */
+static void put_menu(const char *text, const char *escaped, const char *apostrophe)
 {
     size_t bytes = strcspn(text, ";(");
     for (const char *colon = text; (colon = strstr(colon, ": ")) != NULL; colon++)
@@ -61,6 +78,8 @@ static void put_menu(const char *text, const char *escaped)
     while (bytes > 0 && text[bytes - 1] == ' ')
         bytes--;
     for (size_t i = 0; i < bytes; i++) {
+        if (text[i] == '\'')
+            printf("%s", apostrophe);
         if (strchr("'\"`$\\", text[i]))
             continue;
         if (strchr(escaped, text[i]))
@@ -68,6 +87,9 @@ static void put_menu(const char *text, const char *escaped)
         putchar(text[i]);
     }
 }
+
+#define ZSH_APOSTROPHE "'\\''"
+#define FISH_APOSTROPHE "\\'"
 
 /* ---- bash ---- */
 
@@ -90,7 +112,7 @@ static void bash_value(const cli_flag_row *row)
     if (row->hidden || !row->takes)
         return;
     bash_patterns(row);
-    put_words(row->takes, " ");
+    put_words(row, " ");
     printf("' paths=%d ;;\n", takes_path(row) != 0);
 }
 
@@ -158,17 +180,21 @@ static void bash(void)
 static void zsh_flag(const cli_flag_row *row, const char *dashes, const char *name)
 {
     printf("        '*%s%s[", dashes, name);
-    put_menu(row->help, "[]:");
+    put_menu(row->help, "[]:", ZSH_APOSTROPHE);
     printf("]");
     if (row->takes) {
         printf(":");
-        put_menu(row->takes, "[]:");
+        put_menu(row->takes, "[]:", ZSH_APOSTROPHE);
         printf(":");
-        if (takes_path(row)) {
+        if (takes_profile(row)) {
+            printf(" _alternative \"profiles:profile:(");
+            put_words(row, " ");
+            printf(")\" \"files:file:_files\"");
+        } else if (takes_path(row)) {
             printf("_files");
         } else {
             printf("(");
-            put_words(row->takes, " ");
+            put_words(row, " ");
             printf(")");
         }
     }
@@ -206,7 +232,7 @@ static void zsh(void)
            "    local -a commands=(\n");
     for (int c = 0; c < CLI_COMMAND_COUNT; c++) {
         printf("        '%s:", cli_command_name((cli_command)c));
-        put_menu(cli_help_summaries[c], ":");
+        put_menu(cli_help_summaries[c], ":", ZSH_APOSTROPHE);
         printf("'\n");
     }
     printf("    )\n"
@@ -235,11 +261,11 @@ static void fish_flag(const cli_flag_row *row, int command)
         printf(" -s %c", row->short_name);
     if (row->takes) {
         printf(" -r%s -a '", takes_path(row) ? " -F" : " -f");
-        put_words(row->takes, " ");
+        put_words(row, " ");
         printf("'");
     }
     printf(" -d '");
-    put_menu(row->help, "");
+    put_menu(row->help, "", FISH_APOSTROPHE);
     printf("'\n");
 }
 
@@ -248,7 +274,7 @@ static void fish_command(int command)
     const char *name = cli_command_name((cli_command)command);
     const cli_operand operand = cli_command_operand((cli_command)command);
     printf("complete -c cohobate -n __fish_use_subcommand -f -a %s -d '", name);
-    put_menu(cli_help_summaries[command], "");
+    put_menu(cli_help_summaries[command], "", FISH_APOSTROPHE);
     printf("'\n");
     for (int f = 0; f < CLI_FLAG_COUNT; f++)
         if (is_shown(&cli_flag_table[f], command))

@@ -85,6 +85,7 @@ class Manual(ProgramTest):
         self.assertEqual(sorted(complete("export", "x", "--dtype", "")), ["bf16", "f16", "f32"])
         self.assertEqual(complete("plan", "--sweep-order", "m"), ["micro-batch"])
         self.assertEqual(complete("plan", "llama-2-70"), ["llama-2-70b"])
+        self.assertEqual(complete("plan", "gpt2", "--profile", "a100-80"), ["a100-80g"])
 
     def test_bash_offers_commands_flags_and_values(self):
         script = '. "$1"; shift; COMP_WORDS=(cohobate "$@"); COMP_CWORD=$#; _cohobate; printf "%s\\n" "${COMPREPLY[@]}"'
@@ -99,6 +100,8 @@ class Manual(ProgramTest):
         def complete(*words):
             return [line.split("\t")[0] for line in self.completed("fish", script, *words)]
         self.check_answers(complete)
+        described = [line for line in self.completed("fish", script, "train", "--") if "'" in line.partition("\t")[2]]
+        self.assertTrue(described, "an apostrophe of a help text is lost")
 
     @needs("zsh")
     def test_zsh_gives_its_functions_each_flag(self):
@@ -111,7 +114,7 @@ class Manual(ProgramTest):
             found = [match[1] for match in (re.match(r"\*--([\w-]+)\[.*\]", spec) for spec in specs) if match]
             self.assertEqual(sorted([*found, "help"]), sorted(self.flags(command)))
             for spec in specs:  # a colon or bracket inside a description would end it
-                self.assertRegex(spec, r"^(\*?--?[\w-]+\[(\\.|[^\[\]:\\])+\](:(\\.|[^:\\])*:(_files|\([^()]*\)))?|\(-h --help\)-?-h(elp)?\[.*\]|\*:\w+:.*)$")
+                self.assertRegex(spec, r"^(\*?--?[\w-]+\[(\\.|[^\[\]:\\])+\](:(\\.|[^:\\])*:(_files|\([^()]*\)| _alternative .*))?|\(-h --help\)-?-h(elp)?\[.*\]|\*:\w+:.*)$")
 
 
 if __name__ == "__main__":
