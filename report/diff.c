@@ -68,13 +68,20 @@ static int is_left_out(const char *name)
     return 0;
 }
 
+/* A hash of data that a run does not have, as a hash of held-out text, is 0. */
+static int is_no_hash(const json_t *value)
+{
+    const char *text = json_string_value(value);
+    return text && strlen(text) == 16 && strspn(text, "0") == 16;
+}
+
 /* Appends a value of a recipe: a fraction with `digits` digits, -1 as the optimizer's default. */
 static coh_status add_value(const json_t *value, int digits, coh_text *out)
 {
     size_t i;
     const json_t *entry;
     if (json_is_string(value))
-        return coh_text_add(out, "%s", json_string_value(value));
+        return coh_text_add(out, "%s", is_no_hash(value) ? "none" : json_string_value(value));
     if (json_is_boolean(value))
         return coh_text_add(out, "%s", json_is_true(value) ? "yes" : "no");
     if (json_is_number(value) && json_number_value(value) == -1)
@@ -112,7 +119,7 @@ static coh_status add_values(const json_t *before, const json_t *after, coh_text
 static int is_nothing(const json_t *value)
 {
     return value == NULL || (json_is_number(value) && json_number_value(value) == 0) ||
-           (json_is_string(value) && json_string_length(value) == 0) ||
+           (json_is_string(value) && (json_string_length(value) == 0 || is_no_hash(value))) ||
            (json_is_array(value) && json_array_size(value) == 0);
 }
 

@@ -247,7 +247,7 @@ def settings(folder):
         file.write("".join(f"line {i}\n" for i in range(400)))
     runs = {"usual": [], "same": [], "rates": ["--lr", "1.25e-3", "--warmup", "1", "--lr-for", "wte=1e-4"],
             "shape": ["--batch", "2", "--dropout", "0.1", "--seed", "2", "--steps", "3", "--clip", "0.5"],
-            "part": ["--freeze", "wpe"],
+            "part": ["--freeze", "wpe"], "held": ["--validation", corpus],
             "seed": ["--seed", "1234567890123"], "seeds": ["--seed", "1234567890124"], "lora": ["--lora", "2:4"],
             "ranks": ["--replicas", "2", "--ranks", "2", "--pattern", "zero1"], "far": ["--disk", folder]}
     for name, flags in runs.items():
@@ -257,7 +257,7 @@ def settings(folder):
             os.path.join(folder, name), *few, *flags)
     expected = {"same": [], "rates": ["warmup-steps", "lr", "min-lr", "lr-for"],
                 "shape": ["batch", "micro-batch", "dropout", "seed", "steps", "schedule-steps", "clip"],
-                "part": ["freeze"], "lora": ["lora-rank", "lora-alpha", "lora-targets"],
+                "part": ["freeze"], "held": ["validation-hash"], "lora": ["lora-rank", "lora-alpha", "lora-targets"],
                 "ranks": ["replicas", "ranks", "pattern"], "far": ["disk budget"]}
     made = ["plan", "planned limit", "device budget", "threads", "micro-batch", "profile"]
     texts = {}
@@ -269,6 +269,7 @@ def settings(folder):
     assert "lr               0.0006 → 0.00125\n" in texts["rates"], texts["rates"]
     assert "lr-for           - → wte 0.0001\n" in texts["rates"], texts["rates"]
     assert "settings are equal" in texts["same"], texts["same"]
+    assert "validation-hash  none → " in texts["held"], texts["held"]
     assert "disk budget      none → no limit\n" in texts["far"], texts["far"]
     large = run("diff", *(os.path.join(folder, x) for x in ("seed", "seeds")), env={**os.environ, "LC_ALL": "C.UTF-8"})[0]
     assert "seed             1234567890123 → 1234567890124\n" in large, large
