@@ -19,7 +19,8 @@
 
 typedef struct written_plan {
     char path[256];
-    char *text; /* without its seal */
+    char *whole; /* as written */
+    char *text;  /* without its seal */
     coh_graph *graph;
     coh_plan_options options;
 } written_plan;
@@ -28,42 +29,53 @@ static const toy_options toy = {
     .layers = 2, .width = 64, .vocabulary = 700, .rows = 300, .is_tied = 1
 };
 
-static int set_up(void **state)
+/* Made once for all tests. */
+static written_plan made;
+
+static int make_once(void **state)
 {
-    static written_plan w;
+    (void)state;
     coh_plan *plan = NULL;
     uint64_t memory = 0;
     size_t bytes = 0;
-    w = (written_plan){ .options = { .struct_bytes = sizeof(w.options),
-                                     .device_memory_bytes = UINT64_MAX,
-                                     .thread_count = 2,
-                                     .microbatch_count = 2,
-                                     .kernel_path = "toy" } };
-    if (temporary_file(w.path, sizeof(w.path), "plan") != 0 ||
-        toy_graph_make(&toy, &w.graph) != COH_OK ||
-        coh_plan_in_memory_bytes(w.graph, &w.options, &memory) != COH_OK)
+    made = (written_plan){ .options = { .struct_bytes = sizeof(made.options),
+                                        .device_memory_bytes = UINT64_MAX,
+                                        .thread_count = 2,
+                                        .microbatch_count = 2,
+                                        .kernel_path = "toy" } };
+    if (temporary_file(made.path, sizeof(made.path), "plan") != 0 ||
+        toy_graph_make(&toy, &made.graph) != COH_OK ||
+        coh_plan_in_memory_bytes(made.graph, &made.options, &memory) != COH_OK)
         return -1;
-    w.options.device_memory_bytes = memory / 3;
-    w.options.emulate_host = 1;
-    w.options.host_memory_bytes = memory / 4;
-    w.options.disk_bytes = (uint64_t)1 << 30;
-    if (coh_plan_create(w.graph, &w.options, &plan) != COH_OK ||
-        coh_plan_write(plan, w.path) != COH_OK ||
-        coh_file_read_whole(w.path, 1 << 20, &w.text, &bytes) != COH_OK)
+    made.options.device_memory_bytes = memory / 3;
+    made.options.emulate_host = 1;
+    made.options.host_memory_bytes = memory / 4;
+    made.options.disk_bytes = (uint64_t)1 << 30;
+    if (coh_plan_create(made.graph, &made.options, &plan) != COH_OK ||
+        coh_plan_write(plan, made.path) != COH_OK ||
+        coh_file_read_whole(made.path, 1 << 20, &made.whole, &bytes) != COH_OK ||
+        coh_file_read_whole(made.path, 1 << 20, &made.text, &bytes) != COH_OK)
         return -1;
     coh_plan_destroy(plan);
-    *strstr(w.text, "  \"file_hash\"") = '\0';
-    *state = &w;
+    *strstr(made.text, "  \"file_hash\"") = '\0';
     return 0;
 }
 
-static int tear_down(void **state)
+static int drop_it(void **state)
 {
-    written_plan *w = *state;
-    unlink(w->path);
-    coh_free(w->text);
-    coh_graph_destroy(w->graph);
+    (void)state;
+    unlink(made.path);
+    coh_free(made.whole);
+    coh_free(made.text);
+    coh_graph_destroy(made.graph);
     return 0;
+}
+
+/* Each test begins with the file as it was written. */
+static int set_up(void **state)
+{
+    *state = &made;
+    return coh_file_write_whole(made.path, made.whole, strlen(made.whole)) == COH_OK ? 0 : -1;
 }
 
 /* Reads the file with the value of its last member `key` replaced, under a correct seal. */
@@ -243,15 +255,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_file_that_cannot_be_made_is_named_as_it_was_given),
-        cmocka_unit_test_setup_teardown(every_member_is_typed_and_held_to, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(decisions_that_do_not_hold_are_the_files_fault, set_up,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(other_kernels_read_it, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(without_its_kernels_it_is_of_the_present_ones, set_up,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(without_its_patterns_it_has_the_usual_ones, set_up,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(atomics_are_said_and_held_to, set_up, tear_down),
+        cmocka_unit_test_setup(every_member_is_typed_and_held_to, set_up),
+        cmocka_unit_test_setup(decisions_that_do_not_hold_are_the_files_fault, set_up),
+        cmocka_unit_test_setup(other_kernels_read_it, set_up),
+        cmocka_unit_test_setup(without_its_kernels_it_is_of_the_present_ones, set_up),
+        cmocka_unit_test_setup(without_its_patterns_it_has_the_usual_ones, set_up),
+        cmocka_unit_test_setup(atomics_are_said_and_held_to, set_up),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, make_once, drop_it);
 }
