@@ -14,6 +14,7 @@
 #include "planner/plan_make.h"
 #include "planner/residency.h"
 #include "planner/verify.h"
+#include "tests/length.h"
 #include "tests/planner/toy_graph.h"
 #include "tests/planner/toy_plan.h"
 #include "tests/temporary.h"
@@ -67,12 +68,17 @@ static coh_plan *make_plan(const setting *what, const coh_graph *graph, int host
     return make_plan_of(what, graph, host_updates, 0, 0);
 }
 
+/* In short runs a sanitizer sees each setting with one toy: each toy has both numbers of
+ * micro-batches, times of updates, sets of tiers and budgets, and all kinds of maps. */
 static void each_setting(void (*check)(const setting *what, const coh_graph *graph))
 {
+    static const int brief_toys[12] = { 0, 1, 2, 2, 2, 0, 1, 0, 1, 2, 0, 1 };
     for (int toy = 0; toy < 3; toy++) {
         coh_graph *graph = NULL;
         assert_int_equal(toy_graph_make(&toys[toy], &graph), COH_OK);
         for (int i = 0; i < 12; i++) {
+            if (test_is_brief() && brief_toys[i] != toy)
+                continue;
             const setting what = { .toy = toy,
                                    .microbatches = 1 + 2 * (i % 2),
                                    .deferred = i / 2 % 2,
@@ -114,9 +120,16 @@ static int is_updated_on(const coh_plan *plan, int32_t block, coh_lane lane)
     return some;
 }
 
+/* Numbers of blocks that the host updates: none, all, and in short runs with a sanitizer every
+ * second one between. */
+static int next_count(int count)
+{
+    return count + (test_is_brief() ? 2 : 1);
+}
+
 static void lanes_are_as_decided(const setting *what, const coh_graph *graph)
 {
-    for (int count = 0; count <= ALL; count++) {
+    for (int count = 0; count <= ALL; count = next_count(count)) {
         coh_plan *plan = make_plan(what, graph, count);
         for (int32_t block = -1; block < LAYERS; block++) {
             int on_host = block < 0 ? count == ALL : block >= LAYERS - count;
@@ -376,7 +389,7 @@ static void all_but_host_writes_stay(const setting *what, const coh_graph *graph
     enum { CHUNKS_MOST = 4096 };
     setting roomy = *what;
     roomy.percent = 300;
-    for (int count = 0; count <= ALL; count++) {
+    for (int count = 0; count <= ALL; count = next_count(count)) {
         static uint8_t writes[CHUNKS_MOST], stays[CHUNKS_MOST];
         coh_plan *plan = make_plan(&roomy, graph, count);
         const coh_layout *layout = &plan->layout;
@@ -421,7 +434,7 @@ static void assert_same_candidate(const coh_candidate *a, const coh_candidate *b
  * as each alone; where a candidate says that there is only one map, all are equal. */
 static void kinds_of_maps_are_as_alone(const setting *what, const coh_graph *graph)
 {
-    for (int count = 0; count <= ALL; count++) {
+    for (int count = 0; count <= ALL; count = next_count(count)) {
         coh_plan *plan = make_plan(what, graph, count);
         coh_decisions list[COH_BOUNDARY_COUNT];
         coh_candidates candidates;
