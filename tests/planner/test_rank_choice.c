@@ -90,17 +90,19 @@ static made best_by_hand(const coh_graph *graph, uint64_t device_bytes, uint64_t
     return best;
 }
 
-/* The plan that is chosen is the one by hand; its file gives it again, to ranks that know no more
- * than "auto". */
+/* The plan that is chosen is the one by hand, which a short run under a sanitizer does not make
+ * again; its file gives it again, to ranks that know no more than "auto". */
 static void check_is_by_hand(const coh_graph *graph, const coh_plan_options *options,
                              const coh_plan *plan, const coh_plan_summary *chosen)
 {
     coh_plan_options by_hand = *options;
     coh_plan *again = NULL;
     coh_text text = { 0 };
-    memcpy(by_hand.rank_pattern, chosen->rank_pattern, sizeof(by_hand.rank_pattern));
-    assert_int_equal(make(graph, &by_hand, &again).summary.program_hash, chosen->program_hash);
-    coh_plan_destroy(again);
+    if (!test_is_brief()) {
+        memcpy(by_hand.rank_pattern, chosen->rank_pattern, sizeof(by_hand.rank_pattern));
+        assert_int_equal(make(graph, &by_hand, &again).summary.program_hash, chosen->program_hash);
+        coh_plan_destroy(again);
+    }
     assert_int_equal(coh_plan_to_text(plan, "", &text), COH_OK);
     assert_int_equal(coh_plan_parse(graph, options, "shared", text.data, &again), COH_OK);
     coh_plan_summary summary = { .struct_bytes = sizeof(summary) };
