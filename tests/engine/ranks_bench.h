@@ -146,14 +146,20 @@ static inline coh_plan_options options_of(const setting *s, coh_pin *pin)
     return options;
 }
 
-/* Returns the plan with another lead. */
-static inline coh_plan *with_lead(coh_plan *plan, int lead)
+/* Returns a copy of the plan with another lead. */
+static inline coh_plan *copy_with_lead(const coh_plan *plan, int lead)
 {
     coh_plan *other = NULL;
     must(coh_plan_open(plan->graph, &plan->options, &other), "open");
     other->decisions = plan->decisions;
     other->decisions.lead = lead;
     must(coh_plan_finish(other), "lead");
+    return other;
+}
+
+static inline coh_plan *with_lead(coh_plan *plan, int lead)
+{
+    coh_plan *other = copy_with_lead(plan, lead);
     coh_plan_destroy(plan);
     return other;
 }

@@ -259,6 +259,8 @@ static void no_placement_changes_a_bit_and_losses_stay_near(void **state)
                 assert_memory_equal(&other.results[step].loss, &memory.results[step].loss,
                                     sizeof(other.results[step].loss));
         }
+        if (test_is_brief() && !test_seeks_races()) /* test_rank_parts.c has exact exchanges */
+            continue;
         s = wired[i];
         s.wires = (coh_wires){ 0 };
         const end exact = run_wired(&s);
