@@ -88,7 +88,7 @@ static void put_menu(const char *text, const char *escaped, const char *apostrop
     }
 }
 
-#define ZSH_APOSTROPHE "'\\''"
+#define ZSH_APOSTROPHE  "'\\''"
 #define FISH_APOSTROPHE "\\'"
 
 /* ---- bash ---- */
