@@ -29,7 +29,7 @@ class Record(TrainTest):
             for step in trace.steps:
                 self.assertEqual(min(begin for begin, _ in step.spans), 0)
                 self.assertTrue(all(0 <= begin <= end for begin, end in step.spans))
-                self.assertAlmostEqual(step.step_ns * 1e-9, lines[step.step]["seconds"], places=6)
+                self.assertAlmostEqual(step.step_ns * 1e-9, lines[step.step]["seconds"], delta=0.501e-6)  # of whole microseconds
                 if step.step == 3:
                     continue  # its first bytes are of the step before
                 least, most = trace_file.link_bytes(trace, step.step)
