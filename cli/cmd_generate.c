@@ -178,7 +178,7 @@ static void print_json(const text_run *run, size_t index, const cli_sampler *sam
         printf("null");
     printf(", \"prompt_tokens\": %zu, \"tokens\": %" PRIu64 ", \"seed\": %" PRIu64 "}\n",
            run->prompts.list[index].count, drawn, sampler->seed);
-    fflush(stdout); /* main checks for errors */
+    cli_send();
 }
 
 /* Prints a text prompt before its answer, as one text. */

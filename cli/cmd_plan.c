@@ -12,7 +12,6 @@
 #include "cli/input.h"
 #include "cli/output.h"
 #include "cli/plan_report.h"
-#include "cli/refusal.h"
 #include "cli/replay.h"
 #include "cli/screen.h"
 #include "cli/variants.h"
@@ -149,12 +148,9 @@ coh_status cli_plan(const cli_options *options)
     CLI_TRY(cli_output_check(options));
     if (options->memory_curve > 0 && !options->json)
         return cli_fail(COH_ERR_ARGUMENT, "--memory-curve is written as JSON: add --json");
-    coh_status status = cli_job_open(options, &job);
-    if (status != COH_OK && options->json)
-        cli_refusal_json(status, options->operand);
-    CLI_TRY(status);
+    CLI_TRY(cli_job_open(options, &job));
     cli_choices_release();
-    status = plan_out(&job);
+    const coh_status status = plan_out(&job);
     cli_job_close(&job);
     return status;
 }

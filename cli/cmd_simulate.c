@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "cli/commands.h"
-#include "cli/refusal.h"
 #include "cli/replay.h"
 #include "cli/screen.h"
 
@@ -40,8 +39,6 @@ coh_status cli_simulate(const cli_options *options)
     if (status == COH_OK) {
         status = print(replay);
         cli_replay_close(replay);
-    } else if (options->json) {
-        cli_refusal_json(status, options->operand);
     }
     free(replay);
     return status;

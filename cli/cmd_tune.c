@@ -46,7 +46,7 @@ static void print_row(const coh_kernel_timing *timing)
                    p == timing->chosen && p != timing->standard ? " (taken)" : "",
                    flops / timing->seconds[p] * 1e-9);
     printf("\n");
-    fflush(stdout);
+    cli_send();
 }
 
 static void hear(void *context, const coh_kernel_timing *timing)

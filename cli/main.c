@@ -14,6 +14,7 @@
 #include "cli/extension.h"
 #include "cli/input.h"
 #include "cli/launch.h"
+#include "cli/refusal.h"
 #include "cli/stop.h"
 #include "cli/topology.h"
 
@@ -186,6 +187,15 @@ static void spare_plugins(void)
                  0);
 }
 
+/* Is `flag` among the arguments? For a command line that is refused before it is read whole. */
+static int is_given(const char *flag, int argument_count, char **arguments)
+{
+    for (int i = 2; i < argument_count; i++)
+        if (strcmp(arguments[i], flag) == 0)
+            return 1;
+    return 0;
+}
+
 int main(int argument_count, char **arguments)
 {
     open_standard();
@@ -200,9 +210,11 @@ int main(int argument_count, char **arguments)
     if (takes_ranks)
         cli_launch_quiet();
     static cli_options options; /* large, and the stack may be too small for it */
+    static coh_refusal refusal = { .struct_bytes = sizeof(refusal) };
     int help = 0;
     coh_status status =
         cli_options_parse(command, argument_count - 1, arguments + 1, &options, &help);
+    options.json |= status != COH_OK && is_given("--json", argument_count, arguments);
     if (status == COH_OK && help) {
         cli_help(command);
         return finish(cli_command_name(command), NULL, 0);
@@ -233,10 +245,13 @@ int main(int argument_count, char **arguments)
         status = cli_extensions_load(&options);
     if (status == COH_OK)
         status = commands[command](&options);
+    const int is_refused = status != COH_OK && coh_last_refusal(&refusal);
     status = cli_launch_end(options.launch, cli_budget_blame_limit(&options, status));
-    if (status != COH_OK)
-        cli_note("cohobate %s: %s", cli_command_name(command), coh_last_error());
     const int exit_code =
         status == COH_ERR_STOPPED ? cli_stop_exit_code() : coh_status_exit_code(status);
+    if (status != COH_OK && options.json && !cli_has_printed())
+        cli_failure_json(status, exit_code, options.operand, is_refused ? &refusal : NULL);
+    if (status != COH_OK)
+        cli_note("cohobate %s: %s", cli_command_name(command), coh_last_error());
     return finish(cli_command_name(command), &options, cli_launch_close(options.launch, exit_code));
 }

@@ -1,4 +1,4 @@
-/* Prints refusals as JSON. The one idea: every member is a field of coh_refusal, so other words in
+/* Prints refusals and other failures as JSON. The one idea: every member is a field of coh_refusal, so other words in
  * the sentence change no member. Next: cohobate/refusal.h. */
 #include "cli/refusal.h"
 
@@ -80,17 +80,18 @@ void cli_refusal_add_json(const char *key, const coh_refusal *refusal, cli_line 
     cli_line_add_json(line, "}");
 }
 
-void cli_refusal_json(coh_status status, const char *model)
+void cli_failure_json(coh_status status, int exit_code, const char *model,
+                      const coh_refusal *refusal)
 {
     cli_line line;
-    coh_refusal refusal = { .struct_bytes = sizeof(refusal) };
-    const int is_refused = coh_last_refusal(&refusal);
-    if (!is_refused && status != COH_ERR_FULL)
-        return;
     cli_line_clear(&line);
-    cli_line_add_json(&line, "{'model': %s, 'fits': false", model ? model : "");
-    if (is_refused)
-        add_members(&refusal, &line);
-    cli_line_add_json(&line, "'why': %s}", coh_last_error());
+    cli_line_add_json(&line, "{'exit_code': %d, 'why': %s", exit_code, coh_last_error());
+    if (refusal) {
+        cli_line_add_json(&line, "'model': %s, 'fits': false", model ? model : "");
+        add_members(refusal, &line);
+    } else {
+        cli_line_add_json(&line, "'status': %s", coh_status_name(status));
+    }
+    cli_line_add_json(&line, "}");
     cli_print("%s", line.text);
 }

@@ -1,4 +1,4 @@
-/* refusal.h - prints refusals as JSON (cohobate/refusal.h), for plan, simulate and explain. */
+/* refusal.h - prints refusals (cohobate/refusal.h) and other failures as JSON. */
 #ifndef COH_CLI_REFUSAL_H
 #define COH_CLI_REFUSAL_H
 
@@ -8,8 +8,10 @@
  * members; none comes from a sentence, except `remedy`, which is one. */
 void cli_refusal_add_json(const char *key, const coh_refusal *refusal, cli_line *line);
 
-/* Prints the last failure, of `status`, as an object that says why there is no plan for `model`
- * (NULL: no name); nothing if it is no refusal. */
-void cli_refusal_json(coh_status status, const char *model);
+/* Prints the last failure, of `status`, as an object: the exit code, the sentence, and the name of
+ * the status or, if the failure is a refusal (else NULL), its members and `model` (NULL: no name).
+ */
+void cli_failure_json(coh_status status, int exit_code, const char *model,
+                      const coh_refusal *refusal);
 
 #endif

@@ -7,12 +7,14 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdio_ext.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
 static int says_nothing;
+static int has_printed; /* what stdio still holds does not count */
 
 void cli_say_nothing(int is_silent)
 {
@@ -149,6 +151,17 @@ coh_status cli_fail_lost(int error)
                     error != 0 ? ": " : "", error != 0 ? strerror(error) : "");
 }
 
+void cli_send(void)
+{
+    has_printed = cli_has_printed();
+    (void)fflush(stdout);
+}
+
+int cli_has_printed(void)
+{
+    return has_printed || __fpending(stdout) > 0;
+}
+
 /* An earlier write may have failed with nothing left for fflush to report: stdio keeps that there
  * was an error, but not its reason. One more byte then asks the system for the reason again (a
  * write of none reports no full disk). If the reason is gone, it ends the damaged line. */
@@ -165,6 +178,7 @@ coh_status cli_flush(void)
 coh_status cli_write(int descriptor, const void *bytes, size_t byte_count)
 {
     const char *next = bytes;
+    has_printed |= descriptor == STDOUT_FILENO && byte_count > 0;
     if (says_nothing && (descriptor == STDOUT_FILENO || descriptor == STDERR_FILENO))
         return COH_OK;
     while (byte_count > 0) {

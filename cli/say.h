@@ -80,6 +80,11 @@ void cli_print(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* Flushes stdio's standard output. Fails: as cli_fail_lost, also if an earlier write failed. */
 coh_status cli_flush(void);
+/* Likewise during a command: errors are left for cli_flush. */
+void cli_send(void);
+
+/* Has anything been printed to standard output? */
+int cli_has_printed(void);
 
 /* As cli_note, but not if the same text was printed by it or by cli_note_choice before: plans that
  * are made for the rows of a table share most notes. */

@@ -180,12 +180,17 @@ class ProgramTest(unittest.TestCase):
         return done
 
     def fails(self, code, *arguments, says="", **keywords):
-        """Checks for exit code `code`, no standard output, and one message as the last line of standard error."""
+        """Checks for exit code `code`, and one message as the last line of standard error; with --json for an object,
+        which says the same unless it is a result."""
         done = run(*arguments, **keywords)
         self.assertEqual(done.code, code, f"{arguments}\n{done.out}{done.err}")
         lines = done.err.strip().split("\n")
         self.assertRegex(lines[-1], r"^cohobate( [\w-]+)?: \S.*\S$", arguments)
         self.assertIn(says, lines[-1], arguments)
+        if "--json" in arguments and "stdout" not in keywords:
+            found = json.loads(done.out)
+            self.assertEqual(found.get("exit_code", code), code, arguments)
+            self.assertTrue(lines[-1].endswith(": " + found.get("why", "")) or "exit_code" not in found, f"{arguments}\n{found}")
         return done
 
     def says_hash(self, done):

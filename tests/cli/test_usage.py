@@ -184,6 +184,23 @@ class Usage(ProgramTest):
             self.assertTrue(self.fails(4, command, self.path("run", "steps.jsonl"), says=" is a file").err.endswith(given))
             self.assertTrue(self.fails(2, command, "step-3", cwd=self.path("run")).err.endswith(" is needed: give .\n"))
 
+    def test_with_json_every_command_says_its_failure_as_an_object(self):
+        none, folder = self.path("none"), self.path("folder")
+        os.makedirs(folder)
+        for code, *command in [
+            (2, "train", "gpt2-nano", "--data", none), (2, "eval", none, "--data", none), (2, "check", none), (2, "inspect", none),
+            (2, "generate", none, "--prompt", "x"), (2, "tokenize", none, "-o", self.path("t")), (2, "export", none, self.path("e")),
+            (2, "check-kind", none), (2, "simulate", none), (2, "explain", none, "wte"), (2, "doctor", "--folder", none),
+            (2, "plan", "gpt2-nano", "--batch", 0), (2, "train", "--stpes", 3), (2, "plan", none), (2, "report", folder),
+            (5, "tune", "gpt2-nano", "-o", "/proc/kernels.json"), (5, "profile", "--quick", "-o", "/proc/profile.json"),
+        ]:
+            with self.subTest(command=command):
+                done = self.fails(code, *command, "--json")
+                said = done.err.strip().split("\n")[-1].split(": ", 1)[1]
+                self.assertEqual((done.json["exit_code"], done.json["why"]), (code, said))
+                self.assertIn(done.json["status"], ("COH_ERR_ARGUMENT", "COH_ERR_IO", "COH_ERR_CORRUPT"))
+        self.assertEqual(self.fails(2, "diff", "a", "b", "c").out, "")
+
     def test_the_word_that_is_no_flag_is_named_and_not_the_one_before(self):
         for word, meant in (("-json", "--json"), ("-batch=4", "--batch"), ("-jz", None)):
             answer = self.fails(2, "plan", "gpt2-nano", word, says=f"'{word}' is not a flag of cohobate plan")
