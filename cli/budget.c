@@ -283,6 +283,26 @@ static void say_other_drive(const cli_options *options, const coh_profile *profi
         options->profile, flags.text, flags.text);
 }
 
+/* Prints a note if a budget is above the memory of the profile's machine. Rows of a table ask for
+ * such budgets. */
+static void say_more_than_there_is(const cli_options *options, const coh_profile_summary *facts)
+{
+    const struct {
+        cli_flag flag;
+        uint64_t given_bytes, there_bytes;
+    } budgets[] = {
+        { CLI_FLAG_DEVICE_MEMORY, options->device_memory_bytes, facts->device_bytes },
+        { CLI_FLAG_HOST_MEMORY, options->host_memory_bytes, facts->host_bytes },
+    };
+    for (size_t i = 0; i < sizeof(budgets) / sizeof(budgets[0]); i++)
+        if (cli_given(options, budgets[i].flag) && budgets[i].there_bytes > 0 &&
+            budgets[i].given_bytes > budgets[i].there_bytes)
+            cli_note_choice("note: --%s %s is more than the %s of profile %s",
+                            cli_flag_table[budgets[i].flag].name,
+                            cli_size_whole(budgets[i].given_bytes).at,
+                            cli_size(budgets[i].there_bytes).at, options->profile);
+}
+
 coh_status cli_budget_open_profile(const cli_options *options, coh_profile **out_profile)
 {
     coh_profile *profile = NULL;
@@ -311,6 +331,8 @@ coh_status cli_budget_open_profile(const cli_options *options, coh_profile **out
         *out_profile = profile;
         return COH_OK;
     }
+    if (facts.is_gpu && !options->sweep && !options->what_if[0])
+        say_more_than_there_is(options, &facts);
     if (facts.is_what_if && options->command == CLI_TRAIN)
         cli_note_choice("note: with --profile %s predicted times are a what-if, not this machine's",
                         options->profile);

@@ -87,9 +87,13 @@ static coh_status checkpoint_text(const coh_checkpoint *checkpoint,
     for (int i = 0; optimizers[i]; i++)
         printf("%s%s", i ? ", " : "", optimizers[i]);
     printf("\n  numeric plan %016" PRIx64 "\n  hash %016" PRIx64
-           " (as saved; --hash reads every byte)\n"
-           "  note of %zu bytes: model, recipe and data (--json prints it)\n",
-           facts->numeric_fingerprint, facts->hash, strlen(facts->note_json));
+           " (as saved; --hash reads every byte)\n",
+           facts->numeric_fingerprint, facts->hash);
+    if (strcmp(facts->note_json, "{}") == 0)
+        printf("  no note: the program that saved it wrote none\n");
+    else
+        printf("  note of %zu bytes: model, recipe and data (--json prints it)\n",
+               strlen(facts->note_json));
     print_groups(facts->note_json);
     for (int32_t i = 0; i < facts->tensor_count; i++) {
         coh_checkpoint_tensor tensor;

@@ -35,6 +35,13 @@ coh_status cli_disks_check(cli_options *options)
     cli_disks_list(options, &disks);
     if (disks.count < 2)
         return COH_OK;
+    for (uint32_t i = 0; i < disks.count; i++)
+        if (disks.of[i].bytes < COH_DISK_UNIT_BYTES)
+            return cli_fail(COH_ERR_ARGUMENT,
+                            "--disk %s:%s holds nothing: several folders hold whole %s each; give "
+                            "at least that, or leave the folder out",
+                            disks.of[i].folder, cli_size_whole(disks.of[i].bytes).at,
+                            cli_size_whole(COH_DISK_UNIT_BYTES).at);
     CLI_TRY(coh_disks_check(disks.of, disks.count, &drives));
     if (drives < disks.count)
         cli_note_choice("note: the %" PRIu32 " folders are on %" PRIu32

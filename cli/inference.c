@@ -46,6 +46,9 @@ static coh_status open_folder(cli_inference *inference)
     CLI_TRY(cli_weights_check_vocabulary(&inference->model, inference->tokenizer));
     CLI_TRY(cli_weights_open_adapters(options, &inference->model, &inference->weights));
     CLI_TRY(cli_weights_open(&inference->model, &inference->weights));
+    if (inference->tokenizer)
+        cli_weights_say_other_tokenizer(&inference->weights, &inference->model, options,
+                                        inference->tokenizer);
     set_trained(inference, coh_model_size_get(&inference->model).positions);
     return COH_OK;
 }

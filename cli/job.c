@@ -170,21 +170,6 @@ static coh_status resume_recipe(cli_job *job)
     return COH_OK;
 }
 
-/* Prints a note if the tokenizer differs from that of the weights' training, which is rarely
- * intended. */
-static void say_other_tokenizer(const cli_job *job)
-{
-    cli_recipe noted;
-    if (job->weights.checkpoint &&
-        cli_recipe_from_note(job->weights.facts.note_json, &noted) == COH_OK &&
-        noted.tokenizer_identity != 0 && job->recipe.tokenizer_identity != 0 &&
-        noted.tokenizer_identity != job->recipe.tokenizer_identity)
-        cli_note_choice(
-            "note: the checkpoint was trained with another tokenizer (%s), whose ids mean other"
-            " text",
-            noted.tokenizer);
-}
-
 /* Returns 1 if the run begins with weights that were trained before. */
 static int is_pretrained(const cli_job *job)
 {
@@ -310,6 +295,12 @@ static coh_status resolve_model(cli_job *job)
     const int64_t rows = given ? options->vocabulary : choose_vocabulary(job);
     CLI_TRY(cli_weights_blame_going(options->operand,
                                     coh_model_resolve(options->operand, rows, &job->model)));
+    const int64_t own = coh_model_size_get(&job->model).vocabulary;
+    if (given && own != rows)
+        return cli_fail(COH_ERR_ARGUMENT,
+                        "%s keeps the %" PRId64 " rows of its token table, so --vocabulary %" PRId64
+                        " cannot change them: leave --vocabulary out",
+                        options->operand, own, rows);
     return cli_weights_check_vocabulary(&job->model, job->tokenizer);
 }
 
@@ -333,7 +324,8 @@ static coh_status fresh_recipe(cli_job *job)
     CLI_TRY(open_weights(job));
     CLI_TRY(choose_dtype(job));
     cli_weights_say(&job->model);
-    say_other_tokenizer(job);
+    if (job->tokenizer)
+        cli_weights_say_other_tokenizer(&job->weights, &job->model, options, job->tokenizer);
     return COH_OK;
 }
 

@@ -12,6 +12,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cli/recipe.h"
+
 /* Does the folder have a folder step-<number>? */
 static int has_checkpoint(const char *folder)
 {
@@ -108,6 +110,31 @@ coh_status cli_weights_check_vocabulary(const coh_model *model, const coh_tokeni
         "refused",
         path, rows, ids - 1, bytes < 100 ? (int)bytes : 100, text);
     return COH_OK;
+}
+
+static int is_other(const coh_tokenizer *tokenizer, uint64_t identity)
+{
+    return identity != 0 && coh_tokenizer_identity(tokenizer) != identity;
+}
+
+void cli_weights_say_other_tokenizer(const cli_weights *weights, const coh_model *model,
+                                     const cli_options *options, const coh_tokenizer *tokenizer)
+{
+    cli_recipe noted;
+    coh_tokenizer *own = NULL;
+    if (weights->checkpoint && cli_recipe_from_note(weights->facts.note_json, &noted) == COH_OK &&
+        is_other(tokenizer, noted.tokenizer_identity))
+        cli_note_choice(
+            "note: the checkpoint was trained with another tokenizer (%s), whose ids mean other"
+            " text",
+            noted.tokenizer);
+    if (weights->folder && cli_given(options, CLI_FLAG_TOKENIZER) &&
+        coh_tokenizer_open(model->folder, &own) == COH_OK &&
+        is_other(tokenizer, coh_tokenizer_identity(own)))
+        cli_note_choice("note: %s was trained with its own tokenizer, whose ids mean other text "
+                        "than those of --tokenizer %s",
+                        model->folder, options->tokenizer);
+    coh_tokenizer_close(own);
 }
 
 static coh_status open_folder(coh_model *model, cli_weights *weights)

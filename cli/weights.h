@@ -41,6 +41,10 @@ coh_status cli_weights_open_adapters(const cli_options *options, coh_model *mode
  * only noted; the vocabulary itself must fit. `tokenizer` NULL: checks nothing. Fails:
  * COH_ERR_ARGUMENT. */
 coh_status cli_weights_check_vocabulary(const coh_model *model, const coh_tokenizer *tokenizer);
+/* Prints a note if the tokenizer is not the one that the weights were trained with, as the
+ * checkpoint's note names it or the folder holds it: rarely intended. */
+void cli_weights_say_other_tokenizer(const cli_weights *weights, const coh_model *model,
+                                     const cli_options *options, const coh_tokenizer *tokenizer);
 /* Closes the files of the source when its numbers are loaded. Otherwise a long run would hold the
  * space of a checkpoint or a folder that is removed meanwhile. The facts stay, except that
  * facts.note_json and facts.passed_over become "". Fails: COH_ERR_MEMORY; the files stay open. */

@@ -174,6 +174,13 @@ class Profile(ProgramTest):
             said = self.fails(2, "profile", *model, "--quick", "--device", "cuda:99", says="--device cuda:99: ").err
             self.assertEqual(said.count("\n"), 1, said)
 
+    def test_a_budget_above_the_memory_of_the_profile_is_noted(self):
+        plan = ["plan", *NANO, "--profile", "rtx-4090", "--calibration", "none"]
+        for flag in ("--device-memory", "--host-memory"):
+            self.assertRegex(self.succeeds(*plan, flag, "80GiB").err, rf"^note: {flag} 80GiB is more than the .* GiB of profile rtx-4090\n")
+        self.assertNotIn("is more than", self.succeeds(*plan, "--device-memory", "20GiB").err)
+        self.assertNotIn("is more than", self.succeeds(*plan, "--what-if", "device-memory=80GiB").err)
+
     def test_wrong_profiles_are_refused(self):
         good = datasheet("h100")
         self.fails(2, "plan", *NANO, "--profile", "v100", says="rtx-4090")
