@@ -1,5 +1,5 @@
-/* Prints refusals and other failures as JSON. The one idea: every member is a field of coh_refusal, so
- * other words in the sentence change no member. Next: cohobate/refusal.h. */
+/* Prints refusals and other failures as JSON. The one idea: every member is a field of coh_refusal,
+ * so other words in the sentence change no member. Next: cohobate/refusal.h. */
 #include "cli/refusal.h"
 
 #include <inttypes.h>

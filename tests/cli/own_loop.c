@@ -1,7 +1,8 @@
 /* own_loop.c - a training loop of one's own, by the public interface alone: trains gpt2-nano on a
  * token file and saves a checkpoint with a note that `cohobate` reads.
  *
- *     own_loop TOKEN-FILE CHECKPOINT STEPS-OF-THE-RUN STEPS-BEFORE-THE-SAVE */
+ *     own_loop TOKEN-FILE CHECKPOINT STEPS-OF-THE-RUN STEPS-BEFORE-THE-SAVE [CHECKPOINT-WITHOUT-NOTE]
+ */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -52,7 +53,7 @@ int main(int count, char **arguments)
     coh_engine_options engine_options;
     coh_plan *plan = NULL;
     coh_engine *engine = NULL;
-    if (count != 5)
+    if (count != 5 && count != 6)
         return 2;
     const uint64_t steps = strtoull(arguments[4], NULL, 10);
     coh_training_note_init(&note);
@@ -79,6 +80,10 @@ int main(int count, char **arguments)
     THEN(coh_engine_create(plan, &engine_options, &engine));
     THEN(train(engine, file, steps));
     THEN(save(engine, &model, arguments[2], steps));
+    if (count == 6) {
+        const coh_checkpoint_note bare = { .struct_bytes = sizeof(bare), .step = steps };
+        THEN(coh_engine_save(engine, arguments[5], &bare));
+    }
     if (status != COH_OK)
         fprintf(stderr, "own_loop: %s\n", coh_last_error());
     coh_engine_destroy(engine);

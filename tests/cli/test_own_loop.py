@@ -20,9 +20,9 @@ class OwnLoop(TrainTest):
             self.succeeds("tokenize", "--tokenizer", "bytes", self.corpus(), "-o", path)
         return path
 
-    def saved(self, steps=6, before=3):
+    def saved(self, *more, steps=6, before=3):
         path = self.path("own")
-        done = self.loop(self.data(), path, steps, before)
+        done = self.loop(self.data(), path, steps, before, *more)
         self.assertEqual(done.returncode, 0, done.stderr)
         return path
 
@@ -35,7 +35,7 @@ class OwnLoop(TrainTest):
         self.assertEqual(self.hash_of(os.path.join(self.path("goes-on"), "step-6")), self.hash_of(os.path.join(whole, "step-6")))
 
     def test_eval_generate_export_and_inspect_read_it(self):
-        own = self.saved()
+        own = self.saved(self.path("bare"))
         held = self.write("held.txt", "line 4: the 2th of many\n" * 20)
         loss = self.succeeds("eval", own, "--data", held, "--json").json
         self.assertLess(loss["loss"], 5.6)
@@ -46,6 +46,7 @@ class OwnLoop(TrainTest):
                               "f32", "--json").json
         self.assertAlmostEqual(again["loss"], loss["loss"], places=5)
         self.assertIn("step 3", " ".join(self.succeeds("inspect", own).out.split()))
+        self.assertIn("no note: ", self.succeeds("inspect", self.path("bare")).out)
 
     def test_its_mistakes_are_named(self):
         done = self.loop(self.data(), self.path("none"), 0, 0)
