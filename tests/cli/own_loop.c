@@ -1,8 +1,9 @@
 /* own_loop.c - a training loop of one's own, by the public interface alone: trains gpt2-nano on a
  * token file and saves a checkpoint with a note that `cohobate` reads.
  *
- *     own_loop TOKEN-FILE CHECKPOINT STEPS-OF-THE-RUN STEPS-BEFORE-THE-SAVE [CHECKPOINT-WITHOUT-NOTE]
- */
+ *     own_loop TOKEN-FILE CHECKPOINT STEPS-OF-THE-RUN STEPS-BEFORE-THE-SAVE [WITHOUT-NOTE]
+ *
+ * WITHOUT-NOTE: a second checkpoint, which has none. */
 #include <stdio.h>
 #include <stdlib.h>
 
