@@ -99,20 +99,15 @@ static int chooses_by_batch(const coh_batch *batch, const coh_plan_options *opti
 static coh_status check_plan(const coh_batch *batch, const coh_plan_options *options,
                              coh_plan_summary *out_summary)
 {
-    coh_batch_plan made = { .struct_bytes = sizeof(made) };
+    coh_graph *graph = NULL;
     coh_plan_options fixed = *options;
-    coh_status status;
-    if (chooses_by_batch(batch, options)) {
-        status = coh_batch_plan_create(batch, options, &made);
-        if (status == COH_OK)
-            status = coh_plan_summarize(made.plan, out_summary);
-    } else {
-        fixed.microbatch_count = (int32_t)(batch->batch / batch->microbatch);
-        status = batch->make_graph(batch->context, batch->microbatch, &made.graph);
-        if (status == COH_OK)
-            status = coh_plan_estimate(made.graph, &fixed, out_summary);
-    }
-    coh_batch_plan_destroy(&made);
+    if (chooses_by_batch(batch, options))
+        return coh_batch_plan_estimate(batch, options, out_summary);
+    fixed.microbatch_count = (int32_t)(batch->batch / batch->microbatch);
+    coh_status status = batch->make_graph(batch->context, batch->microbatch, &graph);
+    if (status == COH_OK)
+        status = coh_plan_estimate(graph, &fixed, out_summary);
+    coh_graph_destroy(graph);
     return status;
 }
 

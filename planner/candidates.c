@@ -171,7 +171,9 @@ coh_status coh_candidates_open(coh_candidates *candidates, const coh_plan *plan,
 {
     *candidates = (coh_candidates){ .plan = plan,
                                     .evaluations_most = evaluations_most,
-                                    .effort_most = COH_SEARCH_EFFORT_MOST };
+                                    .effort_most = plan->options.search == COH_SEARCH_BRIEF
+                                                       ? COH_BRIEF_EFFORT_MOST
+                                                       : COH_SEARCH_EFFORT_MOST };
     int32_t threads = plan->options.thread_count;
     if (threads < 2)
         return COH_OK;

@@ -118,8 +118,7 @@ static coh_status build_programs(coh_plan *plan)
     return check_arenas(&plan->profile, plan->layout.arena_bytes);
 }
 
-/* Builds the programs, and simulates the step. */
-static coh_status price_programs(coh_plan *plan)
+coh_status coh_plan_price(coh_plan *plan)
 {
     const int was_priced = /* by price_whole, or here */
         coh_plan_is_built(plan) && plan->simulations[COH_PROGRAM_BODY].period_ns > 0;
@@ -132,7 +131,7 @@ static coh_status price_programs(coh_plan *plan)
 
 coh_status coh_plan_finish(coh_plan *plan)
 {
-    COH_TRY(price_programs(plan));
+    COH_TRY(coh_plan_price(plan));
     coh_verify_options verify = { .budget_bytes = { plan->options.device_memory_bytes,
                                                     plan->options.host_memory_bytes,
                                                     plan->options.disk_bytes } };
@@ -304,7 +303,7 @@ static coh_status deepen(coh_plan *plan)
     case COH_PLAN_FITS:
         return build_programs(plan);
     case COH_PLAN_PRICED:
-        return price_programs(plan);
+        return coh_plan_price(plan);
     default:
         return coh_plan_finish(plan);
     }
@@ -328,7 +327,7 @@ static coh_status finish_any(coh_plan *plan)
  * else 0. */
 static coh_status search_in_order(const coh_graph *graph, const coh_plan_options *options,
                                   coh_plan_depth depth, const coh_least_step *least,
-                                  coh_plan **out_plan, uint64_t *out_far_bytes)
+                                  uint64_t rival_ns, coh_plan **out_plan, uint64_t *out_far_bytes)
 {
     coh_plan *plan = NULL;
     *out_plan = NULL;
@@ -336,6 +335,7 @@ static coh_status search_in_order(const coh_graph *graph, const coh_plan_options
     COH_TRY(coh_plan_open(graph, options, &plan));
     plan->depth = depth;
     plan->least = *least;
+    plan->rival_ns = rival_ns;
     coh_status status = check_budgets(&plan->profile, options);
     if (status == COH_OK)
         status = search_any(plan);
@@ -389,7 +389,7 @@ static coh_status create_in_order(const coh_graph *graph, const coh_plan_options
 {
     const coh_least_step unknown = { 0 };
     uint64_t unused;
-    COH_TRY(search_in_order(graph, options, depth, &unknown, out_plan, &unused));
+    COH_TRY(search_in_order(graph, options, depth, &unknown, 0, out_plan, &unused));
     return finish_in_order(out_plan, &unused);
 }
 
@@ -468,12 +468,13 @@ static coh_status price_whole(coh_plan *plan)
 }
 
 static void search_one(const coh_graph *graph, const coh_plan_options *options,
-                       coh_plan_depth depth, ordered *o)
+                       coh_plan_depth depth, const ordered *rival, ordered *o)
 {
     coh_plan_options each = *options;
     each.sweep_order = o->order;
-    coh_status status =
-        search_in_order(graph, &each, depth, &o->least, &o->made.plan, &o->far_bytes);
+    coh_status status = search_in_order(graph, &each, depth, &o->least,
+                                        rival->made.plan != NULL ? rival->step_ns : 0,
+                                        &o->made.plan, &o->far_bytes);
     if (status == COH_OK)
         status = price_whole(o->made.plan);
     coh_attempt_end(&o->made, status);
@@ -519,14 +520,14 @@ static coh_status search_orders(const coh_graph *graph, const coh_plan_options *
     }
     const int begin = orders[1].least.ns < orders[0].least.ns;
     ordered *first = &orders[begin], *second = &orders[1 - begin];
-    search_one(graph, options, depth, first);
+    search_one(graph, options, depth, second, first);
     if (coh_attempt_is_fault(&first->made))
         return coh_attempt_fail(&first->made);
     if (is_settled(first, second))
         return COH_OK;
     if (first->made.plan != NULL)
         coh_plan_drop_programs(first->made.plan);
-    search_one(graph, options, depth, second);
+    search_one(graph, options, depth, first, second);
     return coh_attempt_is_fault(&second->made) ? coh_attempt_fail(&second->made) : COH_OK;
 }
 

@@ -197,6 +197,7 @@ struct coh_plan {
     uint64_t least_worn_bytes;
     uint64_t search_effort; /* so far: coh_effort_sum of all that was built */
     uint64_t step_ns;       /* of the decisions, as the search has priced them */
+    uint64_t rival_ns;      /* the step of the other sweep order's plan; 0: not known */
 };
 
 /* Returns 1 if nobody froze a parameter of the plan's layout and still no step changes it. */

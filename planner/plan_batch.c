@@ -64,10 +64,13 @@ static coh_status take(search *s, int64_t microbatch, uint64_t disk_bytes,
     return make_graph(s, microbatch, &s->made.graph);
 }
 
-static coh_status make(search *s, int64_t microbatch)
+/* Compares a micro-batch by `effort` of the search, if the caller wants the usual one. */
+static coh_status make(search *s, int64_t microbatch, coh_search effort)
 {
     coh_plan_options options;
     COH_TRY(take(s, microbatch, 0, &options));
+    if (options.search == COH_SEARCH_USUAL)
+        options.search = effort;
     return coh_plan_create_priced(s->made.graph, &options, &s->made.plan);
 }
 
@@ -111,6 +114,7 @@ static coh_status least_step(const search *s, int64_t microbatch, uint64_t best_
 /* Plans that were compared. The one that is chosen is finished again, not searched again. */
 typedef struct faster {
     coh_batch_plan wanted, best; /* the same plan until a faster one is found */
+    int tried;                   /* after the first one other micro-batches get brief searches */
 } faster;
 
 static uint64_t step_of(const coh_batch_plan *made)
@@ -140,7 +144,7 @@ static coh_status go(search *s, int direction, faster *f)
             break; /* too little gain for a plan */
         if (status == COH_OK) {
             coh_plan_drop_programs(f->best.plan);
-            status = make(s, next);
+            status = make(s, next, f->tried++ == 0 ? COH_SEARCH_USUAL : COH_SEARCH_BRIEF);
         }
         if (status == COH_ERR_FULL || status == COH_ERR_ARGUMENT)
             break; /* it does not fit, or its program is too long */
@@ -172,7 +176,7 @@ static void take_chosen(search *s, coh_batch_plan *chosen)
  * change for a gain below the prediction error. */
 static coh_status plan_faster(search *s)
 {
-    faster f = { s->made, s->made };
+    faster f = { .wanted = s->made, .best = s->made };
     s->made = (coh_batch_plan){ 0 };
     coh_status status = find_faster(s, &f);
     const int is_changed = f.best.plan != f.wanted.plan;
@@ -242,7 +246,7 @@ static coh_status plan_smaller(search *s, int64_t from)
 {
     int64_t fits;
     COH_TRY(find_smaller(s, from, 0, &fits));
-    return make(s, fits);
+    return make(s, fits, COH_SEARCH_USUAL);
 }
 
 /* ---- refusals ---- */
@@ -422,7 +426,7 @@ static coh_status plan_smaller_or_refuse(search *s, int64_t wanted)
 static coh_status choose(search *s)
 {
     const int64_t wanted = s->batch->microbatch;
-    coh_status status = make(s, wanted);
+    coh_status status = make(s, wanted, COH_SEARCH_USUAL);
     const uint64_t wanted_ns = status == COH_OK ? step_ns(s) : 0;
     if (status == COH_OK && s->batch->may_change)
         status = plan_faster(s);
@@ -446,7 +450,7 @@ static coh_status bound_writes(search *s, uint64_t bytes_per_day)
 }
 
 /* Micro-batch and sweep order, which change results, are chosen without calibration; the final plan
- * is then made with it. */
+ * is then made with it. Leaves the plan priced. */
 static coh_status plan_batch(search *s, const coh_plan_options *options)
 {
     const int is_calibrated = options->profile != NULL && options->profile->calibrated_runs > 0 &&
@@ -457,15 +461,27 @@ static coh_status plan_batch(search *s, const coh_plan_options *options)
     COH_TRY(choose(s));
     COH_TRY(bound_writes(s, options->disk_write_bytes_per_day));
     if (!is_calibrated)
-        return coh_plan_complete(s->made.plan);
+        return COH_OK;
     const coh_batch_plan chosen = s->made;
     s->options.uncalibrated = 0;
     s->options.sweep_order = s->made.plan->options.sweep_order;
-    COH_TRY(make(s, chosen.microbatch));
+    COH_TRY(make(s, chosen.microbatch, COH_SEARCH_USUAL));
     s->made.wanted_step_ns = chosen.wanted_step_ns;
     s->made.chosen_step_ns = chosen.chosen_step_ns;
-    COH_TRY(bound_writes(s, options->disk_write_bytes_per_day));
-    return coh_plan_complete(s->made.plan);
+    return bound_writes(s, options->disk_write_bytes_per_day);
+}
+
+/* Checks the options and makes the plan, to be completed. The caller drops it, also on failure. */
+static coh_status make_priced(const coh_batch *batch, const coh_plan_options *options, search *s)
+{
+    COH_TRY(coh_plan_options_read(options, &s->options));
+    COH_TRY(check_batch(batch));
+    s->batch = batch;
+    s->options.microbatch_count = coh_fold_replicas(&s->options.replicas);
+    COH_TRY(coh_plan_check_options(&s->options));
+    COH_TRY(coh_plan_check_budgets(&s->options)); /* no smaller micro-batch helps */
+    const coh_plan_options wanted = s->options;
+    return plan_batch(s, &wanted);
 }
 
 coh_status coh_batch_plan_create(const coh_batch *batch, const coh_plan_options *options,
@@ -475,23 +491,36 @@ coh_status coh_batch_plan_create(const coh_batch *batch, const coh_plan_options 
     COH_NEED(options);
     COH_NEED_STRUCT(coh_batch_plan, out_plan);
     const coh_batch_plan none = { 0 };
-    COH_STRUCT_FILL(none, out_plan);
     coh_batch known = { 0 };
+    search s = { 0 };
+    COH_STRUCT_FILL(none, out_plan);
     coh_struct_read(batch, &known, sizeof(known));
-    search s = { .batch = &known };
-    COH_TRY(coh_plan_options_read(options, &s.options));
-    COH_TRY(check_batch(&known));
-    s.options.microbatch_count = coh_fold_replicas(&s.options.replicas);
-    COH_TRY(coh_plan_check_options(&s.options));
-    COH_TRY(coh_plan_check_budgets(&s.options)); /* no smaller micro-batch helps */
-    const coh_plan_options wanted = s.options;
-    const coh_status status = plan_batch(&s, &wanted);
-    if (status != COH_OK) {
+    coh_status status = make_priced(&known, options, &s);
+    if (status == COH_OK)
+        status = coh_plan_complete(s.made.plan);
+    if (status == COH_OK)
+        COH_STRUCT_FILL(s.made, out_plan);
+    else
         drop(&s);
-        return status;
-    }
-    COH_STRUCT_FILL(s.made, out_plan);
-    return COH_OK;
+    return status;
+}
+
+coh_status coh_batch_plan_estimate(const coh_batch *batch, const coh_plan_options *options,
+                                   coh_plan_summary *out_summary)
+{
+    COH_NEED_STRUCT(coh_batch, batch);
+    COH_NEED(options);
+    COH_NEED_STRUCT(coh_plan_summary, out_summary);
+    coh_batch known = { 0 };
+    search s = { 0 };
+    coh_struct_read(batch, &known, sizeof(known));
+    coh_status status = make_priced(&known, options, &s);
+    if (status == COH_OK)
+        status = coh_plan_price(s.made.plan); /* its programs may be dropped */
+    if (status == COH_OK)
+        status = coh_plan_summarize(s.made.plan, out_summary);
+    drop(&s);
+    return status;
 }
 
 void coh_batch_plan_destroy(coh_batch_plan *plan)

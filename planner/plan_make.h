@@ -12,6 +12,10 @@ coh_status coh_plan_open(const coh_graph *graph, const coh_plan_options *options
 /* Fills the plan's notes on operators and objects from its body. Fails: COH_ERR_MEMORY. */
 coh_status coh_plan_note_operators(coh_plan *plan);
 
+/* Builds the programs of plan->decisions, unless they are built, and simulates the step. Fails:
+ * COH_ERR_FULL, COH_ERR_MEMORY. */
+coh_status coh_plan_price(coh_plan *plan);
+
 /* Builds the programs of plan->decisions, unless they are built, then verifies and prices them. On
  * failure the plan can only be destroyed. Fails: COH_ERR_FULL, COH_ERR_MEMORY; COH_ERR_CORRUPT: the
  * verifier refuses a program. */

@@ -131,7 +131,7 @@ static coh_status search_best(choice *c)
         if (next < 0)
             break;
         is_searched[next] = 1;
-        COH_TRY(try_pattern(c, next, COH_SEARCH_USUAL, &unused));
+        COH_TRY(try_pattern(c, next, c->options->search, &unused));
     }
     return COH_OK;
 }
@@ -139,12 +139,13 @@ static coh_status search_best(choice *c)
 static coh_status choose(choice *c)
 {
     const coh_search search = c->options->search;
-    const coh_search first = search == COH_SEARCH_USUAL ? COH_SEARCH_QUICK : search;
+    const int improves = search == COH_SEARCH_USUAL || search == COH_SEARCH_BRIEF;
+    const coh_search first = improves ? COH_SEARCH_QUICK : search;
     for (int i = 0; i < c->count && !(c->depth == COH_PLAN_FITS && c->best != NULL); i++)
         COH_TRY(try_pattern(c, i, first, &c->quick_ns[i]));
     if (c->best == NULL)
         return coh_attempt_fail(&c->refused);
-    return c->depth != COH_PLAN_FITS && search == COH_SEARCH_USUAL ? search_best(c) : COH_OK;
+    return c->depth != COH_PLAN_FITS && improves ? search_best(c) : COH_OK;
 }
 
 coh_status coh_rank_choice_plan(const coh_graph *graph, const coh_plan_options *options,

@@ -68,12 +68,17 @@ static uint32_t evaluations_for(uint32_t instruction_count)
     return count < EVALUATIONS_MOST ? (uint32_t)count : EVALUATIONS_MOST;
 }
 
+static int improves(const coh_plan *plan)
+{
+    return plan->options.search == COH_SEARCH_USUAL || plan->options.search == COH_SEARCH_BRIEF;
+}
+
 /* Without a local search the starts are all that is tried. */
 static uint32_t evaluations_of_starts(const coh_candidates *candidates)
 {
     const uint32_t half = evaluations_for(candidates->best.instruction_count);
     const uint32_t part = half / STARTS_PART;
-    if (candidates->plan->options.search != COH_SEARCH_USUAL)
+    if (!improves(candidates->plan))
         return half;
     if (candidates->is_brief || part >= STARTS_LEAST)
         return part;
@@ -356,6 +361,16 @@ static coh_status search_late(coh_candidates *candidates, coh_initial_candidate 
     return improve_several(candidates, IMPROVE_LATE, plan->least.ns);
 }
 
+/* Lets the last part of a search spend more than is left, but not of a brief one, or of one that
+ * repeats another with chunks of another size. */
+static void leave_effort(const coh_plan *plan, coh_candidates *candidates)
+{
+    const uint64_t last = candidates->effort + COH_REFINE_EFFORT;
+    if (plan->options.search == COH_SEARCH_USUAL &&
+        plan->chunk_bytes == plan->options.chunk_bytes && candidates->effort_most < last)
+        candidates->effort_most = last;
+}
+
 /* Finds out first whether any start fits: the bounds that rank them take long. */
 static coh_status search_candidates(coh_candidates *candidates, const coh_decisions *smallest)
 {
@@ -377,11 +392,10 @@ static coh_status search_candidates(coh_candidates *candidates, const coh_decisi
     const uint64_t least_ns = count > 0 ? starts[0].bound_ns : 0;
     spread_starts(starts, count);
     COH_TRY_GOTO(status, try_starts(candidates, starts, count, 0), done);
-    if (plan->options.search == COH_SEARCH_USUAL) {
+    if (improves(plan)) {
         COH_TRY_GOTO(status, improve_all(candidates, least_ns), done);
         COH_TRY_GOTO(status, search_late(candidates, starts, count), done);
-        if (candidates->effort_most < candidates->effort + COH_REFINE_EFFORT)
-            candidates->effort_most = candidates->effort + COH_REFINE_EFFORT;
+        leave_effort(plan, candidates);
         status = coh_candidates_refine(
             candidates, evaluations_for(candidates->best.instruction_count) / 2, least_ns);
     }
@@ -416,9 +430,10 @@ done:
 }
 
 /* A search is repeated with other chunks if the step takes this long and is more than this part
- * above the bound: a shorter step is then worth a longer search. */
+ * above the bound: a shorter step is then worth a longer search. It is not if the other sweep
+ * order's plan is faster by so large a part that other chunks are not enough. */
 #define LONG_STEP_NS ((uint64_t)10000000000)
-enum { FAR_PART = 20 };
+enum { FAR_PART = 20, RIVAL_PART = 8 };
 
 static int may_resize(const coh_plan *plan, const coh_candidate *best)
 {
@@ -426,25 +441,29 @@ static int may_resize(const coh_plan *plan, const coh_candidate *best)
     return plan->options.search == COH_SEARCH_USUAL && plan->depth != COH_PLAN_FITS &&
            plan->chunk_bytes == 0 && best->valid && !best->decisions.in_memory &&
            best->step_ns >= LONG_STEP_NS && least_ns > 0 &&
-           best->step_ns > least_ns + least_ns / FAR_PART && plan->folded != COH_FOLDED_LONG &&
+           best->step_ns > least_ns + least_ns / FAR_PART &&
+           (plan->rival_ns == 0 || best->step_ns <= plan->rival_ns + plan->rival_ns / RIVAL_PART) &&
+           plan->folded != COH_FOLDED_LONG &&
            evaluations_for(best->instruction_count) >= STARTS_LEAST;
 }
 
 /* Searches again with chunks of half and of twice the size: with another size other numbers of
- * recomputed blocks are best, and one decision varied at a time does not find both. */
+ * recomputed blocks are best, and one decision varied at a time does not find both. The two share
+ * what the first search has left. */
 static coh_status search_sizes(coh_plan *plan, coh_candidate *best)
 {
     const uint64_t found = best->decisions.chunk_bytes, sizes[] = { found / 2, 2 * found };
-    const uint64_t effort = plan->search_effort;
+    const uint64_t effort = plan->search_effort, all = COH_SEARCH_EFFORT_MOST + COH_REFINE_EFFORT;
+    const uint64_t share = effort < all ? (all - effort) / 2 : 0;
     coh_status status = COH_OK;
-    if (!may_resize(plan, best))
+    if (!may_resize(plan, best) || share < COH_RESIZE_EFFORT)
         return COH_OK;
     for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]) && status == COH_OK; i++) {
         coh_candidate other = { 0 };
         if (sizes[i] < COH_CHUNK_BYTES_LEAST || sizes[i] > COH_CHUNK_BYTES_MOST)
             continue;
         plan->chunk_bytes = sizes[i];
-        plan->search_effort = 0;
+        plan->search_effort = COH_SEARCH_EFFORT_MOST - share;
         status = search_streamed(plan, &other);
         if (other.valid && coh_candidate_is_better(&other, best))
             *best = other;

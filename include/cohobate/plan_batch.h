@@ -47,6 +47,10 @@ typedef struct coh_batch_plan {
  * first changes are those that were found to help. */
 COH_API coh_status coh_batch_plan_create(const coh_batch *batch, const coh_plan_options *options,
                                          coh_batch_plan *out_plan);
+/* Summarizes the plan that coh_batch_plan_create would make, as coh_plan_estimate does. Fails: as
+ * coh_batch_plan_create; COH_ERR_ARGUMENT (struct_bytes). */
+COH_API coh_status coh_batch_plan_estimate(const coh_batch *batch, const coh_plan_options *options,
+                                           coh_plan_summary *out_summary);
 /* Destroys plan and graph. Accepts NULL and a zeroed struct. */
 COH_API void coh_batch_plan_destroy(coh_batch_plan *plan);
 

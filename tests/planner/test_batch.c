@@ -76,6 +76,19 @@ static uint64_t in_memory_bytes(int64_t microbatch)
     return bytes;
 }
 
+/* An estimate is of the plan that was made. */
+static void check_estimate(const coh_batch *batch, const coh_plan_options *options,
+                           const coh_plan_summary *made)
+{
+    coh_plan_summary estimated = { .struct_bytes = sizeof(estimated) };
+    if (coh_batch_plan_estimate(batch, options, &estimated) != COH_OK)
+        fail_msg("%s", coh_last_error());
+    assert_int_equal(estimated.step_ns, made->step_ns);
+    assert_int_equal(estimated.instruction_count, made->instruction_count);
+    assert_int_equal(estimated.numeric_fingerprint, made->numeric_fingerprint);
+    assert_memory_equal(estimated.peak_bytes, made->peak_bytes, sizeof(made->peak_bytes));
+}
+
 static coh_refusal refused(const coh_batch *batch, const coh_plan_options *options)
 {
     coh_batch_plan made = { .struct_bytes = sizeof(made) };
@@ -84,6 +97,8 @@ static coh_refusal refused(const coh_batch *batch, const coh_plan_options *optio
     assert_null(made.plan);
     assert_null(made.graph);
     assert_true(coh_last_refusal(&refusal));
+    coh_plan_summary summary = { .struct_bytes = sizeof(summary) };
+    assert_int_equal(coh_batch_plan_estimate(batch, options, &summary), COH_ERR_FULL);
     return refusal;
 }
 
@@ -135,6 +150,7 @@ static void a_faster_micro_batch_is_taken_only_where_one_may_be(void **state)
     assert_int_equal(made.chosen_step_ns, best.step_ns);
     assert_true(made.microbatch > 1 && (double)best.step_ns <= 0.97 * (double)one.step_ns);
     coh_batch_plan_destroy(&made);
+    check_estimate(&free_, &options, &best);
 }
 
 /* Counts the graphs of each micro-batch: a bound takes one, a search another. */
@@ -167,6 +183,7 @@ static void a_micro_batch_that_others_did_not_beat_is_searched_once(void **state
         assert_memory_equal(&chosen, &one, sizeof(one));
     }
     coh_batch_plan_destroy(&made);
+    check_estimate(&batch, &options, &chosen); /* of a plan whose programs were dropped */
 }
 
 static void the_disk_that_is_named_suffices(void **state)

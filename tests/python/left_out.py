@@ -31,7 +31,7 @@ LEFT_OUT = {
         coh_profile_is_of_drives coh_profile_is_of_here coh_profile_measure coh_profile_origin_at coh_profile_summarize
         coh_profile_write""",
     "plans are explained by `cohobate explain`, `inspect`, `simulate` and `plan`, from the file that Plan.write writes":
-        """coh_engine_instruction_classes coh_engine_rehearse coh_pin_decision coh_pin_place_name coh_pins_free
+        """coh_batch_plan_estimate coh_engine_instruction_classes coh_engine_rehearse coh_pin_decision coh_pin_place_name coh_pins_free
         coh_pins_read coh_plan_check_budgets coh_plan_check_file coh_plan_estimate coh_plan_file_parse coh_plan_file_read
         coh_plan_in_memory_bytes coh_plan_least_ns coh_plan_least_written coh_plan_memory coh_plan_memory_curve
         coh_plan_parse coh_plan_profile coh_plan_read coh_plan_try coh_plan_try_update coh_plan_write_noted
