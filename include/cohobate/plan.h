@@ -63,7 +63,8 @@ typedef enum coh_search {
     /* Gives up early: COH_ERR_FULL does not mean that the usual search finds nothing. For callers
      * that try many budgets to see which may fit. */
     COH_SEARCH_PROBE,
-    /* As usual, with a third of the effort. For callers that compare many plans of long steps. */
+    /* As usual, with at most a fifth of the effort. For callers that compare many plans of long
+     * steps. */
     COH_SEARCH_BRIEF
 } coh_search;
 
