@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/say.h"
+
 /* ---- stop strings ---- */
 
 static int ends_with(const cli_answer *answer, const char *text, size_t length)
@@ -82,44 +84,13 @@ void cli_answer_free(cli_answer *answer)
 
 /* ---- JSON ---- */
 
-/* The length of a character by its first byte; 0: no character begins so. */
-static size_t announced(unsigned char first)
-{
-    if (first < 0x80)
-        return 1;
-    if (first < 0xc2 || first > 0xf4)
-        return 0;
-    return first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
-}
-
-/* The second byte excludes overlong forms, surrogates and code points above U+10FFFF. */
-static int may_follow(unsigned char first, unsigned char second)
-{
-    const unsigned char least = first == 0xe0 ? 0xa0 : first == 0xf0 ? 0x90 : 0x80;
-    const unsigned char most = first == 0xed ? 0x9f : first == 0xf4 ? 0x8f : 0xbf;
-    return second >= least && second <= most;
-}
-
-/* Length of a character at text[0..left), or of the bytes that one U+FFFD replaces, as with
- * Python's errors="replace": the longest prefix of a character, at least one byte. */
-static size_t character(const unsigned char *text, size_t left, int *out_is_whole)
-{
-    const size_t length = announced(text[0]);
-    size_t count = 1;
-    while (count < length && count < left &&
-           (count == 1 ? may_follow(text[0], text[1]) : (text[count] & 0xc0) == 0x80))
-        count++;
-    *out_is_whole = count == length;
-    return count;
-}
-
 void cli_print_json_text(const char *bytes, size_t count)
 {
     const unsigned char *text = (const unsigned char *)bytes;
     putchar('"');
     for (size_t i = 0; i < count;) {
         int is_whole;
-        const size_t length = character(text + i, count - i, &is_whole);
+        const size_t length = cli_character(text + i, count - i, &is_whole);
         if (!is_whole)
             fputs("\\ufffd", stdout);
         else if (text[i] == '"' || text[i] == '\\')

@@ -297,10 +297,11 @@ static void say_more_than_there_is(const cli_options *options, const coh_profile
     for (size_t i = 0; i < sizeof(budgets) / sizeof(budgets[0]); i++)
         if (cli_given(options, budgets[i].flag) && budgets[i].there_bytes > 0 &&
             budgets[i].given_bytes > budgets[i].there_bytes)
-            cli_note_choice("note: --%s %s is more than the %s of profile %s",
-                            cli_flag_table[budgets[i].flag].name,
-                            cli_size_whole(budgets[i].given_bytes).at,
-                            cli_size(budgets[i].there_bytes).at, options->profile);
+            cli_note_choice(
+                "note: --%s %s is more than the %s that programs can use on the machine "
+                "of profile %s: this plan is of a machine that has it",
+                cli_flag_table[budgets[i].flag].name, options->written[budgets[i].flag],
+                cli_size(budgets[i].there_bytes).at, options->profile);
 }
 
 coh_status cli_budget_open_profile(const cli_options *options, coh_profile **out_profile)
@@ -331,7 +332,7 @@ coh_status cli_budget_open_profile(const cli_options *options, coh_profile **out
         *out_profile = profile;
         return COH_OK;
     }
-    if (facts.is_gpu && !options->sweep && !options->what_if[0])
+    if (facts.is_gpu && options->command == CLI_PLAN && !options->sweep && !options->what_if[0])
         say_more_than_there_is(options, &facts);
     if (facts.is_what_if && options->command == CLI_TRAIN)
         cli_note_choice("note: with --profile %s predicted times are a what-if, not this machine's",

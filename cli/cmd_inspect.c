@@ -60,7 +60,8 @@ static void checkpoint_json(const coh_checkpoint_facts *facts, const char *const
     cli_line_add_json(
         &line, "], 'numeric_fingerprint': '%016" PRIx64 "', 'hash': '%016" PRIx64 "', 'note': ",
         facts->numeric_fingerprint, hash);
-    printf("%s%s}\n", line.text, facts->note_json);
+    cli_line_flush(&line);
+    printf("%s}\n", facts->note_json);
 }
 
 /* Prints the groups of parameters if the note is one of train's. */

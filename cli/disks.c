@@ -38,8 +38,8 @@ coh_status cli_disks_check(cli_options *options)
     for (uint32_t i = 0; i < disks.count; i++)
         if (disks.of[i].bytes < COH_DISK_UNIT_BYTES)
             return cli_fail(COH_ERR_ARGUMENT,
-                            "--disk %s:%s holds nothing: several folders hold whole %s each; give "
-                            "at least that, or leave the folder out",
+                            "--disk %s:%s holds nothing: each of several folders holds a multiple "
+                            "of %s; give at least that, or leave the folder out",
                             disks.of[i].folder, cli_size_whole(disks.of[i].bytes).at,
                             cli_size_whole(COH_DISK_UNIT_BYTES).at);
     CLI_TRY(coh_disks_check(disks.of, disks.count, &drives));

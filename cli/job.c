@@ -292,15 +292,17 @@ static coh_status resolve_model(cli_job *job)
                         "--vocabulary %" PRId64 " is below the tokenizer's %" PRId64
                         ": give at least that",
                         options->vocabulary, ids);
-    const int64_t rows = given ? options->vocabulary : choose_vocabulary(job);
+    coh_model preset;
+    const int is_named = coh_model_preset(options->operand, 0, &preset) == COH_OK;
+    const int64_t rows = !given ? choose_vocabulary(job) : is_named ? options->vocabulary : 0;
     CLI_TRY(cli_weights_blame_going(options->operand,
                                     coh_model_resolve(options->operand, rows, &job->model)));
     const int64_t own = coh_model_size_get(&job->model).vocabulary;
-    if (given && own != rows)
+    if (given && own != options->vocabulary)
         return cli_fail(COH_ERR_ARGUMENT,
                         "%s keeps the %" PRId64 " rows of its token table, so --vocabulary %" PRId64
                         " cannot change them: leave --vocabulary out",
-                        options->operand, own, rows);
+                        options->operand, own, options->vocabulary);
     return cli_weights_check_vocabulary(&job->model, job->tokenizer);
 }
 

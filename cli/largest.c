@@ -146,7 +146,8 @@ static void print_largest(const cli_options *options, const cli_variant *found,
     cli_line_add_json(&line, next ? "'next': " : "'next': null");
     if (next)
         cli_variant_add_json(next, &line);
-    printf("%s}\n", line.text);
+    cli_line_add_json(&line, "}");
+    cli_print("%s", line.text);
 }
 
 /* Not even `smallest` fits. */
@@ -156,7 +157,8 @@ static void print_none_json(const cli_options *options, const cli_variant *small
     cli_line_clear(&line);
     cli_line_add_json(&line, "{'family': %s, 'largest': null, 'next': ", options->max);
     cli_variant_add_json(smallest, &line);
-    printf("%s}\n", line.text);
+    cli_line_add_json(&line, "}");
+    cli_print("%s", line.text);
 }
 
 /* Tries models from the largest down: a plan that does not fit usually fails at once, while a plan

@@ -187,12 +187,17 @@ static void spare_plugins(void)
                  0);
 }
 
-/* Is `flag` among the arguments? For a command line that is refused before it is read whole. */
-static int is_given(const char *flag, int argument_count, char **arguments)
+/* Returns 1 if the command has --json and it is among the arguments, perhaps cut short. Parsing may
+ * have ended before it. */
+static int asks_for_json(cli_command command, int argument_count, char **arguments)
 {
-    for (int i = 2; i < argument_count; i++)
-        if (strcmp(arguments[i], flag) == 0)
+    const uint32_t takers =
+        cli_flag_table[CLI_FLAG_JSON].commands | cli_flag_table[CLI_FLAG_JSON_PROMPTS].commands;
+    for (int i = 2; i < argument_count && takers >> command & 1; i++) {
+        const size_t length = strlen(arguments[i]);
+        if (length > 2 && strncmp(arguments[i], "--json", length) == 0)
             return 1;
+    }
     return 0;
 }
 
@@ -214,7 +219,7 @@ int main(int argument_count, char **arguments)
     int help = 0;
     coh_status status =
         cli_options_parse(command, argument_count - 1, arguments + 1, &options, &help);
-    options.json |= status != COH_OK && is_given("--json", argument_count, arguments);
+    options.json |= status != COH_OK && asks_for_json(command, argument_count, arguments);
     if (status == COH_OK && help) {
         cli_help(command);
         return finish(cli_command_name(command), NULL, 0);

@@ -1,5 +1,6 @@
-/* Prints refusals and other failures as JSON. The one idea: every member is a field of coh_refusal,
- * so other words in the sentence change no member. Next: cohobate/refusal.h. */
+/* Prints refusals and other failures as JSON. The one idea: what a program needs to know of a
+ * refusal is a field of coh_refusal, so no other words in a sentence change it. Next:
+ * cohobate/refusal.h. */
 #include "cli/refusal.h"
 
 #include <inttypes.h>
@@ -87,11 +88,15 @@ void cli_failure_json(coh_status status, int exit_code, const char *model,
     cli_line_clear(&line);
     cli_line_add_json(&line, "{'exit_code': %d, 'why': %s", exit_code, coh_last_error());
     if (refusal) {
-        cli_line_add_json(&line, "'model': %s, 'fits': false", model ? model : "");
+        char name[1024]; /* a longer one is cut off */
+        snprintf(name, sizeof(name), "%s", model ? model : "");
+        cli_line_add_json(&line, "'model': %s, 'fits': false", model ? name : NULL);
+        cli_line_flush(&line);
         add_members(refusal, &line);
     } else {
         cli_line_add_json(&line, "'status': %s", coh_status_name(status));
     }
     cli_line_add_json(&line, "}");
-    cli_print("%s", line.text);
+    cli_line_flush(&line);
+    cli_print("%s", "");
 }

@@ -7,14 +7,13 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdio_ext.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
 static int says_nothing;
-static int has_printed; /* what stdio still holds does not count */
+static int has_printed; /* anything to standard output */
 
 void cli_say_nothing(int is_silent)
 {
@@ -60,6 +59,35 @@ void cli_line_add_word(cli_line *line, const char *text)
     cli_line_add(line, "'");
 }
 
+/* The length of a character by its first byte; 0: no character begins so. */
+static size_t announced(unsigned char first)
+{
+    if (first < 0x80)
+        return 1;
+    if (first < 0xc2 || first > 0xf4)
+        return 0;
+    return first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
+}
+
+/* The second byte excludes overlong forms, surrogates and code points above U+10FFFF. */
+static int may_follow(unsigned char first, unsigned char second)
+{
+    const unsigned char least = first == 0xe0 ? 0xa0 : first == 0xf0 ? 0x90 : 0x80;
+    const unsigned char most = first == 0xed ? 0x9f : first == 0xf4 ? 0x8f : 0xbf;
+    return second >= least && second <= most;
+}
+
+size_t cli_character(const unsigned char *text, size_t left, int *out_is_whole)
+{
+    const size_t length = announced(text[0]);
+    size_t count = 1;
+    while (count < length && count < left &&
+           (count == 1 ? may_follow(text[0], text[1]) : (text[count] & 0xc0) == 0x80))
+        count++;
+    *out_is_whole = count == length;
+    return count;
+}
+
 static void add_string(cli_line *line, const char *text)
 {
     if (!text) {
@@ -67,13 +95,18 @@ static void add_string(cli_line *line, const char *text)
         return;
     }
     cli_line_add(line, "\"");
-    for (const unsigned char *c = (const unsigned char *)text; *c; c++) {
-        if (*c == '"' || *c == '\\')
+    const unsigned char *c = (const unsigned char *)text, *end = c + strlen(text);
+    for (size_t length; c < end; c += length) {
+        int is_whole;
+        length = cli_character(c, (size_t)(end - c), &is_whole);
+        if (!is_whole)
+            cli_line_add(line, "\\ufffd");
+        else if (*c == '"' || *c == '\\')
             cli_line_add(line, "\\%c", *c);
         else if (*c < 0x20 || *c == 0x7f)
             cli_line_add(line, "\\u%04x", *c);
         else
-            cli_line_add(line, "%c", *c);
+            cli_line_add(line, "%.*s", (int)length, (const char *)c);
     }
     cli_line_add(line, "\"");
 }
@@ -130,6 +163,7 @@ void cli_line_add_json_tiers(cli_line *line, const char *key, const uint64_t *by
 void cli_line_flush(cli_line *line)
 {
     const char last = line->used ? line->text[line->used - 1] : line->flushed;
+    has_printed |= line->used > 0;
     if (!says_nothing)
         (void)fwrite(line->text, 1, line->used, stdout);
     cli_line_clear(line);
@@ -153,13 +187,13 @@ coh_status cli_fail_lost(int error)
 
 void cli_send(void)
 {
-    has_printed = cli_has_printed();
+    has_printed = 1;
     (void)fflush(stdout);
 }
 
 int cli_has_printed(void)
 {
-    return has_printed || __fpending(stdout) > 0;
+    return has_printed;
 }
 
 /* An earlier write may have failed with nothing left for fflush to report: stdio keeps that there
@@ -308,6 +342,7 @@ void cli_print(const char *format, ...)
     va_start(arguments, format);
     fill_line(&line, format, arguments);
     va_end(arguments);
+    has_printed = 1;
     if (!says_nothing)
         (void)fwrite(line.text, 1, line.used, stdout);
 }

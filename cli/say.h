@@ -45,13 +45,17 @@ void cli_line_add(cli_line *line, const char *format, ...) __attribute__((format
 /* Adds `text` as one word of a shell command, quoted if necessary. */
 void cli_line_add_word(cli_line *line, const char *text);
 
+/* Returns the length of the character at text[0..left), or of the bytes that one U+FFFD replaces,
+ * as with Python's errors="replace": the longest prefix of a character, at least one byte. */
+size_t cli_character(const unsigned char *text, size_t left, int *out_is_whole);
+
 /* Adds JSON, printf-like, after a comma if a value is before it:
  *
  *     cli_line_add_json(&line, "{'path': %s, 'step': %" PRIu64 ", 'valid': %i}", ...);
  *
- * In `format` ' stands for ". %s is a text, quoted and escaped (bytes above 0x7e are unchanged), or
- * null for NULL; %i is true or false. A real number that is not finite becomes null; "%.17g" reads
- * back as the same bits. Whole numbers are int, or have 64 bits. */
+ * In `format` ' stands for ". %s is a text, quoted and escaped (U+FFFD in place of bytes that are
+ * not UTF-8), or null for NULL; %i is true or false. A real number that is not finite becomes null;
+ * "%.17g" reads back as the same bits. Whole numbers are int, or have 64 bits. */
 void cli_line_add_json(cli_line *line, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 /* Adds bytes [COH_TIER_COUNT] as an object: "key": {"device": ..., "host": ..., "disk": ...}. */
@@ -80,10 +84,11 @@ void cli_print(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* Flushes stdio's standard output. Fails: as cli_fail_lost, also if an earlier write failed. */
 coh_status cli_flush(void);
-/* Likewise during a command: errors are left for cli_flush. */
+/* Flushes it while a command runs. cli_flush reports errors. */
 void cli_send(void);
 
-/* Has anything been printed to standard output? */
+/* Returns 1 if cli_print, cli_line_flush, cli_write or cli_send has sent anything to standard
+ * output. */
 int cli_has_printed(void);
 
 /* As cli_note, but not if the same text was printed by it or by cli_note_choice before: plans that

@@ -171,8 +171,8 @@ coh_status coh_candidates_open(coh_candidates *candidates, const coh_plan *plan,
 {
     *candidates = (coh_candidates){ .plan = plan,
                                     .evaluations_most = evaluations_most,
-                                    .effort_most = plan->options.search == COH_SEARCH_BRIEF
-                                                       ? COH_BRIEF_EFFORT_MOST
+                                    .effort_most = plan->options.search == COH_SEARCH_COMPARE
+                                                       ? COH_COMPARE_EFFORT_MOST
                                                        : COH_SEARCH_EFFORT_MOST };
     int32_t threads = plan->options.thread_count;
     if (threads < 2)

@@ -114,7 +114,7 @@ static coh_status least_step(const search *s, int64_t microbatch, uint64_t best_
 /* Plans that were compared. The one that is chosen is finished again, not searched again. */
 typedef struct faster {
     coh_batch_plan wanted, best; /* the same plan until a faster one is found */
-    int tried;                   /* after the first one other micro-batches get brief searches */
+    int tried;                   /* after the first, others are searched with less effort */
 } faster;
 
 static uint64_t step_of(const coh_batch_plan *made)
@@ -144,7 +144,7 @@ static coh_status go(search *s, int direction, faster *f)
             break; /* too little gain for a plan */
         if (status == COH_OK) {
             coh_plan_drop_programs(f->best.plan);
-            status = make(s, next, f->tried++ == 0 ? COH_SEARCH_USUAL : COH_SEARCH_BRIEF);
+            status = make(s, next, f->tried++ == 0 ? COH_SEARCH_USUAL : COH_SEARCH_COMPARE);
         }
         if (status == COH_ERR_FULL || status == COH_ERR_ARGUMENT)
             break; /* it does not fit, or its program is too long */

@@ -70,7 +70,7 @@ static uint32_t evaluations_for(uint32_t instruction_count)
 
 static int improves(const coh_plan *plan)
 {
-    return plan->options.search == COH_SEARCH_USUAL || plan->options.search == COH_SEARCH_BRIEF;
+    return plan->options.search == COH_SEARCH_USUAL || plan->options.search == COH_SEARCH_COMPARE;
 }
 
 /* Without a local search the starts are all that is tried. */
@@ -361,7 +361,7 @@ static coh_status search_late(coh_candidates *candidates, coh_initial_candidate 
     return improve_several(candidates, IMPROVE_LATE, plan->least.ns);
 }
 
-/* Lets the last part of a search spend more than is left, but not of a brief one, or of one that
+/* Lets the last part of a search spend more than is left, but not of one to compare, or of one that
  * repeats another with chunks of another size. */
 static void leave_effort(const coh_plan *plan, coh_candidates *candidates)
 {

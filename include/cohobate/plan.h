@@ -65,7 +65,7 @@ typedef enum coh_search {
     COH_SEARCH_PROBE,
     /* As usual, with at most a fifth of the effort. For callers that compare many plans of long
      * steps. */
-    COH_SEARCH_BRIEF
+    COH_SEARCH_COMPARE
 } coh_search;
 
 /* The body of a plan: TRAIN or INFER. */

@@ -5,7 +5,7 @@
  * coh_plan_create plans one graph. This function also knows how to make the graph of another
  * micro-batch: it finds one that fits or is faster, and if nothing fits, the refusal (refusal.h)
  * names the micro-batch, or the disk, with which the batch does.
- * Threads: make_graph is called by the thread that called coh_batch_plan_create. */
+ * Threads: make_graph is called by the thread that called coh_batch_plan_create or _estimate. */
 #ifndef COHOBATE_PLAN_BATCH_H
 #define COHOBATE_PLAN_BATCH_H
 
@@ -23,7 +23,8 @@ typedef struct coh_batch {
     uint32_t struct_bytes;
     /* 1: another divisor of the batch may be chosen: the largest that fits if `microbatch` does
      * not, or one whose step is predicted to be at least 3 % faster. Results then have other
-     * rounding; calibration does not influence the choice. 0: only `microbatch`. */
+     * rounding; calibration does not influence the choice. After the first, others are searched
+     * with COH_SEARCH_COMPARE where the options ask for the usual search. 0: only `microbatch`. */
     int32_t may_change;
     coh_graph_source make_graph;
     void *context;

@@ -69,7 +69,7 @@ class Disks(TrainTest):
         self.fails(2, *plan, *two, "--disk", self.path("b", "..", "a"), says="are one folder: name each folder once")
         self.fails(2, *plan, *self.folders(*"abcdefgh"), "--disk", self.folder, says="--disk is given more than 8 times")
         self.fails(2, *plan, *two, "--disk", self.path("none"), says=f"--disk {self.path('none')}")
-        self.fails(2, *plan, *two, "--disk", f"{self.folder}:1MiB", says=":1MiB holds nothing: several folders hold whole 2MiB each")
+        self.fails(2, *plan, *two, "--disk", f"{self.folder}:1MiB", says=":1MiB holds nothing: each of several folders holds a multiple of 2MiB")
         self.fails(2, *plan, *two, "--disk", ":1GiB", says="--disk takes DIR, DIR:SIZE or none")
         for command in (plan, ["train", *NANO, *STREAMED, "--data", self.corpus()]):
             self.fails(2, *command, "--disk", f"{self.folder}:", says=f"--disk {self.folder}:: the size after the colon is missing")

@@ -5,7 +5,7 @@ import re
 import shutil
 import unittest
 
-from program import NANO, ProgramTest, environment, run
+from program import COHOBATE, NANO, SANITIZED, ProgramTest, environment, run
 
 DATASHEET = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "data", "profiles", "rtx-4090.json")
 
@@ -200,6 +200,13 @@ class Usage(ProgramTest):
                 self.assertEqual((done.json["exit_code"], done.json["why"]), (code, said))
                 self.assertIn(done.json["status"], ("COH_ERR_ARGUMENT", "COH_ERR_IO", "COH_ERR_CORRUPT"))
         self.assertEqual(self.fails(2, "diff", "a", "b", "c").out, "")
+        self.assertEqual(self.fails(2, "train", "--stpes", 3, "--jso").json["exit_code"], 2)
+        self.assertEqual(run("trace", "x", "--json").out, "")
+        if not SANITIZED:  # one object, also where the first line of output is sent at once; stdbuf preloads a library
+            max_ = ["plan", "--max", "gpt2-pico", "--device-memory", "200KiB", "--json"]
+            self.assertIn("family", run("-oL", COHOBATE, *max_, program="stdbuf", as_given=True).json)
+        odd = os.fsdecode(b"\xff" + b"\x01" * 2000)  # no UTF-8, and as JSON longer than a line of the program
+        self.fails(2, "plan", odd, "--json")
 
     def test_the_word_that_is_no_flag_is_named_and_not_the_one_before(self):
         for word, meant in (("-json", "--json"), ("-batch=4", "--batch"), ("-jz", None)):
