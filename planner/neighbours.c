@@ -298,7 +298,7 @@ static coh_status drop_hopeless(const coh_candidates *candidates, neighbours *n)
     const uint32_t left = candidates->evaluations_most - candidates->evaluations;
     uint32_t untried = 0;
     int count = 0;
-    if (candidates->best.instruction_count > COH_LONG_INSTRUCTIONS * 4)
+    if (candidates->best.instruction_count > COH_LONG_INSTRUCTIONS * 2)
         return COH_OK; /* bounds take as long as schedules */
     while (b.begin < n->count && untried < left) {
         const int end = (uint32_t)(n->count - b.begin) < left - untried

@@ -396,8 +396,9 @@ static coh_status search_candidates(coh_candidates *candidates, const coh_decisi
         COH_TRY_GOTO(status, improve_all(candidates, least_ns), done);
         COH_TRY_GOTO(status, search_late(candidates, starts, count), done);
         leave_effort(plan, candidates);
-        status = coh_candidates_refine(
-            candidates, evaluations_for(candidates->best.instruction_count) / 2, least_ns);
+        const uint32_t some = evaluations_for(candidates->best.instruction_count) / 2;
+        if (some > 0) /* else each schedule takes many seconds */
+            status = coh_candidates_refine(candidates, some, least_ns);
     }
 done:
     coh_free(starts);
