@@ -1,11 +1,12 @@
 """Wrong usage: exit 2, no standard output, one message that names the flag and the remedy."""
 
+import json
 import os
 import re
 import shutil
 import unittest
 
-from program import COHOBATE, NANO, SANITIZED, ProgramTest, environment, run
+from program import COHOBATE, NANO, SANITIZED, TIMEOUT_S, ProgramTest, environment, run, start
 
 DATASHEET = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "data", "profiles", "rtx-4090.json")
 
@@ -205,8 +206,15 @@ class Usage(ProgramTest):
         if not SANITIZED:  # one object, also where the first line of output is sent at once; stdbuf preloads a library
             max_ = ["plan", "--max", "gpt2-pico", "--device-memory", "200KiB", "--json"]
             self.assertIn("family", run("-oL", COHOBATE, *max_, program="stdbuf", as_given=True).json)
-        odd = os.fsdecode(b"\xff" + b"\x01" * 2000)  # no UTF-8, and as JSON longer than a line of the program
-        self.fails(2, "plan", odd, "--json")
+
+    def test_a_name_that_is_no_utf_8_leaves_the_object_of_a_refusal_valid(self):
+        odd = os.path.join(os.fsencode(self.folder), b"\xff" + b"\x01" * 100)
+        self.succeeds("plan", *NANO, "--profile", "rtx-4090", "--calibration", "none", "-o", self.path("plan.json"))
+        os.rename(self.path("plan.json"), odd)
+        process = start("simulate", os.fsdecode(odd), "--profile", "rtx-4090,device-memory=1MiB", "--json")
+        found = json.loads(process.communicate(timeout=TIMEOUT_S)[0].decode())  # which refuses what is no UTF-8
+        self.assertEqual((process.returncode, found["exit_code"], found["fits"]), (3, 3, False))
+        self.assertTrue(found["model"].endswith("/\ufffd" + "\x01" * 100), found["model"])
 
     def test_the_word_that_is_no_flag_is_named_and_not_the_one_before(self):
         for word, meant in (("-json", "--json"), ("-batch=4", "--batch"), ("-jz", None)):
