@@ -86,20 +86,11 @@ void cli_answer_free(cli_answer *answer)
 
 void cli_print_json_text(const char *bytes, size_t count)
 {
-    const unsigned char *text = (const unsigned char *)bytes;
+    cli_text form;
     putchar('"');
-    for (size_t i = 0; i < count;) {
-        int is_whole;
-        const size_t length = cli_character(text + i, count - i, &is_whole);
-        if (!is_whole)
-            fputs("\\ufffd", stdout);
-        else if (text[i] == '"' || text[i] == '\\')
-            printf("\\%c", text[i]);
-        else if (text[i] < 0x20 || text[i] == 0x7f)
-            printf("\\u%04x", text[i]);
-        else
-            fwrite(text + i, 1, length, stdout);
-        i += length;
+    for (size_t length; count > 0; count -= length, bytes += length) {
+        length = cli_json_character(bytes, count, &form);
+        fputs(form.at, stdout);
     }
     putchar('"');
 }

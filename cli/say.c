@@ -77,7 +77,9 @@ static int may_follow(unsigned char first, unsigned char second)
     return second >= least && second <= most;
 }
 
-size_t cli_character(const unsigned char *text, size_t left, int *out_is_whole)
+/* Returns the length of the character at text[0..left), or of the bytes that one U+FFFD
+ * replaces. */
+static size_t character(const unsigned char *text, size_t left, int *out_is_whole)
 {
     const size_t length = announced(text[0]);
     size_t count = 1;
@@ -88,25 +90,33 @@ size_t cli_character(const unsigned char *text, size_t left, int *out_is_whole)
     return count;
 }
 
+size_t cli_json_character(const char *text, size_t left, cli_text *out_form)
+{
+    const unsigned char *c = (const unsigned char *)text;
+    int is_whole;
+    const size_t length = character(c, left, &is_whole);
+    if (!is_whole)
+        snprintf(out_form->at, sizeof(out_form->at), "\\ufffd");
+    else if (*c == '"' || *c == '\\')
+        snprintf(out_form->at, sizeof(out_form->at), "\\%c", *c);
+    else if (*c < 0x20 || *c == 0x7f)
+        snprintf(out_form->at, sizeof(out_form->at), "\\u%04x", *c);
+    else
+        snprintf(out_form->at, sizeof(out_form->at), "%.*s", (int)length, text);
+    return length;
+}
+
 static void add_string(cli_line *line, const char *text)
 {
+    cli_text form;
     if (!text) {
         cli_line_add(line, "null");
         return;
     }
     cli_line_add(line, "\"");
-    const unsigned char *c = (const unsigned char *)text, *end = c + strlen(text);
-    for (size_t length; c < end; c += length) {
-        int is_whole;
-        length = cli_character(c, (size_t)(end - c), &is_whole);
-        if (!is_whole)
-            cli_line_add(line, "\\ufffd");
-        else if (*c == '"' || *c == '\\')
-            cli_line_add(line, "\\%c", *c);
-        else if (*c < 0x20 || *c == 0x7f)
-            cli_line_add(line, "\\u%04x", *c);
-        else
-            cli_line_add(line, "%.*s", (int)length, (const char *)c);
+    for (size_t left = strlen(text), length; left > 0; left -= length, text += length) {
+        length = cli_json_character(text, left, &form);
+        cli_line_add(line, "%s", form.at);
     }
     cli_line_add(line, "\"");
 }

@@ -45,10 +45,6 @@ void cli_line_add(cli_line *line, const char *format, ...) __attribute__((format
 /* Adds `text` as one word of a shell command, quoted if necessary. */
 void cli_line_add_word(cli_line *line, const char *text);
 
-/* Returns the length of the character at text[0..left), or of the bytes that one U+FFFD replaces,
- * as with Python's errors="replace": the longest prefix of a character, at least one byte. */
-size_t cli_character(const unsigned char *text, size_t left, int *out_is_whole);
-
 /* Adds JSON, printf-like, after a comma if a value is before it:
  *
  *     cli_line_add_json(&line, "{'path': %s, 'step': %" PRIu64 ", 'valid': %i}", ...);
@@ -111,6 +107,11 @@ void cli_choices_release(void);
 typedef struct cli_text {
     char at[32];
 } cli_text;
+
+/* Sets *out_form to the character at text[0..left) inside a JSON string, escaped if necessary, and
+ * returns its length. Bytes that are not UTF-8 become U+FFFD as with Python's errors="replace": one
+ * for the longest prefix of a character, at least one byte. */
+size_t cli_json_character(const char *text, size_t left, cli_text *out_form);
 
 /* "1.50 GiB": coh_size_format. */
 cli_text cli_size(uint64_t bytes);
