@@ -182,30 +182,44 @@ static coh_status plan_with(evaluation *run, int64_t micro_batch)
     return cli_inference_plan(inference);
 }
 
-/* `wanted` does not fit; the last error has the reason. Looks for a half of it, or a half of that
- * and so on, that fits. With --micro-batch auto it is used, otherwise it is named in the
- * message. */
+/* Names a micro-batch that fits (0: none does) before the other changes of a refusal. */
+static void name_micro_batch(coh_refusal *refusal, int64_t micro_batch)
+{
+    coh_change changes[COH_REFUSAL_CHANGES];
+    int32_t count = 0;
+    if (micro_batch > 0)
+        changes[count++] = (coh_change){ .kind = COH_CHANGE_LOWER_MICROBATCH,
+                                         .tier = -1,
+                                         .microbatch = micro_batch };
+    for (int32_t i = 0; i < refusal->change_count && count < COH_REFUSAL_CHANGES; i++)
+        if (refusal->changes[i].kind != COH_CHANGE_LOWER_MICROBATCH)
+            changes[count++] = refusal->changes[i];
+    memcpy(refusal->changes, changes, (size_t)count * sizeof(changes[0]));
+    refusal->change_count = count;
+}
+
+/* `wanted` was refused. Looks for a half of it, or a half of that and so on, that fits. With
+ * --micro-batch auto it is used, otherwise the refusal names it. */
 static coh_status take_smaller(evaluation *run, int64_t wanted)
 {
-    char why[1024];
+    coh_refusal refusal = { .struct_bytes = sizeof(refusal) };
     coh_status status = COH_ERR_FULL;
-    snprintf(why, sizeof(why), "%s", coh_last_error());
+    if (!coh_last_refusal(&refusal) || wanted == 1)
+        return status;
+    refusal.microbatch = wanted;
     while (status == COH_ERR_FULL && run->micro_batch > 1)
         status = plan_with(run, run->micro_batch / 2);
-    if (status == COH_ERR_FULL && wanted > 1)
-        snprintf(why, sizeof(why), "%s", coh_last_error());
-    if (status == COH_ERR_FULL)
-        return cli_fail(status,
-                        wanted > 1 ? "no micro-batch from %" PRId64 " down to 1 fits; with 1: %s"
-                                   : "a micro-batch of %" PRId64 " does not fit: %s",
-                        wanted, why);
+    if (status == COH_ERR_FULL && coh_last_refusal(&refusal)) {
+        refusal.microbatch = run->micro_batch;
+        refusal.largest_microbatch = wanted;
+        name_micro_batch(&refusal, 0);
+        return coh_refuse(&refusal);
+    }
     CLI_TRY(status);
-    if (!cli_micro_batch_is_auto(run->inference.options))
-        return cli_fail(COH_ERR_FULL,
-                        "a micro-batch of %" PRId64
-                        " does not fit: %s; or give --micro-batch %" PRId64
-                        ", which fits and rounds otherwise",
-                        wanted, why, run->micro_batch);
+    if (!cli_micro_batch_is_auto(run->inference.options)) {
+        name_micro_batch(&refusal, run->micro_batch);
+        return coh_refuse(&refusal);
+    }
     cli_note_choice("micro-batch %" PRId64 " -> %" PRId64
                     ": other rounding; the larger one does not fit this budget",
                     wanted, run->micro_batch);

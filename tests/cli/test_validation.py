@@ -213,9 +213,11 @@ class Windows(TrainTest):
         whole = self.measure(run, text)
         self.assertEqual(whole["micro_batch"], 8)
         tight = ["--device-memory", "45MiB"]
-        refused = self.fails(3, "eval", run, "--data", text, *tight, says="a micro-batch of 8 does not fit: ")
-        fits = int(refused.err.split("or give --micro-batch ")[1].split(",")[0])
+        refused = self.fails(3, "eval", run, "--data", text, *tight, "--json", says="; give --micro-batch ")
+        fits = int(re.search(r"--micro-batch (\d+): other rounding", refused.err)[1])
         self.assertIn(fits, (1, 2, 4))
+        first = refused.json["changes"][0]
+        self.assertEqual((first["change"], first["micro_batch"], refused.json["micro_batch"]), ("lower-micro-batch", fits, 8))
         smaller = self.measure(run, text, *tight, "--micro-batch", fits)
         self.assertEqual([smaller["micro_batch"], smaller["loss"]],
                          [fits, self.measure(run, text, "--micro-batch", fits)["loss"]])
@@ -223,7 +225,8 @@ class Windows(TrainTest):
         chosen = self.succeeds("eval", run, "--data", text, "--json", *tight, "--micro-batch", "auto")
         self.assertIn(f"micro-batch 8 -> {fits}: other rounding", chosen.err)
         self.assertEqual(chosen.json["loss"], smaller["loss"])
-        self.fails(3, "eval", run, "--data", text, "--device-memory", "1MiB", says="from 8 down to 1")
+        none = self.fails(3, "eval", run, "--data", text, "--device-memory", "1MiB", "--json", says="from 8 down to 1")
+        self.assertEqual((none.json["micro_batch"], none.json["largest_micro_batch"]), (1, 8))
 
     def test_folders_of_every_family_are_measured_with_their_own_positions_and_give_their_logits(self):
         text = self.corpus(4)
