@@ -131,27 +131,45 @@ static void take_best(search *s, faster *f)
     s->made = (coh_batch_plan){ 0 };
 }
 
-/* Goes from the best plan in one direction as long as the predicted step gets shorter. Another plan
- * is searched without the programs of the best one in memory. */
+/* Plans another micro-batch, if its bound lets it be faster than the best plan, and replaces that
+ * if it is; *out_fits is 0 if it does not fit or its program is too long. It is searched without
+ * the programs of the best one in memory. */
+static coh_status compare(search *s, int64_t microbatch, faster *f, int *out_fits)
+{
+    const uint64_t best_ns = step_of(&f->best);
+    uint64_t least_ns;
+    *out_fits = 1;
+    coh_status status = least_step(s, microbatch, best_ns, &least_ns);
+    if (status == COH_OK && least_ns >= best_ns)
+        return COH_OK; /* too little gain for a plan */
+    if (status == COH_OK) {
+        coh_plan_drop_programs(f->best.plan);
+        status = make(s, microbatch, f->tried++ == 0 ? COH_SEARCH_USUAL : COH_SEARCH_COMPARE);
+    }
+    *out_fits = status != COH_ERR_FULL && status != COH_ERR_ARGUMENT;
+    if (!*out_fits)
+        return COH_OK;
+    COH_TRY(status);
+    if (step_ns(s) < best_ns)
+        take_best(s, f);
+    return COH_OK;
+}
+
+/* Goes from the best plan in one direction as long as the predicted step gets shorter. Upwards,
+ * the last comparison is with the whole batch at once: it alone needs neither sums of gradients nor
+ * a second pass over the weights, so it may be the fastest though one between is slower. */
 static coh_status go(search *s, int direction, faster *f)
 {
+    const int64_t whole = batch_of(s) / coh_fold_replicas(&s->options.replicas);
     int64_t next;
-    while ((next = next_divisor(s, f->best.microbatch, direction)) > 0) {
-        const uint64_t best_ns = step_of(&f->best);
-        uint64_t least_ns;
-        coh_status status = least_step(s, next, best_ns, &least_ns);
-        if (status == COH_OK && least_ns >= best_ns)
-            break; /* too little gain for a plan */
-        if (status == COH_OK) {
-            coh_plan_drop_programs(f->best.plan);
-            status = make(s, next, f->tried++ == 0 ? COH_SEARCH_USUAL : COH_SEARCH_COMPARE);
-        }
-        if (status == COH_ERR_FULL || status == COH_ERR_ARGUMENT)
-            break; /* it does not fit, or its program is too long */
-        COH_TRY(status);
-        if (step_ns(s) >= best_ns)
-            break;
-        take_best(s, f);
+    int fits = 1;
+    while (fits && (next = next_divisor(s, f->best.microbatch, direction)) > 0) {
+        COH_TRY(compare(s, next, f, &fits));
+        if (f->best.microbatch == next)
+            continue;
+        if (fits && direction > 0 && next < whole)
+            COH_TRY(compare(s, whole, f, &fits));
+        break;
     }
     return COH_OK;
 }

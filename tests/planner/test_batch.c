@@ -186,6 +186,34 @@ static void a_micro_batch_that_others_did_not_beat_is_searched_once(void **state
     check_estimate(&batch, &options, &chosen); /* of a plan whose programs were dropped */
 }
 
+/* Two sequences at once are twice as long, so that only they are slower. */
+static coh_status make_slow_middle(void *context, int64_t microbatch, coh_graph **out_graph)
+{
+    coh_model model;
+    (void)context;
+    const coh_status status = coh_model_preset("gpt2-nano", 0, &model);
+    const int64_t tokens = microbatch == 2 ? 2 * TOKENS : TOKENS;
+    return status == COH_OK ? coh_model_train_graph(&model, microbatch, tokens, out_graph) : status;
+}
+
+static void the_whole_batch_is_compared_though_one_between_is_slower(void **state)
+{
+    (void)state;
+    const coh_plan_options options = options_of(UINT64_MAX);
+    coh_plan_summary wanted = { .struct_bytes = sizeof(wanted) }, whole = wanted;
+    coh_batch_plan made = { .struct_bytes = sizeof(made) };
+    coh_batch batch = batch_of(1, 1);
+    batch.make_graph = make_slow_middle;
+    assert_int_equal(plan_one(1, &options, &wanted), COH_OK);
+    assert_int_equal(plan_one(BATCH, &options, &whole), COH_OK);
+    assert_true((double)whole.step_ns <= 0.97 * (double)wanted.step_ns);
+    assert_int_equal(coh_batch_plan_create(&batch, &options, &made), COH_OK);
+    assert_int_equal(made.microbatch, BATCH);
+    assert_int_equal(made.wanted_step_ns, wanted.step_ns);
+    assert_int_equal(made.chosen_step_ns, whole.step_ns);
+    coh_batch_plan_destroy(&made);
+}
+
 static void the_disk_that_is_named_suffices(void **state)
 {
     (void)state;
@@ -280,6 +308,7 @@ int main(void)
         cmocka_unit_test(the_largest_micro_batch_that_fits_is_taken_where_one_may_be),
         cmocka_unit_test(a_faster_micro_batch_is_taken_only_where_one_may_be),
         cmocka_unit_test(a_micro_batch_that_others_did_not_beat_is_searched_once),
+        cmocka_unit_test(the_whole_batch_is_compared_though_one_between_is_slower),
         cmocka_unit_test(the_disk_that_is_named_suffices),
         cmocka_unit_test(a_spare_disk_is_used_only_where_nothing_fits_without_it),
         cmocka_unit_test(the_drive_is_written_as_much_as_a_day_may),
