@@ -204,7 +204,7 @@ static coh_status take_smaller(evaluation *run, int64_t wanted)
 {
     coh_refusal refusal = { .struct_bytes = sizeof(refusal) };
     coh_status status = COH_ERR_FULL;
-    if (!coh_last_refusal(&refusal) || wanted == 1)
+    if (!coh_last_refusal(&refusal))
         return status;
     refusal.microbatch = wanted;
     while (status == COH_ERR_FULL && run->micro_batch > 1)

@@ -267,7 +267,7 @@ static void add_micro_batch(const cli_job *job, cli_hints *hints)
     cli_hint *hint = begin_hint(hints, "batch");
     add_text(hint,
              "%" PRId64 " x %s at once are few (%" PRId64 " is the largest divisor of %" PRId64
-             " up to 8); --micro-batch auto finds the fastest divisor (other rounding)",
+             " up to 8); --micro-batch auto looks for a faster divisor (other rounding)",
              recipe->micro_batch, cli_count((uint64_t)recipe->sequence, "token").at,
              recipe->micro_batch, share);
 }

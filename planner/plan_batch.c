@@ -83,10 +83,16 @@ static coh_status probe(search *s, int64_t microbatch, uint64_t disk_bytes)
     return coh_plan_check_fit(s->made.graph, &options, &s->fit);
 }
 
-/* Returns the next divisor of a replica's share of the batch above or below; 0 if there is none. */
+/* Returns a replica's share of the batch: the largest micro-batch. */
+static int64_t share_of(const search *s)
+{
+    return batch_of(s) / coh_fold_replicas(&s->options.replicas);
+}
+
+/* Returns the next divisor of a replica's share above or below; 0 if there is none. */
 static int64_t next_divisor(const search *s, int64_t from, int direction)
 {
-    const int64_t share = batch_of(s) / coh_fold_replicas(&s->options.replicas);
+    const int64_t share = share_of(s);
     for (int64_t next = from + direction; next >= 1 && next <= share; next += direction)
         if (share % next == 0)
             return next;
@@ -114,7 +120,7 @@ static coh_status least_step(const search *s, int64_t microbatch, uint64_t best_
 /* Plans that were compared. The one that is chosen is finished again, not searched again. */
 typedef struct faster {
     coh_batch_plan wanted, best; /* the same plan until a faster one is found */
-    int tried;                   /* after the first, others are searched with less effort */
+    int has_usual;               /* one was searched as usual: others get less effort */
 } faster;
 
 static uint64_t step_of(const coh_batch_plan *made)
@@ -131,22 +137,31 @@ static void take_best(search *s, faster *f)
     s->made = (coh_batch_plan){ 0 };
 }
 
+/* Another micro-batch is not taken if it does not fit, if its program is too long or if its graph
+ * cannot be made. */
+static int is_passed_over(coh_status status)
+{
+    return status == COH_ERR_FULL || status == COH_ERR_ARGUMENT || status == COH_ERR_SHAPE;
+}
+
 /* Plans another micro-batch, if its bound lets it be faster than the best plan, and replaces that
- * if it is; *out_fits is 0 if it does not fit or its program is too long. It is searched without
- * the programs of the best one in memory. */
-static coh_status compare(search *s, int64_t microbatch, faster *f, int *out_fits)
+ * if it is; *out_fits is 0 if it is passed over. It is searched without the programs of the best
+ * one in memory. */
+static coh_status compare(search *s, int64_t microbatch, coh_search effort, faster *f,
+                          int *out_fits)
 {
     const uint64_t best_ns = step_of(&f->best);
     uint64_t least_ns;
-    *out_fits = 1;
     coh_status status = least_step(s, microbatch, best_ns, &least_ns);
-    if (status == COH_OK && least_ns >= best_ns)
+    *out_fits = !is_passed_over(status);
+    if (!*out_fits || (status == COH_OK && least_ns >= best_ns))
         return COH_OK; /* too little gain for a plan */
     if (status == COH_OK) {
         coh_plan_drop_programs(f->best.plan);
-        status = make(s, microbatch, f->tried++ == 0 ? COH_SEARCH_USUAL : COH_SEARCH_COMPARE);
+        status = make(s, microbatch, effort);
+        f->has_usual |= effort == COH_SEARCH_USUAL;
     }
-    *out_fits = status != COH_ERR_FULL && status != COH_ERR_ARGUMENT;
+    *out_fits = !is_passed_over(status);
     if (!*out_fits)
         return COH_OK;
     COH_TRY(status);
@@ -155,23 +170,32 @@ static coh_status compare(search *s, int64_t microbatch, faster *f, int *out_fit
     return COH_OK;
 }
 
-/* Goes from the best plan in one direction as long as the predicted step gets shorter. Upwards,
- * the last comparison is with the whole batch at once: it alone needs neither sums of gradients nor
- * a second pass over the weights, so it may be the fastest though one between is slower. */
+/* Compares a replica's share at once, if it fits. Without replicas it alone needs neither sums of
+ * gradients nor a second pass over the weights, so it may be the fastest though a smaller one is
+ * slower than the best. */
+static coh_status compare_share(search *s, faster *f)
+{
+    int fits;
+    const coh_status status = probe(s, share_of(s), 0);
+    if (is_passed_over(status))
+        return COH_OK;
+    COH_TRY(status);
+    return compare(s, share_of(s), COH_SEARCH_COMPARE, f, &fits);
+}
+
+/* Goes from the best plan in one direction as long as the predicted step gets shorter, and upwards
+ * at last to a replica's share. */
 static coh_status go(search *s, int direction, faster *f)
 {
-    const int64_t whole = batch_of(s) / coh_fold_replicas(&s->options.replicas);
     int64_t next;
     int fits = 1;
-    while (fits && (next = next_divisor(s, f->best.microbatch, direction)) > 0) {
-        COH_TRY(compare(s, next, f, &fits));
-        if (f->best.microbatch == next)
-            continue;
-        if (fits && direction > 0 && next < whole)
-            COH_TRY(compare(s, whole, f, &fits));
-        break;
+    while ((next = next_divisor(s, f->best.microbatch, direction)) > 0) {
+        const coh_search effort = f->has_usual ? COH_SEARCH_COMPARE : COH_SEARCH_USUAL;
+        COH_TRY(compare(s, next, effort, f, &fits));
+        if (f->best.microbatch != next)
+            break;
     }
-    return COH_OK;
+    return next > 0 && next < share_of(s) && fits && direction > 0 ? compare_share(s, f) : COH_OK;
 }
 
 static coh_status find_faster(search *s, faster *f)
@@ -190,8 +214,8 @@ static void take_chosen(search *s, coh_batch_plan *chosen)
     *chosen = (coh_batch_plan){ 0 };
 }
 
-/* Tries larger micro-batches, or, if the first of them is no faster, smaller ones. Results do not
- * change for a gain below the prediction error. */
+/* Tries larger micro-batches, or, if none of them is faster, smaller ones. Results do not change
+ * for a gain below the prediction error. */
 static coh_status plan_faster(search *s)
 {
     faster f = { .wanted = s->made, .best = s->made };

@@ -227,6 +227,8 @@ class Windows(TrainTest):
         self.assertEqual(chosen.json["loss"], smaller["loss"])
         none = self.fails(3, "eval", run, "--data", text, "--device-memory", "1MiB", "--json", says="from 8 down to 1")
         self.assertEqual((none.json["micro_batch"], none.json["largest_micro_batch"]), (1, 8))
+        one = self.fails(3, "eval", run, "--data", text, "--device-memory", "1MiB", "--micro-batch", 1, "--json")
+        self.assertEqual((one.json["micro_batch"], [c["change"] for c in one.json["changes"] if "micro" in c["change"]]), (1, []))
 
     def test_folders_of_every_family_are_measured_with_their_own_positions_and_give_their_logits(self):
         text = self.corpus(4)

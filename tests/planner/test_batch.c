@@ -186,31 +186,58 @@ static void a_micro_batch_that_others_did_not_beat_is_searched_once(void **state
     check_estimate(&batch, &options, &chosen); /* of a plan whose programs were dropped */
 }
 
-/* Two sequences at once are twice as long, so that only they are slower. */
-static coh_status make_slow_middle(void *context, int64_t microbatch, coh_graph **out_graph)
+/* Two sequences at once are twice as long, so that only they are slower. Counts as count_graphs. */
+static coh_status make_slow_second(void *context, int64_t microbatch, coh_graph **out_graph)
 {
     coh_model model;
-    (void)context;
-    const coh_status status = coh_model_preset("gpt2-nano", 0, &model);
+    int *counts = context;
     const int64_t tokens = microbatch == 2 ? 2 * TOKENS : TOKENS;
+    counts[microbatch]++;
+    const coh_status status = coh_model_preset("gpt2-nano", 0, &model);
     return status == COH_OK ? coh_model_train_graph(&model, microbatch, tokens, out_graph) : status;
 }
 
-static void the_whole_batch_is_compared_though_one_between_is_slower(void **state)
+static void the_largest_is_compared_though_the_next_one_is_slower(void **state)
 {
     (void)state;
     const coh_plan_options options = options_of(UINT64_MAX);
-    coh_plan_summary wanted = { .struct_bytes = sizeof(wanted) }, whole = wanted;
+    int counts[BATCH + 1] = { 0 };
+    coh_plan_summary wanted = { .struct_bytes = sizeof(wanted) }, largest = wanted;
     coh_batch_plan made = { .struct_bytes = sizeof(made) };
     coh_batch batch = batch_of(1, 1);
-    batch.make_graph = make_slow_middle;
+    batch.make_graph = make_slow_second;
+    batch.context = counts;
     assert_int_equal(plan_one(1, &options, &wanted), COH_OK);
-    assert_int_equal(plan_one(BATCH, &options, &whole), COH_OK);
-    assert_true((double)whole.step_ns <= 0.97 * (double)wanted.step_ns);
+    assert_int_equal(plan_one(BATCH, &options, &largest), COH_OK);
+    assert_true((double)largest.step_ns <= 0.97 * (double)wanted.step_ns);
     assert_int_equal(coh_batch_plan_create(&batch, &options, &made), COH_OK);
     assert_int_equal(made.microbatch, BATCH);
     assert_int_equal(made.wanted_step_ns, wanted.step_ns);
-    assert_int_equal(made.chosen_step_ns, whole.step_ns);
+    assert_int_equal(made.chosen_step_ns, largest.step_ns);
+    assert_true(counts[2] > 0);
+    assert_int_equal(counts[4], 0); /* two were slower, so the walk ended there */
+    coh_batch_plan_destroy(&made);
+}
+
+/* As above, and a graph of all sequences cannot be made. */
+static coh_status make_none_of_all(void *context, int64_t microbatch, coh_graph **out_graph)
+{
+    *out_graph = NULL;
+    return microbatch == BATCH ? COH_ERR_SHAPE : make_slow_second(context, microbatch, out_graph);
+}
+
+static void a_micro_batch_without_a_graph_is_passed_over(void **state)
+{
+    (void)state;
+    const coh_plan_options options = options_of(UINT64_MAX);
+    int counts[BATCH + 1] = { 0 };
+    coh_batch_plan made = { .struct_bytes = sizeof(made) };
+    coh_batch batch = batch_of(1, 1);
+    batch.make_graph = make_none_of_all;
+    batch.context = counts;
+    if (coh_batch_plan_create(&batch, &options, &made) != COH_OK)
+        fail_msg("%s", coh_last_error());
+    assert_int_equal(made.microbatch, 1);
     coh_batch_plan_destroy(&made);
 }
 
@@ -308,7 +335,8 @@ int main(void)
         cmocka_unit_test(the_largest_micro_batch_that_fits_is_taken_where_one_may_be),
         cmocka_unit_test(a_faster_micro_batch_is_taken_only_where_one_may_be),
         cmocka_unit_test(a_micro_batch_that_others_did_not_beat_is_searched_once),
-        cmocka_unit_test(the_whole_batch_is_compared_though_one_between_is_slower),
+        cmocka_unit_test(the_largest_is_compared_though_the_next_one_is_slower),
+        cmocka_unit_test(a_micro_batch_without_a_graph_is_passed_over),
         cmocka_unit_test(the_disk_that_is_named_suffices),
         cmocka_unit_test(a_spare_disk_is_used_only_where_nothing_fits_without_it),
         cmocka_unit_test(the_drive_is_written_as_much_as_a_day_may),
