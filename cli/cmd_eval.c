@@ -373,6 +373,11 @@ static coh_status evaluate(evaluation *run)
     if (run->result.counted == 0)
         return cli_fail(COH_ERR_CORRUPT, "--data holds no token that counts (padding does not, nor "
                                          "what the assistant did not say): give other data");
+    if (!isfinite(run->result.loss))
+        return cli_fail(COH_ERR_NUMBER,
+                        "the loss over %s is not finite: the model's numbers overflow, or its "
+                        "weights are far out of range: give an earlier checkpoint, or --dtype f32",
+                        cli_count((uint64_t)run->result.counted, "token").at);
     return options->logits ? finish_rows(&run->rows) : COH_OK;
 }
 

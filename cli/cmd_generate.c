@@ -6,6 +6,7 @@
  * seed: prompt number i, from 0, draws with --seed + i. Keys and values of the previous prompt are
  * overwritten before they are read. Next: prompts.c, sample.c, answer.c. */
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -94,16 +95,30 @@ static coh_status decode(text_run *run, size_t count, size_t *fed, const float *
     return COH_OK;
 }
 
-/* Draws the token after `seen_count` others, of which `drawn_count` were drawn. */
-static int32_t draw(text_run *run, const cli_sampler *sampler, const float *logits,
-                    size_t seen_count, uint64_t drawn_count)
+static coh_status check_logits(const text_run *run, const float *logits)
 {
+    for (int64_t id = 0; id < run->vocabulary; id++)
+        if (!isfinite(logits[id]))
+            return cli_fail(COH_ERR_NUMBER,
+                            "the model's logits are not finite: its numbers overflow, or its "
+                            "weights are far out of range: give an earlier checkpoint, or --dtype "
+                            "f32");
+    return COH_OK;
+}
+
+/* Draws the token after `seen_count` others, of which `drawn_count` were drawn. Fails:
+ * COH_ERR_NUMBER. */
+static coh_status draw(text_run *run, const cli_sampler *sampler, const float *logits,
+                       size_t seen_count, uint64_t drawn_count, int32_t *out_token)
+{
+    CLI_TRY(check_logits(run, logits));
     if (sampler->penalty != 1) {
         cli_sample_penalize(sampler->penalty, logits, run->vocabulary, run->seen, seen_count,
                             run->penalized);
         logits = run->penalized;
     }
-    return cli_sample(sampler, logits, run->vocabulary, drawn_count, run->order);
+    *out_token = cli_sample(sampler, logits, run->vocabulary, drawn_count, run->order);
+    return COH_OK;
 }
 
 static int is_end(const text_run *run, int32_t token)
@@ -147,7 +162,8 @@ static coh_status write_answer(text_run *run, const cli_prompt *prompt, const cl
     for (size_t drawn = 0; drawn < (room < most ? room : most); drawn++) {
         const size_t count = prompt->count + drawn;
         CLI_TRY(decode(run, count, &fed, &logits));
-        const int32_t token = draw(run, sampler, logits, count, drawn);
+        int32_t token;
+        CLI_TRY(draw(run, sampler, logits, count, drawn, &token));
         if (is_end(run, token)) {
             *out_ending = END_TOKEN;
             break;

@@ -450,15 +450,11 @@ static void add_result_json(const cli_run *run, uint64_t hash, cli_line *line)
 static void add_done(const cli_run *run, cli_line *line)
 {
     const cli_report *report = &run->report;
-    cli_line_add(line, "done:   step %" PRIu64 " of %" PRIu64 ", loss ", run->done_steps,
-                 run->job.recipe.steps);
-    if (isfinite(report->last_loss))
-        cli_line_add(line, "%.4f", report->last_loss);
-    else
-        cli_line_add(line, "not finite");
-    if (run->validation.file && report->last_validation == report->last_validation) {
-        cli_line_add(line, ", validation loss %.4f over %" PRIu64 " of %s", report->last_validation,
-                     report->validation_windows,
+    cli_line_add(line, "done:   step %" PRIu64 " of %" PRIu64 ", loss %s", run->done_steps,
+                 run->job.recipe.steps, cli_loss(report->last_loss).at);
+    if (run->validation.file && report->validation_windows > 0) {
+        cli_line_add(line, ", validation loss %s over %" PRIu64 " of %s",
+                     cli_loss(report->last_validation).at, report->validation_windows,
                      cli_count(report->validation_windows_total, "window").at);
         if (report->validation_step != run->done_steps)
             cli_line_add(line, " (of step %" PRIu64 ")", report->validation_step);

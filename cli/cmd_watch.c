@@ -153,8 +153,8 @@ static void add_kept(const report_live *live, uint64_t first, uint64_t last, pri
     const report_line *tested = &live->validation;
     if (was->validation_count != live->validation_count && tested->step >= first &&
         tested->step <= last) {
-        cli_line_add(line, "step %u  validation loss %.4f over %.0f of %.0f windows\n",
-                     tested->step, tested->loss, tested->windows, tested->windows_total);
+        cli_line_add(line, "step %u  validation loss %s over %.0f of %.0f windows\n", tested->step,
+                     cli_loss(tested->loss).at, tested->windows, tested->windows_total);
         was->validation_count = live->validation_count;
     }
     if (was->saved_step != live->saved_step && live->saved_step >= first &&

@@ -331,8 +331,8 @@ void cli_report_validation(cli_report *report, uint64_t step, double loss, uint6
     report->validation_windows = windows;
     report->validation_windows_total = total;
     cli_report_break(report);
-    cli_note("step %" PRIu64 "  validation loss %.4f over %" PRIu64 " of %s", step, loss, windows,
-             cli_count(total, "window").at);
+    cli_note("step %" PRIu64 "  validation loss %s over %" PRIu64 " of %s", step, cli_loss(loss).at,
+             windows, cli_count(total, "window").at);
     add_events(report, step, &(const cli_scalar){ "validation/loss", loss }, 1);
     if (!has_log(report))
         return;

@@ -359,6 +359,14 @@ void cli_print(const char *format, ...)
 
 /* ---- values ---- */
 
+cli_text cli_loss(double loss)
+{
+    cli_text text = { "not finite" };
+    if (isfinite(loss))
+        snprintf(text.at, sizeof(text.at), "%.4f", loss);
+    return text;
+}
+
 cli_text cli_size(uint64_t bytes)
 {
     cli_text text;

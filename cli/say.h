@@ -113,6 +113,9 @@ typedef struct cli_text {
  * for the longest prefix of a character, at least one byte. */
 size_t cli_json_character(const char *text, size_t left, cli_text *out_form);
 
+/* "3.1416", or "not finite". */
+cli_text cli_loss(double loss);
+
 /* "1.50 GiB": coh_size_format. */
 cli_text cli_size(uint64_t bytes);
 

@@ -252,15 +252,6 @@ static void put_curve(sheet *s, const report_live *live)
     }
 }
 
-/* The text of a loss; one that was not finite is null in steps.jsonl. */
-static cli_text loss_text(double loss)
-{
-    cli_text text = { "not finite" };
-    if (isfinite(loss))
-        snprintf(text.at, sizeof(text.at), "%.4f", loss);
-    return text;
-}
-
 static void put_loss(sheet *s, const report_live *live)
 {
     const report_line *last = report_live_last(live);
@@ -270,7 +261,7 @@ static void put_loss(sheet *s, const report_live *live)
         char norm[40] = "not finite";
         if (isfinite(last->norm))
             snprintf(norm, sizeof(norm), "%.4g", last->norm);
-        put(s, STRONG, "loss", "%s   gradient norm %s   learning rate %s", loss_text(last->loss).at,
+        put(s, STRONG, "loss", "%s   gradient norm %s   learning rate %s", cli_loss(last->loss).at,
             norm, cli_rate_short(last->rate).at);
     }
     put_curve(s, live);
@@ -288,7 +279,7 @@ static void put_kept(sheet *s, const report_live *live)
         put(s, PLAIN, "validation", "%s", "none yet");
     else
         put(s, PLAIN, "validation", "%s at step %u over %.0f windows; lowest %s at %u",
-            loss_text(now->loss).at, now->step, now->windows, loss_text(best->loss).at, best->step);
+            cli_loss(now->loss).at, now->step, now->windows, cli_loss(best->loss).at, best->step);
     const char *saving = live->is_saving ? "; saving now" : "";
     if (live->saved_step == 0)
         put(s, PLAIN, "saved", "no checkpoint yet%s", saving);

@@ -200,6 +200,24 @@ class Folder(ProgramTest):
                                    says=f"{name} holds {'NaN' if math.isnan(number) else 'an infinity'} at {place}")
                     self.assertEqual(self.entries(), before)
 
+    def test_a_model_whose_numbers_overflow_has_no_loss_and_no_text(self):
+        folder, tensors = self.model("gpt2")
+        shape = tensors["transformer.ln_f.weight"][1]
+        tensors["transformer.ln_f.weight"] = ("F32", shape, model_folder.narrow([3e38] * shape[0], "F32"))
+        model_folder.write_file(os.path.join(folder, "model.safetensors"), tensors)
+        text = self.corpus(60)
+        before = self.entries()
+        measure = ["eval", folder, "--data", text, "--sequence", 16, "--logits", self.path("logits.npy")]
+        self.fails(1, *measure, says="is not finite: the model's numbers overflow")
+        self.assertEqual(self.fails(1, *measure, "--json").json["status"], "COH_ERR_NUMBER")
+        for more in ([], ["--temperature", 0], ["--json"]):
+            said = self.fails(1, "generate", folder, "--prompt", "x", *more, says="the model's logits are not finite")
+            self.assertNotIn("text", said.out)
+        self.assertEqual(self.entries(), before)
+        trained = self.succeeds("train", folder, "--data", text, *SHORT, "--steps", 1, "--validation", text, "--save", "none")
+        self.assertIn("validation loss not finite over", trained.err)
+        self.assertNotIn("nan", trained.out + trained.err)
+
     def test_a_run_does_not_keep_its_checkpoints_where_the_model_would_hide_them(self):
         folder, _ = self.model("gpt2")
         before = sorted(os.listdir(folder))
