@@ -275,6 +275,12 @@ static void say_free_space(writer *w, const coh_refusal *r)
 
 /* ---- what helps ---- */
 
+static void add_micro_batch(writer *w, const coh_change *c)
+{
+    if (c->microbatch > 0)
+        add(w, ", where micro-batch %" PRId64 " fits", c->microbatch);
+}
+
 static void add_to(writer *w, const char *verb, const char *option, const coh_change *c)
 {
     const int is_raised = c->kind == COH_CHANGE_RAISE;
@@ -282,6 +288,8 @@ static void add_to(writer *w, const char *verb, const char *option, const coh_ch
     if (c->bytes > 0)
         add(w, " to %s%s", at_least(c->is_least),
             is_raised ? enough_of(c->bytes).at : most_of(c->bytes).at);
+    if (c->bytes > 0 && is_raised)
+        add_micro_batch(w, c);
 }
 
 /* "give --disk DIR:155.8MiB", as it is typed; of a lower bound "DIR:SIZE of at least 155.8MiB". */
@@ -303,8 +311,7 @@ static void add_disk(writer *w, const coh_change *c)
     }
     add(w, "a change that is enough: %s%s%s", term(COH_TERM_A_DISK), term(COH_TERM_DISK_SIZE),
         enough_of(c->bytes).at);
-    if (c->microbatch > 0)
-        add(w, ", where micro-batch %" PRId64 " fits", c->microbatch);
+    add_micro_batch(w, c);
 }
 
 static void add_dropped(writer *w, const coh_refusal *r, const coh_change *c)

@@ -213,6 +213,8 @@ static coh_status take_smaller(evaluation *run, int64_t wanted)
         refusal.microbatch = run->micro_batch;
         refusal.largest_microbatch = wanted;
         name_micro_batch(&refusal, 0);
+        for (int32_t i = 0; wanted > 1 && i < refusal.change_count; i++)
+            refusal.changes[i].microbatch = run->micro_batch;
         return coh_refuse(&refusal);
     }
     CLI_TRY(status);

@@ -227,6 +227,8 @@ class Windows(TrainTest):
         self.assertEqual(chosen.json["loss"], smaller["loss"])
         none = self.fails(3, "eval", run, "--data", text, "--device-memory", "1MiB", "--json", says="from 8 down to 1")
         self.assertEqual((none.json["micro_batch"], none.json["largest_micro_batch"]), (1, 8))
+        self.assertEqual({change["micro_batch"] for change in none.json["changes"]}, {1})
+        self.assertRegex(none.err, r"raise --device-memory to (at least )?\S+, where micro-batch 1 fits")
         one = self.fails(3, "eval", run, "--data", text, "--device-memory", "1MiB", "--micro-batch", 1, "--json")
         self.assertEqual((one.json["micro_batch"], [c["change"] for c in one.json["changes"] if "micro" in c["change"]]), (1, []))
 
