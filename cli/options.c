@@ -756,6 +756,8 @@ void cli_options_add_again(const cli_options *options, cli_line *line)
             continue;
         if (row->value == CLI_VALUE_DISK)
             add_disks(options, line);
+        else if (row->value == CLI_VALUE_NONE)
+            cli_line_add(line, " --%s", row->name);
         else if (row->value == CLI_VALUE_PIN)
             add_texts(row->name, options->pin, options->pin_count, line);
         else if (row->value == CLI_VALUE_LIST)
