@@ -154,8 +154,8 @@ static void print_found(const char *path, const report_analysis *analysis)
     cli_print("%s\n%s", path, analysis->verdict);
     for (int i = 0; i < analysis->action_count; i++) {
         const report_action *action = &analysis->actions[i];
-        cli_print("  %d. %s tokens/s (%s): %s", i + 1, report_change(action->gain).at,
-                  action->basis, action->text);
+        cli_print("  %d. %s tokens/s (%s%s): %s", i + 1, report_change(action->gain).at,
+                  action->basis, action->is_guess ? "; a guess, not calibrated" : "", action->text);
     }
 }
 

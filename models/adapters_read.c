@@ -136,6 +136,9 @@ static coh_status read_config(const char *folder, coh_model *model, coh_adapters
     coh_config_reader reader = { .model = model };
     *out_adapters = (coh_adapters){ 0 };
     snprintf(path, sizeof(path), "%s/" CONFIG, folder);
+    if (access(path, F_OK) != 0 && errno == ENOENT)
+        return coh_fail(COH_ERR_CORRUPT, "there is no " CONFIG ": give a folder that PEFT or an "
+                                         "export of adapters wrote");
     COH_TRY(coh_file_read_whole(path, CONFIG_BYTES_MOST, &text, &bytes));
     coh_status status = coh_json_load(text, bytes, &root);
     coh_free(text);

@@ -411,6 +411,8 @@ class Adapters(ProgramTest):
             with open(os.path.join(out, "adapter_config.json"), "w", encoding="utf-8") as file:
                 file.write(text)
             self.fails(4, "inspect", out, says=f"{out} holds adapters (adapter_config.json), not a model")
+        os.mkdir(self.path("empty"))
+        self.fails(4, "eval", folder, "--adapter", self.path("empty"), *data, says="there is no adapter_config.json: give")
         # A preset is a preset whatever folder has its name here; a model's folder is one whatever else it contains.
         os.rename(out, self.path("gpt2-nano"))
         self.succeeds("plan", "gpt2-nano", *SMALL, cwd=self.folder)
