@@ -131,12 +131,13 @@ class Limits(ProgramTest):
             said = self.fails(3, *command, preexec_fn=lower(), says=hard).err
             self.assertRegex(said, rf"{limit}{more}.*; raise --device-memory to at least [\d.]+[KM]iB$")
         # the refusal's own changes, which help within the limit, are kept
-        limit_of_more = r"\(ulimit -v 409600\) leaves [\d.]+ MiB for a plan, [\d.]+ MiB by default, and for more raise it .*"
-        said = self.fails(3, "plan", "gpt2", preexec_fn=lower(400), says="this step needs").err
+        limit_of_more = r"\(ulimit -v 491520\) leaves [\d.]+ MiB for a plan, [\d.]+ MiB by default, and for more raise it .*"
+        gpt2 = ["plan", "gpt2", "--dtype", "bf16"]
+        said = self.fails(3, *gpt2, preexec_fn=lower(480), says="this step needs").err
         self.assertRegex(said, limit_of_more + r"without a far tier; a change that is enough: --disk DIR:[\d.]+GiB, where micro-batch \d+ fits, or raise")
-        self.succeeds("plan", "gpt2", "--disk", self.folder, *QUICK, preexec_fn=lower(400))
-        pinned = ["plan", "gpt2", "--disk", self.folder, "--sequence", 1024, "--pin", "blocks.*=keep"]
-        said = self.fails(3, *pinned, preexec_fn=lower(400), says="leave out pins").err
+        self.succeeds(*gpt2, "--disk", self.folder, *QUICK, preexec_fn=lower(480))
+        pinned = [*gpt2, "--disk", self.folder, "--sequence", 1024, "--pin", "blocks.*=keep"]
+        said = self.fails(3, *pinned, preexec_fn=lower(480), says="leave out pins").err
         self.assertRegex(said, limit_of_more + r"with these pins no schedule .* or leave out pins \(then at least [\d.]+MiB\)$")
         self.assertRegex(self.fails(3, *train, "--device-memory", "1GiB", preexec_fn=lower(), says=hard).err,
                          rf"{limit}: {hard}, or give --device-memory of at most that: device memory: the plan takes")

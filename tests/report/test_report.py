@@ -309,7 +309,7 @@ def real(folder):
     rows = said[said.index("WHAT IF"):]
     assert "less device memory" in rows and rows.count("(--") == rows.count(")"), rows
     # 1.25 times this memory holds everything, and so do 1.5 and 2 times
-    run("plan", "gpt2-nano", "--batch", "4", "--sequence", "128", "--threads", "1", "--device-memory", "170MiB",
+    run("plan", "gpt2-nano", "--dtype", "bf16", "--batch", "4", "--sequence", "128", "--threads", "1", "--device-memory", "170MiB",
         "--calibration", "none", "--search", "quick", "--report", plan + ".json")
     with open(plan + ".json", encoding="utf-8") as file:
         report = json.load(file)
