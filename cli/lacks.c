@@ -111,15 +111,15 @@ static coh_status check_plan(const coh_batch *batch, const coh_plan_options *opt
     return status;
 }
 
-/* Is there a plan? A quick search, or the job's own if it is shorter, finds out whether one fits.
- * The job's own search has to fit, too, since its faster plan may write more to the drive. */
+/* Is there a plan? A probe, or the job's own search if it is shorter, finds out whether one fits: a
+ * quick search of a long program that has none tries as much as a usual one. The job's own search
+ * has to fit, too, since its faster plan may write more to the drive. */
 static coh_status check_budgets(const coh_batch *batch, const coh_plan_options *options)
 {
-    coh_plan_options quick = *options;
+    coh_plan_options probe = *options;
     coh_plan_summary summary = { .struct_bytes = sizeof(summary) };
-    if (quick.search == COH_SEARCH_USUAL)
-        quick.search = COH_SEARCH_QUICK;
-    const coh_status status = check_plan(batch, &quick, &summary);
+    probe.search = COH_SEARCH_PROBE;
+    const coh_status status = check_plan(batch, &probe, &summary);
     if (status != COH_OK || options->search != COH_SEARCH_USUAL ||
         summary.instruction_count > INSTRUCTIONS_MOST)
         return status;
