@@ -67,6 +67,10 @@ coh_status cli_budget_check(const cli_options *options)
 
 enum { LIMIT_TEXT_BYTES = 192 };
 
+/* What the machine and its limits left when budgets were first chosen; 0: none were. Planning takes
+ * some of it, and not always as much. */
+static uint64_t left_for_plan;
+
 /* Writes "the address-space limit (ulimit -v 300000)", and how to raise it. */
 static void describe_limit(char *out_limit, char *out_remedy)
 {
@@ -125,7 +129,8 @@ coh_status cli_budget_blame_limit(const cli_options *options, coh_status status)
     const int has_budget = cli_flag_table[CLI_FLAG_DEVICE_MEMORY].commands >> options->command & 1;
     if (!(status == COH_ERR_MEMORY || (status == COH_ERR_FULL && has_budget && !options->profile)))
         return status;
-    const uint64_t most = coh_machine_most_bytes();
+    const uint64_t most =
+        status == COH_ERR_FULL && left_for_plan > 0 ? left_for_plan : coh_machine_most_bytes();
     const int is_enough =
         cli_given(options, CLI_FLAG_DEVICE_MEMORY) && options->device_memory_bytes <= most;
     if (!coh_machine_is_limited() || (status == COH_ERR_FULL && (is_enough || is_of_gpu())))
@@ -480,6 +485,8 @@ void cli_budget_plan_options(const cli_options *options, const coh_profile *prof
     static const coh_recompute choices[] = { COH_RECOMPUTE_NONE, COH_RECOMPUTE_ALL,
                                              COH_RECOMPUTE_AUTO };
     coh_plan_options_init(out_options);
+    if (left_for_plan == 0)
+        left_for_plan = coh_machine_most_bytes();
     out_options->mode = mode;
     out_options->device_memory_bytes =
         cli_given(options, CLI_FLAG_DEVICE_MEMORY)
