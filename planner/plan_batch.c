@@ -146,18 +146,21 @@ static int is_passed_over(coh_status status)
 
 /* Plans another micro-batch, if its bound lets it be faster than the best plan, and replaces that
  * if it is; *out_fits is 0 if it is passed over. It is searched without the programs of the best
- * one in memory. */
-static coh_status compare(search *s, int64_t microbatch, coh_search effort, faster *f,
+ * one in memory; `probes`: only if a probe fits, as of one far above those that fit. */
+static coh_status compare(search *s, int64_t microbatch, coh_search effort, int probes, faster *f,
                           int *out_fits)
 {
     const uint64_t best_ns = step_of(&f->best);
     uint64_t least_ns;
+    *out_fits = 1;
     coh_status status = least_step(s, microbatch, best_ns, &least_ns);
-    *out_fits = !is_passed_over(status);
-    if (!*out_fits || (status == COH_OK && least_ns >= best_ns))
+    if (status == COH_OK && least_ns >= best_ns)
         return COH_OK; /* too little gain for a plan */
-    if (status == COH_OK) {
+    if (status == COH_OK)
         coh_plan_drop_programs(f->best.plan);
+    if (status == COH_OK && probes)
+        status = probe(s, microbatch, 0);
+    if (status == COH_OK) {
         status = make(s, microbatch, effort);
         f->has_usual |= effort == COH_SEARCH_USUAL;
     }
@@ -170,32 +173,22 @@ static coh_status compare(search *s, int64_t microbatch, coh_search effort, fast
     return COH_OK;
 }
 
-/* Compares a replica's share at once, if it fits. Without replicas it alone needs neither sums of
- * gradients nor a second pass over the weights, so it may be the fastest though a smaller one is
- * slower than the best. */
-static coh_status compare_share(search *s, faster *f)
-{
-    int fits;
-    const coh_status status = probe(s, share_of(s), 0);
-    if (is_passed_over(status))
-        return COH_OK;
-    COH_TRY(status);
-    return compare(s, share_of(s), COH_SEARCH_COMPARE, f, &fits);
-}
-
 /* Goes from the best plan in one direction as long as the predicted step gets shorter, and upwards
- * at last to a replica's share. */
+ * at last to a replica's share. Without replicas that alone needs neither sums of gradients nor a
+ * second pass over the weights, so it may be the fastest though a smaller one is slower. */
 static coh_status go(search *s, int direction, faster *f)
 {
     int64_t next;
     int fits = 1;
     while ((next = next_divisor(s, f->best.microbatch, direction)) > 0) {
         const coh_search effort = f->has_usual ? COH_SEARCH_COMPARE : COH_SEARCH_USUAL;
-        COH_TRY(compare(s, next, effort, f, &fits));
+        COH_TRY(compare(s, next, effort, 0, f, &fits));
         if (f->best.microbatch != next)
             break;
     }
-    return next > 0 && next < share_of(s) && fits && direction > 0 ? compare_share(s, f) : COH_OK;
+    if (direction < 0 || next == 0 || next == share_of(s) || !fits)
+        return COH_OK;
+    return compare(s, share_of(s), COH_SEARCH_COMPARE, 1, f, &fits);
 }
 
 static coh_status find_faster(search *s, faster *f)

@@ -93,7 +93,7 @@ class TrainFolder(TrainTest):
 
     def test_the_command_that_goes_on_has_every_flag_that_no_checkpoint_keeps(self):
         """Also behind a report, which plans changes of the run and may fail at some."""
-        kept = ["--save-every", "50", "--keep", "3", "--micro-batch", "2", "--lr", "1e-3", "--validation", self.corpus(8)]
+        kept = ["--save-every", "50", "--keep", "3", "--micro-batch", "2", "--lr", "1e-3", "--validation", self.corpus()]
         told = ["--device-memory", "100MiB", "--disk", self.folder, "--disk-write-limit", "1000TB/day", "--threads", "2",
                 "--chunk", "256KiB", "--search", "quick", "--keep-best", "--log", self.path("a log"), "--tensorboard", self.path("tb"),
                 "--record", "5", "--report", self.path("r.txt")]
