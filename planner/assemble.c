@@ -44,7 +44,7 @@ static coh_status sort_moves(const coh_residency *residency, uint32_t **out_orde
 typedef struct outer_writer {
     const coh_assembly *a;
     coh_outer_list *list;
-    size_t begin_capacity, operand_capacity, version_capacity;
+    size_t begin_capacity, operand_capacity, version_capacity, at_capacity;
     uint32_t operand_count;
 } outer_writer;
 
@@ -59,10 +59,13 @@ static coh_status add_outer_operand(outer_writer *w, coh_lowered_operand operand
     return COH_OK;
 }
 
-static coh_status end_step(outer_writer *w)
+/* Ends a step, which precedes step `at` of the device level. */
+static coh_status end_step(outer_writer *w, uint32_t at)
 {
     coh_outer_list *list = w->list;
     COH_TRY(COH_EXTEND(&list->operand_begin, &w->begin_capacity, list->count + 2));
+    COH_TRY(COH_EXTEND(&list->at, &w->at_capacity, list->count + 1));
+    list->at[list->count] = at;
     list->operand_begin[0] = 0;
     list->operand_begin[++list->count] = w->operand_count;
     return COH_OK;
@@ -81,7 +84,7 @@ static coh_status add_move_step(outer_writer *w, const coh_move *move)
                                           .access =
                                               move->is_out ? COH_ACCESS_WRITE : COH_ACCESS_READ };
     COH_TRY(add_outer_operand(w, operand, move->version));
-    return end_step(w);
+    return end_step(w, (uint32_t)(move->step + (move->is_out ? 1 : 0)));
 }
 
 /* Adds the operands of a host-lane instruction, as operands of the tier where they lie. */
@@ -93,7 +96,7 @@ static coh_status add_instruction_step(outer_writer *w, uint32_t step)
         operand.is_far = 0;
         COH_TRY(add_outer_operand(w, operand, w->a->device->touch_versions[touch]));
     }
-    return end_step(w);
+    return end_step(w, step);
 }
 
 static coh_status add_steps(outer_writer *w, const uint32_t *order)
@@ -133,6 +136,7 @@ void coh_outer_list_fini(coh_outer_list *list)
     coh_free(list->operand_begin);
     coh_free(list->operands);
     coh_free(list->versions);
+    coh_free(list->at);
     *list = (coh_outer_list){ 0 };
 }
 

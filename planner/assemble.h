@@ -13,6 +13,7 @@ typedef struct coh_outer_list {
     uint32_t *operand_begin;
     coh_lowered_operand *operands;
     int32_t *versions; /* by operand */
+    uint32_t *at;      /* by step: the device's step that runs next */
 } coh_outer_list;
 
 typedef struct coh_assembly {

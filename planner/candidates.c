@@ -196,7 +196,7 @@ static int same_but_map(const coh_decisions *a, const coh_decisions *b)
            a->tie_break == b->tie_break && a->patient == b->patient && a->horizon == b->horizon &&
            a->host_updates == b->host_updates && a->host_spread == b->host_spread &&
            a->resident == b->resident && a->host_window == b->host_window && a->lead == b->lead &&
-           a->late == b->late && a->light == b->light &&
+           a->late == b->late && a->light == b->light && a->early == b->early &&
            memcmp(&a->recompute, &b->recompute, sizeof(a->recompute)) == 0;
 }
 

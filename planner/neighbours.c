@@ -99,8 +99,12 @@ static void vary_recompute(const coh_candidates *candidates, neighbours *n)
 
 static void vary_places(const coh_candidates *candidates, neighbours *n)
 {
-    static const int32_t horizons[] = { COH_HORIZON_USUAL / 8, COH_HORIZON_USUAL / 4,
-                                        COH_HORIZON_USUAL, COH_HORIZON_USUAL * 3, 0 };
+    const coh_plan_options *o = &candidates->plan->options;
+    /* Where fetches run early, space that was idle for long lets them run earlier. */
+    const int32_t first = o->host_memory_bytes > 0 && o->disk_bytes > 0 ? COH_HORIZON_USUAL / 8
+                                                                        : COH_HORIZON_USUAL * 6;
+    const int32_t horizons[] = { first, COH_HORIZON_USUAL / 4, COH_HORIZON_USUAL,
+                                 COH_HORIZON_USUAL * 3, 0 };
     coh_decisions *d;
     for (int boundary = COH_BOUNDARY_FREE; boundary < COH_BOUNDARY_COUNT; boundary++)
         for (int patient = 0; patient < 2; patient++)
@@ -232,6 +236,17 @@ static void vary_window(const coh_candidates *candidates, neighbours *n)
             d->host_window = windows[i];
 }
 
+/* With a host tier and a drive: varies which fetches run early. */
+static void vary_order(const coh_candidates *candidates, neighbours *n)
+{
+    const coh_plan_options *o = &candidates->plan->options;
+    coh_decisions *d;
+    for (int early = 0; o->host_memory_bytes > 0 && o->disk_bytes > 0 && early < COH_EARLY_COUNT;
+         early++)
+        if ((d = add_neighbour(n, candidates)) != NULL)
+            d->early = early;
+}
+
 /* Tries decisions that help only together: a filled boundary map, a horizon, and sparing changed
  * content. */
 static void vary_together(const coh_candidates *candidates, neighbours *n)
@@ -321,7 +336,8 @@ typedef void vary(const coh_candidates *, neighbours *);
 
 static vary *const variations[] = { vary_window,    vary_updates,  vary_host_spread, vary_sizes,
                                     vary_recompute, vary_resident, vary_places,      vary_budget,
-                                    vary_together,  vary_both,     vary_leads,       vary_late };
+                                    vary_together,  vary_both,     vary_leads,       vary_late,
+                                    vary_order };
 enum { VARIATION_COUNT = sizeof(variations) / sizeof(variations[0]) };
 
 /* Tries the neighbours that one variation makes; *out_gains: one is better than the best. */

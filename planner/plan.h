@@ -27,6 +27,16 @@ typedef struct coh_host_blocks {
     int32_t count, spread;
 } coh_host_blocks;
 
+/* With a host tier and a drive: the fetches that run as early as their places allow, while the
+ * others run in the order of need (fetch_order.h). With one of these tiers, all do. */
+enum coh_early {
+    COH_EARLY_NONE,
+    COH_EARLY_READS, /* those into the host tier */
+    COH_EARLY_LOADS, /* those into the device, as if all took a quarter of the step */
+    COH_EARLY_HALF,  /* likewise, as if they took half of it */
+    COH_EARLY_COUNT
+};
+
 /* The placement decisions that a schedule is built from; the search varies them. */
 typedef struct coh_decisions {
     uint64_t device_bytes; /* capacity the schedule was built for */
@@ -55,6 +65,7 @@ typedef struct coh_decisions {
      * (lower_late.h). Deferred updates are in that order anyway. */
     int32_t late;
     int32_t light;           /* enum coh_light */
+    int32_t early;           /* enum coh_early */
     coh_block_set recompute; /* these blocks are recomputed, the others kept or moved */
 } coh_decisions;
 

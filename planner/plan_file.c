@@ -331,6 +331,7 @@ static const coh_json_field decision_fields[] = {
     { "lead", DECIDED(lead, COH_LEAD_MOST), .rule = COH_JSON_UNLESS_ZERO },
     { "late", DECIDED(late, COH_LATE_PARTS), .rule = COH_JSON_UNLESS_ZERO },
     { "light", DECIDED(light, COH_LIGHT_COUNT - 1), .rule = COH_JSON_UNLESS_ZERO },
+    { "early", DECIDED(early, COH_EARLY_COUNT - 1), .rule = COH_JSON_UNLESS_ZERO },
     { "patterns", COH_JSON_OWN, .rule = COH_JSON_MAY_LACK, .read = read_patterns,
       .write = write_patterns },
     { "recompute", COH_JSON_OWN, .read = read_recompute, .write = write_recompute },

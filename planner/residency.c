@@ -66,6 +66,27 @@ static coh_status add_move(coh_runner *r, uint32_t chunk, uint32_t extent, int32
     return COH_OK;
 }
 
+/* Writes the chunk's content out after the step. */
+static coh_status store(coh_runner *r, uint32_t chunk, uint32_t extent, int32_t step)
+{
+    r->far_step[chunk] = step;
+    r->far_version[chunk] = r->version[chunk];
+    return add_move(r, chunk, extent, step, 1);
+}
+
+/* Fetches the content of a segment for the present step. Its place is free after the last use of
+ * anything that lay there. */
+static coh_status fetch(coh_runner *r, const coh_segment *segment)
+{
+    const uint32_t chunk = (uint32_t)segment->chunk;
+    const int32_t step = (int32_t)r->step, made = r->far_step[chunk];
+    const int32_t last = segment->last_use > made ? segment->last_use : made;
+    COH_TRY(add_move(r, chunk, segment->extent, step, 0));
+    if (r->out != NULL)
+        r->out->moves[r->out->move_count - 1].earliest = last < step ? last + 1 : step;
+    return COH_OK;
+}
+
 static void snapshot_lost(coh_runner *r, uint32_t chunk)
 {
     if (r->snapshot == NULL || r->snapshot[chunk] != SNAPSHOT_OPEN)
@@ -80,10 +101,8 @@ static coh_status evict(coh_runner *r, int32_t segment)
     coh_segment *s = &r->map.segments[segment];
     uint32_t chunk = (uint32_t)s->chunk;
     if (s->extent != COH_NO_EXTENT && coh_next_use_is_needed(&r->next, chunk) &&
-        r->far_version[chunk] != r->version[chunk]) {
-        COH_TRY(add_move(r, chunk, s->extent, r->last_write[chunk], 1));
-        r->far_version[chunk] = r->version[chunk];
-    }
+        r->far_version[chunk] != r->version[chunk])
+        COH_TRY(store(r, chunk, s->extent, r->last_write[chunk]));
     snapshot_lost(r, chunk);
     release(r, segment);
     return COH_OK;
@@ -286,7 +305,7 @@ static coh_status acquire(coh_runner *r, uint32_t chunk, int reads, uint32_t *ou
                 return coh_fail(COH_ERR_INTERNAL,
                                 "step %u reads chunk %u version %d, which is nowhere", r->step,
                                 chunk, r->version[chunk]);
-            COH_TRY(add_move(r, chunk, s->extent, (int32_t)r->step, 0));
+            COH_TRY(fetch(r, s));
         }
     } else if (r->snapshot != NULL && r->snapshot[chunk] == SNAPSHOT_OPEN) {
         r->snapshot[chunk] = reads ? SNAPSHOT_HIT : SNAPSHOT_GONE;
@@ -367,13 +386,13 @@ static coh_status touch_far(coh_runner *r, const coh_lowered_operand *operand, u
         if (extent == COH_NO_EXTENT)
             return coh_fail(COH_ERR_INTERNAL, "step %u wants chunk %u version %d, which is nowhere",
                             r->step, chunk, r->version[chunk]);
-        COH_TRY(add_move(r, chunk, extent, leaves_after(r, operand, chunk, local_step), 1));
-        r->far_version[chunk] = r->version[chunk];
+        COH_TRY(store(r, chunk, extent, leaves_after(r, operand, chunk, local_step)));
     }
     COH_TRY(add_touch(r, chunk, COH_NO_EXTENT));
     if (!(operand->access & COH_ACCESS_WRITE))
         return COH_OK;
     r->far_version[chunk] = ++r->version[chunk];
+    r->far_step[chunk] = (int32_t)r->step;
     snapshot_lost(r, chunk);
     if (segment >= 0)
         release(r, segment);
@@ -516,7 +535,7 @@ coh_status coh_runner_begin(coh_runner *r)
         int is_far = coh_runner_holds_between(r, chunk) && r->level->has_far;
         r->boundary_offset[chunk] = UINT64_MAX;
         r->far_version[chunk] = is_far || stays_far(r, chunk) ? 0 : -1;
-        r->last_write[chunk] = -1;
+        r->last_write[chunk] = r->far_step[chunk] = -1;
         r->pinned_extent[chunk] = COH_NO_EXTENT;
     }
     for (uint32_t i = 0; i < r->resident_count; i++) {
@@ -620,6 +639,7 @@ coh_status coh_runner_open(coh_runner *r, const coh_level *level, const coh_sequ
     COH_TRY(COH_ALLOC(chunks, &r->version));
     COH_TRY(COH_ALLOC(chunks, &r->far_version));
     COH_TRY(COH_ALLOC(chunks, &r->last_write));
+    COH_TRY(COH_ALLOC(chunks, &r->far_step));
     COH_TRY(COH_ALLOC(chunks, &r->pinned_extent));
     COH_TRY(COH_ALLOC(chunks, &r->boundary_offset));
     uint64_t capacity = level->capacity == UINT64_MAX ? (uint64_t)1 << 60 : level->capacity;
@@ -640,6 +660,7 @@ void coh_runner_close(coh_runner *r)
     coh_free(r->version);
     coh_free(r->far_version);
     coh_free(r->last_write);
+    coh_free(r->far_step);
     coh_free(r->pinned_extent);
     coh_free(r->boundary_offset);
     coh_free(r->snapshot);

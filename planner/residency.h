@@ -101,6 +101,7 @@ typedef struct coh_move {
     uint32_t chunk, extent;
     int32_t version;
     int32_t step; /* in: before this step (step_count: the end). out: after it (-1: the begin) */
+    int32_t earliest; /* in: the first step before which its place is free and its source there */
     uint8_t is_out;
 } coh_move;
 

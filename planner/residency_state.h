@@ -21,9 +21,10 @@ typedef struct coh_runner {
     coh_arena_map map;
     coh_next_use next;
     coh_vacancy vacancy;
-    int32_t *version;        /* by chunk: logical */
-    int32_t *far_version;    /* by chunk: version of the far copy; -1: useless */
-    int32_t *last_write;     /* by chunk: step, -1: before the begin */
+    int32_t *version;     /* by chunk: logical */
+    int32_t *far_version; /* by chunk: version of the far copy; -1: useless */
+    int32_t *last_write;  /* by chunk: step, -1: before the begin */
+    int32_t *far_step;    /* by chunk: the step after which the far copy is written, -1 likewise */
     uint32_t *pinned_extent; /* by chunk: of pinned objects */
     const coh_resident *residents;
     uint32_t resident_count;

@@ -10,6 +10,7 @@
 #include "base/alloc.h"
 #include "base/bytes.h"
 #include "base/refusal.h"
+#include "planner/fetch_order.h"
 #include "planner/lower_ahead.h"
 #include "planner/lower_late.h"
 #include "planner/pattern.h"
@@ -179,6 +180,37 @@ static coh_status run_level(coh_builder *b, const coh_level *level,
     return COH_OK;
 }
 
+/* Orders a program's fetches into one level. */
+static coh_status order_fetches(const coh_builder *b, coh_draft *d, int is_host)
+{
+    const double part = b->decisions->early == COH_EARLY_HALF ? 0.5 : 0.25;
+    coh_step_clock clock = { 0 }, outer = { 0 };
+    coh_status status = COH_OK;
+    COH_TRY_GOTO(status, coh_step_clock_make(&d->lowered, &clock), done);
+    if (!is_host) {
+        status = coh_fetch_order(b->layout, &clock, part, &d->device);
+        goto done;
+    }
+    COH_TRY_GOTO(status, coh_step_clock_outer(&clock, &d->outer, &outer), done);
+    status = coh_fetch_order(b->layout, &outer, part, &d->host);
+done:
+    coh_step_clock_fini(&clock);
+    coh_step_clock_fini(&outer);
+    return status;
+}
+
+/* Orders the fetches of every program, and of the brief body's device level. */
+static coh_status order_all(coh_builder *b, int is_host)
+{
+    const int has_both = has_host(b) && has_disk(b), early = b->decisions->early;
+    if (has_both && (early == COH_EARLY_NONE || (early == COH_EARLY_READS) != is_host))
+        return COH_OK;
+    for (int kind = 0; kind < COH_PROGRAM_KIND_COUNT; kind++)
+        if (b->drafts[kind].is_wanted)
+            COH_TRY(order_fetches(b, &b->drafts[kind], is_host));
+    return b->brief.device.move_count > 0 && !is_host ? order_fetches(b, &b->brief, 0) : COH_OK;
+}
+
 static coh_status place_device(coh_builder *b)
 {
     COH_TRY(COH_ALLOC(b->layout->chunk_count, &b->keeps_far));
@@ -201,7 +233,8 @@ static coh_status place_device(coh_builder *b)
     COH_TRY(coh_residency_boundary(&level, &body, &b->layout->residents, &b->layout->resident_count,
                                    &b->resident_capacity, &is_only));
     b->layout->has_only_map = is_only && b->hold_bytes == 0;
-    return run_level(b, &level, coh_draft_sequence, 0);
+    COH_TRY(run_level(b, &level, coh_draft_sequence, 0));
+    return level.has_far ? order_all(b, 0) : COH_OK;
 }
 
 /* ---- the host level ---- */
@@ -382,8 +415,10 @@ static coh_status place_host(coh_builder *b)
                         .rules = b->pins.host_rules,
                         .tie_break = COH_TIE_LOWEST,
                         .horizon = (uint32_t)b->decisions->horizon };
-    if (has_disk(b))
-        return fill_host(b, &level);
+    if (has_disk(b)) {
+        COH_TRY(fill_host(b, &level));
+        return order_all(b, 1);
+    }
     uint8_t *marks = NULL;
     const uint32_t chunks = b->layout->chunk_count;
     COH_TRY(COH_ALLOC(chunks, &b->host_homes.offset));

@@ -256,11 +256,11 @@ class Plan(ProgramTest):
         sequence = ["--sequence", 128, *FEWER] if SHORT else ["--sequence", 512]
         plan = self.succeeds("plan", "opt-125m", "--profile", "h200,host-memory=64GB,host-memory-rate=1TB/s", "--calibration", "none", *sequence,
                              "--batch", 16, "--micro-batch", 16, "--dtype", "bf16", "--state", "split", "--clip-mode", "previous",
-                             "--device-memory", "800MiB", "-o", self.path("plan.json"), "--json").json
+                             "--device-memory", "900MiB", "-o", self.path("plan.json"), "--json").json
         with open(self.path("plan.json"), encoding="utf-8") as file:
             self.assertGreater(json.load(file)["decisions"]["late"], 0)
         self.assertEqual(plan["binding"], "host window")
-        self.assertLess(plan["step_seconds"], 1.1 * plan["limits"][0]["seconds"])  # in the order of arrival 1.21
+        self.assertLess(plan["step_seconds"], 1.1 * plan["limits"][0]["seconds"])
 
     @on_any_processor
     def test_a_bound_of_all_decisions_above_the_limit_is_called_closer(self):

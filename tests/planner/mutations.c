@@ -63,6 +63,27 @@ static int states_fit(const coh_layout *layout)
     return 1;
 }
 
+static int is_same_work(const coh_program *p, const coh_instruction *a, const coh_instruction *b)
+{
+    const coh_instruction_call *x = &p->calls[a->call], *y = &p->calls[b->call];
+    return a->opcode == b->opcode && a->opcode != COH_OP_RECOMPUTE &&
+           x->operator_index == y->operator_index && x->microbatch == y->microbatch;
+}
+
+/* Do the ranges of rows of each call run in ascending order? A kind may add to a sum range by
+ * range, in which another order rounds otherwise. Rows are recomputed several times. */
+static int rows_ascend(const coh_program *p)
+{
+    for (uint32_t i = 0; i < p->instruction_count; i++)
+        for (uint32_t k = i + 1; p->instructions[i].call >= 0 && k < p->instruction_count; k++)
+            if (p->instructions[k].call >= 0 &&
+                is_same_work(p, &p->instructions[i], &p->instructions[k]) &&
+                p->calls[p->instructions[k].call].row_begin <
+                    p->calls[p->instructions[i].call].row_begin)
+                return 0;
+    return 1;
+}
+
 /* Returns why this program must not run, or NULL. */
 static const char *find_harm(const mutant *m, const poison_result *original, char *text,
                              size_t text_bytes)
@@ -87,6 +108,8 @@ static const char *find_harm(const mutant *m, const poison_result *original, cha
     }
     if (found.hash != original->hash)
         return "it leaves other values";
+    if (!rows_ascend(&m->program))
+        return "it takes rows in another order, which may round otherwise";
     for (int tier = COH_TIER_DEVICE; tier <= COH_TIER_HOST; tier++)
         if (found.peak_bytes[tier] != m->program.peak_bytes[tier] ||
             found.peak_bytes[tier] > m->options.budget_bytes[tier])

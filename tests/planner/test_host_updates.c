@@ -346,7 +346,8 @@ static void a_search_puts_updates_of_the_device_among_those_of_the_host(void **s
     uint64_t memory = 0;
     coh_candidate without;
     assert_int_equal(toy_graph_make(&toy, &graph), COH_OK);
-    assert_int_equal(coh_profile_read("a100-40g,host-memory-rate=409GB/s", &profile), COH_OK);
+    assert_int_equal(coh_profile_read("a100-40g,host-memory-rate=409GB/s,flops=0.5x", &profile),
+                     COH_OK);
     coh_plan_options_init(&options);
     options.profile = profile;
     assert_int_equal(coh_plan_in_memory_bytes(graph, &options, &memory), COH_OK);
