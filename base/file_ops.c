@@ -226,3 +226,11 @@ int coh_file_rmdir_at(coh_file_ops *ops, int folder_fd, const char *name, const 
 {
     return ops->calls->rmdir_at(ops->state, folder_fd, name, path);
 }
+
+const char *coh_file_remedy(int error)
+{
+    if (error == -EFBIG)
+        return "raise the limit of file sizes (ulimit -f)";
+    return error == -ENOSPC || error == -EDQUOT ? "make room, or give another place"
+                                                : "give a place that can be written to";
+}

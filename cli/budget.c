@@ -512,6 +512,42 @@ void cli_budget_plan_options(const cli_options *options, const coh_profile *prof
         use_room(options, &facts, out_options);
 }
 
+/* Bytes in f32. */
+static uint64_t largest_chunk(const coh_plan_summary *summary)
+{
+    const uint64_t all = sizeof(float) * summary->parameter_count;
+    return summary->chunk_bytes < all ? summary->chunk_bytes : all;
+}
+
+coh_status cli_budget_check_memory(const cli_options *options, int on_gpu,
+                                   const coh_plan_summary *summary)
+{
+    const uint64_t device = on_gpu ? 0 : summary->peak_bytes[COH_TIER_DEVICE];
+    const uint64_t host = summary->peak_bytes[COH_TIER_HOST];
+    const uint64_t most = coh_machine_most_bytes() / (uint64_t)cli_budget_local_ranks(options);
+    const uint64_t stages = on_gpu ? cli_budget_stage_bytes(largest_chunk(summary)) : 0;
+    const uint64_t other = on_gpu ? stages : host;
+    const coh_tier budget_tier = on_gpu ? COH_TIER_HOST : COH_TIER_DEVICE;
+    if (device + stages <= most && host <= most - device - stages)
+        return COH_OK;
+    const coh_refusal refusal = {
+        .struct_bytes = sizeof(refusal),
+        .status = COH_ERR_FULL,
+        .reason = COH_REFUSAL_MACHINE,
+        .tier = (int32_t)budget_tier,
+        .is_gpu = on_gpu,
+        .given_bytes = most,
+        .needed_bytes = device + host + stages,
+        .short_bytes = device + host + stages - most,
+        .is_proven = 1,
+        .change_count = 1,
+        .changes = { { .kind = COH_CHANGE_LOWER,
+                       .tier = most > other ? (int32_t)budget_tier : -1,
+                       .bytes = most > other ? most - other : most } },
+    };
+    return coh_refuse(&refusal);
+}
+
 coh_status cli_budget_check_disk(const coh_profile *profile, const char *path,
                                  const coh_plan_summary *summary)
 {

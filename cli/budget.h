@@ -84,6 +84,11 @@ coh_status cli_budget_replay(const cli_budget *budget, const coh_graph *graph,
 coh_status cli_budget_check_disk(const coh_profile *profile, const char *path,
                                  const coh_plan_summary *summary);
 
+/* Checks a plan's arenas against this machine's memory, before an engine allocates them. The
+ * refusal names a budget for which a plan fits. Fails: COH_ERR_FULL. */
+coh_status cli_budget_check_memory(const cli_options *options, int on_gpu,
+                                   const coh_plan_summary *summary);
+
 /* Sets the limit of the store, threads, test modes; the caller sets its folders and the optimizer's
  * numbers. The engine's messages go to standard error. */
 void cli_budget_engine_options(const cli_options *options, coh_engine_options *out_options);

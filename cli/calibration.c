@@ -23,13 +23,19 @@ static const char *wanted(const cli_options *options)
     return here && here[0] ? here : NULL;
 }
 
-/* Is calibration off? A what-if (or a datasheet) has no runs, and test modes change times. */
-static int has_none(const cli_options *options, const coh_profile *profile)
+int cli_calibration_is_off(const cli_options *options)
 {
     const char *name = wanted(options);
+    return name && strcmp(name, "none") == 0;
+}
+
+/* Has this plan no calibration? A what-if (or a datasheet) has no runs, and test modes change
+ * times. */
+static int has_none(const cli_options *options, const coh_profile *profile)
+{
     const int is_priced = options->command == CLI_TRAIN || options->command == CLI_PLAN ||
                           options->command == CLI_SIMULATE || options->command == CLI_EXPLAIN;
-    return !is_priced || (name && strcmp(name, "none") == 0) ||
+    return !is_priced || cli_calibration_is_off(options) ||
            cli_budget_is_what_if(options, profile) || options->test_poison ||
            options->test_delay_seed || options->test_store;
 }

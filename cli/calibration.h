@@ -11,6 +11,9 @@ typedef struct cli_calibration {
     uint32_t runs;                         /* number of runs that calibrate the plan */
 } cli_calibration;
 
+/* Is calibration switched off, by --calibration none or the environment? */
+int cli_calibration_is_off(const cli_options *options);
+
 /* Applies calibration to *profile; call it before planning. *profile NULL becomes the built-in
  * profile, which can be calibrated, too. Calibration leaves out what-ifs, datasheets and
  * other machines' profiles. A damaged file, or a missing place for the file, is ignored with a

@@ -44,9 +44,10 @@ enum { HEADER_BYTES = 128, PREFIX_BYTES = 10 };
 /* Reports a failed write, with errno's reason. */
 static coh_status write_failed(const logits_file *file)
 {
-    return cli_fail(COH_ERR_IO,
-                    "--logits %s cannot be written: %s: nothing of it is kept; give another place",
-                    file->path, strerror(errno));
+    return cli_fail(COH_ERR_IO, "--logits %s cannot be written: %s: nothing of it is kept; %s",
+                    file->path, strerror(errno),
+                    errno == EFBIG ? "raise the limit of file sizes (ulimit -f)"
+                                   : "give another place");
 }
 
 /* The folder that contains `path`; "." if it names none. */

@@ -618,7 +618,7 @@ static coh_status take_shared_plan(cli_job *job)
     budget->may_choose_order = !budget->keeps_order;
     budget->takes_planned_micro_batch = 1;
     if (!cli_given(job->options, CLI_FLAG_DEVICE_MEMORY))
-        budget->options.device_memory_bytes = UINT64_MAX; /* check_memory compares what is here */
+        budget->options.device_memory_bytes = UINT64_MAX; /* cli_budget_check_memory follows */
     const coh_status status = replay(job);
     budget->plan_text = NULL; /* the text is gone with the next one that is shared */
     return status;
@@ -659,43 +659,6 @@ static coh_status make_plan(cli_job *job)
 
 /* ---- opening ---- */
 
-/* Bytes in f32. */
-static uint64_t largest_chunk(const cli_job *job)
-{
-    const uint64_t all = sizeof(float) * job->summary.parameter_count;
-    return job->summary.chunk_bytes < all ? job->summary.chunk_bytes : all;
-}
-
-/* Checks the plan against free memory, since the engine would fail when it allocates its arenas.
- * The refusal names a budget for which a plan fits. */
-static coh_status check_memory(const cli_job *job)
-{
-    const uint64_t device = job->on_gpu ? 0 : job->summary.peak_bytes[COH_TIER_DEVICE];
-    const uint64_t host = job->summary.peak_bytes[COH_TIER_HOST];
-    const uint64_t most = coh_machine_most_bytes() / (uint64_t)cli_budget_local_ranks(job->options);
-    const uint64_t stages = job->on_gpu ? cli_budget_stage_bytes(largest_chunk(job)) : 0;
-    const uint64_t other = job->on_gpu ? stages : host;
-    const coh_tier budget_tier = job->on_gpu ? COH_TIER_HOST : COH_TIER_DEVICE;
-    if (device + stages <= most && host <= most - device - stages)
-        return COH_OK;
-    const coh_refusal refusal = {
-        .struct_bytes = sizeof(refusal),
-        .status = COH_ERR_FULL,
-        .reason = COH_REFUSAL_MACHINE,
-        .tier = (int32_t)budget_tier,
-        .is_gpu = job->on_gpu,
-        .given_bytes = most,
-        .needed_bytes = device + host + stages,
-        .short_bytes = device + host + stages - most,
-        .is_proven = 1,
-        .change_count = 1,
-        .changes = { { .kind = COH_CHANGE_LOWER,
-                       .tier = most > other ? (int32_t)budget_tier : -1,
-                       .bytes = most > other ? most - other : most } },
-    };
-    return coh_refuse(&refusal);
-}
-
 /* The last reading of flags before the plan. */
 static void set_budget(cli_job *job)
 {
@@ -722,7 +685,7 @@ coh_status cli_job_open_beside(const cli_options *options, const coh_plan *const
     if (status == COH_OK)
         status = make_plan(out_job);
     if (status == COH_OK && out_job->budget.is_run_here)
-        status = check_memory(out_job);
+        status = cli_budget_check_memory(options, out_job->on_gpu, &out_job->summary);
     out_job->earlier = out_job->plan_options.earlier = NULL;
     out_job->earlier_count = out_job->plan_options.earlier_count = 0;
     if (status != COH_OK)

@@ -203,6 +203,20 @@ static void say_other_times(const cli_replay *replay)
             cli_time((double)step_ns * 1e-9).at);
 }
 
+/* Prints a note if the prices are a what-if, which has no calibration: the step in the file may
+ * have had one. */
+static void say_uncalibrated(const cli_replay *replay)
+{
+    if (replay->file.is_gpu || cli_calibration_is_off(&replay->options) ||
+        !cli_budget_is_what_if(&replay->options, replay->job.profile))
+        return;
+    cli_note_choice("note: --profile %s has no calibration by this machine's runs: compare with "
+                    "cohobate %s %s --calibration none",
+                    replay->options.profile,
+                    replay->options.command == CLI_EXPLAIN ? "explain" : "simulate",
+                    replay->options.operand);
+}
+
 coh_status cli_replay_open(const cli_options *options, cli_replay *out_replay)
 {
     cli_plan_note said = { 0 };
@@ -243,7 +257,9 @@ coh_status cli_replay_open(const cli_options *options, cli_replay *out_replay)
         out_replay->options.given[CLI_FLAG_THREADS] = 1;
     }
     CLI_TRY_GOTO(status, rebuild(out_replay, &said, is_other_profile), fail);
-    if (!is_other_profile)
+    if (is_other_profile)
+        say_uncalibrated(out_replay);
+    else
         say_other_times(out_replay);
     return COH_OK;
 fail:

@@ -21,10 +21,8 @@ coh_status coh_folder_place_fail(int error, const char *what, const char *path)
 {
     if (error == -EEXIST)
         return coh_fail(COH_ERR_ARGUMENT, "%.300s exists: give another name, or remove it", path);
-    const char *remedy = error == -ENOSPC || error == -EDQUOT
-                             ? "make room, or give another place"
-                             : "give a place that can be written to";
-    return coh_fail(COH_ERR_IO, "%s %.300s failed: %s: %s", what, path, strerror(-error), remedy);
+    return coh_fail(COH_ERR_IO, "%s %.300s failed: %s: %s", what, path, strerror(-error),
+                    coh_file_remedy(error));
 }
 
 static coh_status folder_flush(coh_folder_place *place, const char *folder)

@@ -133,9 +133,7 @@ static coh_status reserve(coh_safetensors_writer *writer)
     int error = coh_file_reserve(&writer->place->ops, writer->fd, writer->total_bytes);
     if (error == -ENOSPC || error == -EDQUOT || error == -EFBIG)
         return coh_fail(COH_ERR_FULL, "%.300s needs %" PRIu64 " bytes: %s: %s", writer->path,
-                        writer->total_bytes, strerror(-error),
-                        error == -EFBIG ? "raise the limit of file sizes (ulimit -f)"
-                                        : "make room, or give another place");
+                        writer->total_bytes, strerror(-error), coh_file_remedy(error));
     /* Ignored if the file system cannot reserve space; a full disk is then found later. */
     if (error != 0 && error != -EOPNOTSUPP && error != -EINVAL)
         return coh_folder_place_fail(error, "reserving space for", writer->path);

@@ -477,12 +477,13 @@ static int is_again(const report_analysis *a, int index)
 static coh_status find_actions(report_analysis *a)
 {
     const report_window *w = &a->window;
+    static const report_text planned = { "a step" }, of_run = { "without calibration a step" };
     uint64_t *durations, before_ns;
     /* A replay of a measured step has its computing, which a plan only predicts. */
     for (int i = 0; i < a->what_if_count; i++)
         if (a->what_ifs[i].gain > 0 && !(a->is_measured && a->what_ifs[i].is_link) &&
             !is_again(a, i))
-            add_action(a, (report_text){ "a step" },
+            add_action(a, a->is_measured ? of_run : planned,
                        a->what_ifs[i].step_s * (1 + a->what_ifs[i].gain), a->what_ifs[i].step_s,
                        a->what_ifs[i].is_quick ? "planned quickly" : "planned",
                        report_guesses(&a->run->facts, 0), a->what_ifs[i].text);

@@ -36,10 +36,9 @@ static coh_status write_bytes(coh_token_writer *writer, uint64_t offset, const u
 {
     const int error = coh_file_write(&writer->ops, writer->fd, bytes, byte_count, offset);
     if (error)
-        return coh_fail(COH_ERR_IO,
-                        "writing %zu bytes at %" PRIu64 " of %s failed: %s: make room, or give"
-                        " another place",
-                        byte_count, offset, writer->temporary, strerror(-error));
+        return coh_fail(COH_ERR_IO, "writing %zu bytes at %" PRIu64 " of %s failed: %s: %s",
+                        byte_count, offset, writer->temporary, strerror(-error),
+                        coh_file_remedy(error));
     return COH_OK;
 }
 
@@ -126,8 +125,8 @@ coh_status coh_token_writer_finish(coh_token_writer *writer)
     coh_token_header_write(&writer->header, bytes);
     COH_TRY(write_bytes(writer, 0, bytes, sizeof(bytes)));
     if (fsync(writer->fd) != 0)
-        return coh_fail(COH_ERR_IO, "flushing %s failed: %s: make room, or give another place",
-                        writer->temporary, strerror(errno));
+        return coh_fail(COH_ERR_IO, "flushing %s failed: %s: %s", writer->temporary,
+                        strerror(errno), coh_file_remedy(-errno));
     int fd = writer->fd;
     writer->fd = -1;
     if (close(fd) != 0)

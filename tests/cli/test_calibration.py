@@ -75,6 +75,14 @@ class Calibration(ProgramTest):
                 said = self.succeeds(*command, file, *operator, "--calibration", calibration).err
                 self.assertEqual("by today's profile and calibration" in said, (file == plain) != (calibration == "none"))
 
+    def test_a_what_if_of_a_plan_names_the_step_that_has_its_prices(self):
+        file, what_if = self.path("plan.json"), ["--profile", "built-in,disk-write=2x"]
+        self.succeeds("plan", *TINY, "--calibration", "none", "-o", file)
+        for command in (["simulate", file], ["explain", file, "wte"]):
+            said = self.succeeds(*command, *what_if, "--calibration", self.path("calibration.json")).err
+            self.assertIn(f"has no calibration by this machine's runs: compare with cohobate {command[0]} {file} --calibration none", said)
+            self.assertNotIn("compare with", self.succeeds(*command, *what_if, "--calibration", "none").err)
+
     def test_runs_of_another_number_of_threads_calibrate_nothing(self):
         path = self.path("calibration.json")
         made_for_two = ["--profile", "built-in-2", "--calibration", path]

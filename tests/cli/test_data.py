@@ -3,6 +3,7 @@
 import fcntl
 import json
 import os
+import resource
 import shutil
 import signal
 import struct
@@ -387,6 +388,13 @@ class Data(ProgramTest):
         self.fails(4, *train, self.corpus(), "--validation", short,
                    says=f"--validation {short} holds 1 token, and a loss needs 2: give more")
         self.succeeds(*train, self.write("short.txt", "x" * 16), "--sequence", 15)
+
+    def test_a_limit_of_file_sizes_is_named_and_no_tokens_are_left(self):
+        def small_files():
+            resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+        said = self.fails(5, "tokenize", self.corpus(), "-o", self.path("out.tokens"), preexec_fn=small_files, says="File too large").err
+        self.assertTrue(said.endswith(": raise the limit of file sizes (ulimit -f)\n"), said)
+        self.assertFalse([name for name in os.listdir(self.folder) if "out.tokens" in name])
 
     def test_flags_that_say_nothing_of_the_data_are_refused(self):
         path, text = self.documents(), self.corpus()

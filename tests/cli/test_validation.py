@@ -158,8 +158,9 @@ class Windows(TrainTest):
             signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
             resource.setrlimit(resource.RLIMIT_FSIZE, (200000, 200000))
 
-        self.fails(5, *measure, self.path("l.npy"), says=f"--logits {self.path('l.npy')} cannot be written: ",
-                   preexec_fn=small_files, env=environment(TMPDIR=self.folder))
+        said = self.fails(5, *measure, self.path("l.npy"), says=f"--logits {self.path('l.npy')} cannot be written: File too large",
+                          preexec_fn=small_files, env=environment(TMPDIR=self.folder)).err
+        self.assertTrue(said.endswith("; raise the limit of file sizes (ulimit -f)\n"), said)
         self.assertFalse([name for name in os.listdir(self.folder) if "l.npy" in name])
         self.fails(2, *measure, self.path("gone", "l.npy"), says="is not there")
         self.fails(2, *measure, text, says="the same file as the input")
