@@ -72,7 +72,8 @@ int coh_file_unlink_at(coh_file_ops *ops, int folder_fd, const char *name, const
 int coh_file_rmdir(coh_file_ops *ops, const char *path);
 int coh_file_rmdir_at(coh_file_ops *ops, int folder_fd, const char *name, const char *path);
 
-/* Returns what to do about a write that failed with -errno: "make room, or give another place". */
+/* Returns what to do about a write that failed; `error` is -errno: "make room, or give another
+ * place", for example. */
 const char *coh_file_remedy(int error);
 
 #endif

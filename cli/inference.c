@@ -104,14 +104,6 @@ static void describe(const cli_inference *inference)
     cli_note("%s (predicted)", line.text);
 }
 
-static coh_status check_plan(cli_inference *inference)
-{
-    inference->summary = (coh_plan_summary){ .struct_bytes = sizeof(inference->summary) };
-    CLI_TRY(coh_plan_summarize(inference->plan, &inference->summary));
-    return cli_budget_check_memory(inference->options, cli_budget_is_gpu(inference->profile),
-                                   &inference->summary);
-}
-
 coh_status cli_inference_plan(cli_inference *inference)
 {
     coh_plan_options plan_options;
@@ -124,12 +116,8 @@ coh_status cli_inference_plan(cli_inference *inference)
     const coh_status status = coh_plan_create(inference->graph, &plan_options, &inference->plan);
     cli_progress_end();
     CLI_TRY(status);
-    const coh_status checked = check_plan(inference);
-    if (checked != COH_OK) {
-        coh_plan_destroy(inference->plan);
-        inference->plan = NULL;
-    }
-    return checked;
+    inference->summary = (coh_plan_summary){ .struct_bytes = sizeof(inference->summary) };
+    return coh_plan_summarize(inference->plan, &inference->summary);
 }
 
 coh_status cli_inference_start(cli_inference *inference)
@@ -138,6 +126,7 @@ coh_status cli_inference_start(cli_inference *inference)
     const cli_options *options = inference->options;
     const uint64_t store_bytes = inference->summary.peak_bytes[COH_TIER_DISK];
     cli_disks disks;
+    CLI_TRY(cli_budget_check_memory(options, cli_budget_on_gpu(options), &inference->summary));
     describe(inference);
     cli_disks_list(options, &disks);
     CLI_TRY(cli_disks_measure(&disks, store_bytes));

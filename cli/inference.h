@@ -29,7 +29,8 @@ void cli_inference_close(cli_inference *inference);
 /* Plans inference->graph within the budget flags. Fails: COH_ERR_FULL; there is then no plan. */
 coh_status cli_inference_plan(cli_inference *inference);
 
-/* Prints what the plan needs, makes the engine, loads the parameters, closes their files. */
+/* Checks the plan against this machine's memory (fails: COH_ERR_FULL), prints what it needs, makes
+ * the engine, loads the parameters, closes their files. */
 coh_status cli_inference_start(cli_inference *inference);
 
 #endif

@@ -210,11 +210,10 @@ static void say_uncalibrated(const cli_replay *replay)
     if (replay->file.is_gpu || cli_calibration_is_off(&replay->options) ||
         !cli_budget_is_what_if(&replay->options, replay->job.profile))
         return;
-    cli_note_choice("note: --profile %s has no calibration by this machine's runs: compare with "
-                    "cohobate %s %s --calibration none",
-                    replay->options.profile,
-                    replay->options.command == CLI_EXPLAIN ? "explain" : "simulate",
-                    replay->options.operand);
+    cli_note_choice(
+        "note: --profile %s has no calibration by this machine's runs: compare with the "
+        "same command without --profile, with --calibration none",
+        replay->options.profile);
 }
 
 coh_status cli_replay_open(const cli_options *options, cli_replay *out_replay)

@@ -3,12 +3,12 @@
  * A lane runs its instructions in order. In the order of need, a fetch whose place is free only
  * shortly before its use keeps back all that are needed after it, though their places may have been
  * free for long. Here the link takes, whenever it is free, of the fetches whose places are free the
- * one that is needed first: earliest deadline first with release times (Jackson's rule without
- * preemption).
+ * one that is needed first: earliest deadline first, with release times and without preemption
+ * (Schrage's rule, which is not always the best order).
  *
  * The clock is of the program alone, so that no profile changes a program: a step that computes
- * takes its operations, or those of its bytes, and all fetches together take a given part of all
- * steps. */
+ * takes its operations, or those of its bytes, exchanges and updates of the host take none, and all
+ * fetches together take a given part of all steps. */
 #ifndef COH_PLANNER_FETCH_ORDER_H
 #define COH_PLANNER_FETCH_ORDER_H
 
@@ -22,14 +22,14 @@ typedef struct coh_step_clock {
 
 /* Fails: COH_ERR_MEMORY. */
 coh_status coh_step_clock_make(const coh_lowered *lowered, coh_step_clock *out_clock);
-/* The clock of the steps of the next level out. Borrows nothing. */
+/* The clock of the steps of the next level out. */
 coh_status coh_step_clock_outer(const coh_step_clock *clock, const coh_outer_list *outer,
                                 coh_step_clock *out_clock);
 void coh_step_clock_fini(coh_step_clock *clock); /* accepts a zeroed struct */
 
 /* Makes the fetches of a residency run in that order: each before a step from move->earliest on,
- * and no later than before. `part`: the time of all fetches, as part of that of all steps. Fails:
- * COH_ERR_MEMORY. */
+ * and no later than before. They are listed in the order of need, each with earliest <= step.
+ * `part`: the time of all fetches, as part of that of all steps. Fails: COH_ERR_MEMORY. */
 coh_status coh_fetch_order(const coh_layout *layout, const coh_step_clock *clock, double part,
                            coh_residency *residency);
 

@@ -27,13 +27,14 @@ typedef struct coh_host_blocks {
     int32_t count, spread;
 } coh_host_blocks;
 
-/* With a host tier and a drive: the fetches that run as early as their places allow, while the
- * others run in the order of need (fetch_order.h). With one of these tiers, all do. */
+/* With a host tier and a drive: the fetches that run as early as their places allow, as if all took
+ * a quarter of the step, while the others run in the order of need (fetch_order.h). With one of
+ * these tiers all do, whatever is decided. */
 enum coh_early {
     COH_EARLY_NONE,
     COH_EARLY_READS, /* those into the host tier */
-    COH_EARLY_LOADS, /* those into the device, as if all took a quarter of the step */
-    COH_EARLY_HALF,  /* likewise, as if they took half of it */
+    COH_EARLY_LOADS, /* those into the device */
+    COH_EARLY_HALF,  /* likewise, as if they took half of the step */
     COH_EARLY_COUNT
 };
 

@@ -9,8 +9,9 @@
  *
  * The one idea: sort the instructions by key (position, before < at < after). Every wait then
  * points to a smaller key, so the list is a topological issue order and no deadlock can be written.
- * The key does not set the time: a READ keyed late runs as early as its waits allow. Prefetch is
- * not an instruction; it results from memory that became free early.
+ * The key sets the order on a lane, not the time: a READ keyed late runs as early as its waits and
+ * its lane allow. Prefetch is not an instruction; it results from memory that became free early,
+ * and fetch_order.h keys a READ earlier than its first user.
  *
  * Plain data: no pointers into other tables, no device, no clock. Written by planner/schedule,
  * checked by planner/verify (which shares no code with it), walked by planner/simulate and

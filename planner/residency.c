@@ -4,6 +4,7 @@
  * residency_boundary.c; the rule is in residency.h. */
 #include "planner/residency.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -81,9 +82,10 @@ static coh_status fetch(coh_runner *r, const coh_segment *segment)
     const uint32_t chunk = (uint32_t)segment->chunk;
     const int32_t step = (int32_t)r->step, made = r->far_step[chunk];
     const int32_t last = segment->last_use > made ? segment->last_use : made;
+    assert(last < step);
     COH_TRY(add_move(r, chunk, segment->extent, step, 0));
     if (r->out != NULL)
-        r->out->moves[r->out->move_count - 1].earliest = last < step ? last + 1 : step;
+        r->out->moves[r->out->move_count - 1].earliest = last + 1;
     return COH_OK;
 }
 
@@ -577,7 +579,7 @@ static coh_status end_run(coh_runner *r)
         r->out->extents[extent].at_end = 1;
         if (stays_far(r, resident->chunk) &&
             r->far_version[resident->chunk] != r->version[resident->chunk])
-            COH_TRY(add_move(r, resident->chunk, extent, r->last_write[resident->chunk], 1));
+            COH_TRY(store(r, resident->chunk, extent, r->last_write[resident->chunk]));
     }
     return COH_OK;
 }

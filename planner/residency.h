@@ -14,7 +14,7 @@
  * whose present content is needed again latest. If only space unused for `horizon` steps is
  * taken, a fetch can start that many steps early. Content whose next access is a pure write is
  * dead. Changed content is written out on eviction, keyed just after its last producer; a fetch
- * is keyed just before its first user. */
+ * is keyed just before its first user, until fetch_order.h keys it earlier. */
 #ifndef COH_PLANNER_RESIDENCY_H
 #define COH_PLANNER_RESIDENCY_H
 

@@ -183,7 +183,8 @@ static coh_status run_level(coh_builder *b, const coh_level *level,
 /* Orders a program's fetches into one level. */
 static coh_status order_fetches(const coh_builder *b, coh_draft *d, int is_host)
 {
-    const double part = b->decisions->early == COH_EARLY_HALF ? 0.5 : 0.25;
+    const int is_half = has_host(b) && has_disk(b) && b->decisions->early == COH_EARLY_HALF;
+    const double part = is_half ? 0.5 : 0.25;
     coh_step_clock clock = { 0 }, outer = { 0 };
     coh_status status = COH_OK;
     COH_TRY_GOTO(status, coh_step_clock_make(&d->lowered, &clock), done);

@@ -80,8 +80,9 @@ class Calibration(ProgramTest):
         self.succeeds("plan", *TINY, "--calibration", "none", "-o", file)
         for command in (["simulate", file], ["explain", file, "wte"]):
             said = self.succeeds(*command, *what_if, "--calibration", self.path("calibration.json")).err
-            self.assertIn(f"has no calibration by this machine's runs: compare with cohobate {command[0]} {file} --calibration none", said)
+            self.assertIn("has no calibration by this machine's runs: compare with the same command without --profile, with --calibration none", said)
             self.assertNotIn("compare with", self.succeeds(*command, *what_if, "--calibration", "none").err)
+            self.assertNotIn("compare with", self.succeeds(*command, "--calibration", "none").err)
 
     def test_runs_of_another_number_of_threads_calibrate_nothing(self):
         path = self.path("calibration.json")

@@ -141,6 +141,11 @@ class Limits(ProgramTest):
         self.assertRegex(said, limit_of_more + r"with these pins no schedule .* or leave out pins \(then at least [\d.]+MiB\)$")
         self.assertRegex(self.fails(3, *train, "--device-memory", "1GiB", preexec_fn=lower(), says=hard).err,
                          rf"{limit}: {hard}, or give --device-memory of at most that: device memory: the plan takes")
+        run_folder = self.path("small")
+        self.succeeds("train", *NANO, "--data", self.corpus(), "--save", run_folder, "--steps", 1)
+        measure = ["eval", run_folder, "--data", self.corpus(), "--sequence", 1024, "--micro-batch", 8, "--device-memory", "1GiB"]
+        self.assertRegex(self.fails(3, *measure, preexec_fn=lower(), says=hard).err,
+                         rf"{limit}: {hard}, or give --device-memory of at most that: device memory: the plan takes")
         for most, remedy in ((1 << 40, "1073741824"), (resource.RLIM_INFINITY, "unlimited")):
             self.fails(3, "plan", *NANO, preexec_fn=lower(200, most), says=f"for more raise it by ulimit -Sv {remedy}: also")
         # a budget that is too small by itself is not blamed on the limit

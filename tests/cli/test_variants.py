@@ -452,7 +452,7 @@ class Replays(ProgramTest):
     def test_explain_holds_alternatives_to_the_plans_write_limit(self):
         path = self.path("plan.json")
         plan = ["plan", "gpt2-nano", "--dtype", "bf16", "--sequence", "64", "--batch", "8", "--threads", "2",
-                "--device-memory", "55MiB", "--disk", self.folder, "--recompute", "none", "--json", "-o", path]
+                "--device-memory", "70MiB", "--disk", self.folder, "--recompute", "none", "--json", "-o", path]
 
         def tried(*more):
             made = self.succeeds(*plan, *more).json

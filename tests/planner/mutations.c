@@ -215,11 +215,12 @@ coh_mutation_report run_mutations(const coh_layout *layout, const coh_program *p
     uint32_t run_count = program->kind == COH_PROGRAM_BODY ? 3 : 1;
     poison_run(layout, program, run_count, NULL, &original.run);
     coh_status status = coh_verify(layout, program, options, NULL);
-    if (status != COH_OK || original.run.is_faulty) {
+    if (status != COH_OK || original.run.is_faulty || !rows_ascend(program)) {
         report.false_alarms = 1;
         snprintf(report.first_false_alarm, sizeof(report.first_false_alarm),
-                 "the original: %s / %s", status != COH_OK ? coh_last_error() : "accepted",
-                 original.run.is_faulty ? original.run.fault : "runs");
+                 "the original: %s / %s%s", status != COH_OK ? coh_last_error() : "accepted",
+                 original.run.is_faulty ? original.run.fault : "runs",
+                 rows_ascend(program) ? "" : ", rows in another order");
         return report;
     }
     mutation *list = NULL;
