@@ -290,14 +290,11 @@ static coh_status add_wait(deriver *d, coh_instruction *instruction, int lane, u
 {
     coh_program *p = d->program;
     uint32_t length = d->lengths[lane];
-    uint32_t carry = d->body - (number - 1) / length;
-    if (carry > 1)
-        return coh_fail(COH_ERR_INTERNAL, "an instruction depends on a body two runs back");
     COH_TRY(coh_effort_check_count((uint64_t)p->wait_count + 1, COH_UNIT_WAITS));
     COH_TRY(COH_EXTEND(&p->waits, &d->wait_capacity, p->wait_count + 1));
     p->waits[p->wait_count++] = (coh_wait){ .ordinal = (number - 1) % length + 1,
                                             .lane = d->lanes[lane],
-                                            .carry = (uint8_t)carry };
+                                            .carry = (uint8_t)(d->body - (number - 1) / length) };
     instruction->wait_count++;
     return COH_OK;
 }
@@ -390,7 +387,7 @@ coh_status coh_waits_derive(const coh_layout *layout, coh_program *program)
 {
     deriver d = { .layout = layout,
                   .program = program,
-                  .body_count = program->kind == COH_PROGRAM_BODY ? 3 : 1 };
+                  .body_count = program->kind == COH_PROGRAM_BODY ? 2 : 1 };
     program->wait_count = 0;
     coh_free(program->waits);
     program->waits = NULL;

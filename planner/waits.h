@@ -9,16 +9,18 @@
  *
  * Conflicts (write after read, write after write, read after write) are found on the bytes that
  * operands touch: ranges of an arena, ranges of the file. If the program repeats
- * (COH_PROGRAM_BODY), three bodies are processed and the third is kept, so waits on the previous
- * run are marked as carried. A wait implied by others is left out, so each remaining wait is
- * necessary.
+ * (COH_PROGRAM_BODY), two bodies are processed and the second is kept, so waits on the previous run
+ * are marked as carried. A wait implied by others is left out, so each remaining wait is necessary.
+ * A further body would have the same waits: what an instruction knows of its own body it knows from
+ * instructions of this body, in the first one as in all others, and a wait is on its own body or
+ * the one before.
  *
  * Without a wait an instruction may assume that instructions of its lane at least lane_depth before
  * it have retired, and that all waits of earlier instructions of its lane are satisfied (they were
  * issued first). It may assume nothing about its nearer neighbours. "Retired >= n" joins the
  * knowledge of all instructions <= n of that lane.
  *
- * Fails: COH_ERR_INTERNAL if a conflict reaches two bodies back; COH_ERR_MEMORY. */
+ * Fails: COH_ERR_MEMORY; COH_ERR_FULL if there are too many. */
 coh_status coh_waits_derive(const coh_layout *layout, coh_program *program);
 
 #endif
