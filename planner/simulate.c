@@ -22,6 +22,7 @@ typedef struct walk_lane {
     progress issued, served, retired;
     uint32_t next_wait; /* of the instruction to be issued next */
     uint8_t last_wait;  /* the lane that it waited for last */
+    unsigned wakers;    /* set of lanes, its own among them: nothing else lets it issue */
     double free_since;  /* when the preceding instruction retired */
 } walk_lane;
 
@@ -74,6 +75,7 @@ static void issue(walk *w, int number)
 static int try_issue(walk *w, int number)
 {
     walk_lane *lane = &w->lanes[number];
+    lane->wakers = 1u << number;
     if (lane->issued.run == w->runs || !coh_fluid_has_room(&w->fluid, number))
         return 0;
     uint64_t run = lane->issued.run;
@@ -86,6 +88,7 @@ static int try_issue(walk *w, int number)
         const uint64_t length = w->lanes[wait->lane].length;
         if (w->fluid.lanes[wait->lane].retired < (run - wait->carry) * length + wait->ordinal) {
             lane->last_wait = wait->lane;
+            lane->wakers |= 1u << wait->lane;
             return 0;
         }
     }
@@ -141,23 +144,33 @@ static int is_settled(const walk *w, uint64_t run)
     return 1;
 }
 
+/* Issues what may begin after an event of the lanes `woken`, and starts its service. */
+static void issue_woken(walk *w, unsigned woken)
+{
+    for (unsigned left = w->used; left != 0; left &= left - 1) {
+        const int number = __builtin_ctz(left);
+        if (!(w->lanes[number].wakers & woken))
+            continue;
+        while (try_issue(w, number)) {
+        }
+        coh_fluid_start(&w->fluid, number);
+    }
+}
+
 /* Walks from rest until the period repeats. Returns the number of whole runs, or 0 if the program
  * deadlocks. */
 static uint64_t walk_runs(walk *w, int *out_settled)
 {
     uint64_t run = 0;
+    unsigned woken = w->used;
     *out_settled = 0;
     for (;;) {
-        for (unsigned left = w->used; left != 0; left &= left - 1) {
-            const int number = __builtin_ctz(left);
-            while (try_issue(w, number)) {
-            }
-            coh_fluid_start(&w->fluid, number);
-        }
+        issue_woken(w, woken);
         coh_fluid_event next = coh_fluid_next(&w->fluid);
         if (next.lane < 0)
             return 0;
         happen(w, &next);
+        woken = 1u << next.lane;
         while (run < w->runs && w->lanes_done[run] == w->lane_count) {
             *out_settled = run > 0 && is_settled(w, run);
             run++;
@@ -191,6 +204,7 @@ static coh_status walk_open(walk *w, int slows, int with_times)
         total += program->lane_length[number];
         lane->length = program->lane_length[number];
         lane->last_wait = COH_LANE_COMPUTE;
+        lane->wakers = 1u << number;
         w->lane_count += lane->length > 0;
         w->used |= (unsigned)(lane->length > 0) << number;
     }
