@@ -9,9 +9,10 @@
 
 #define COH_NEVER UINT64_MAX
 
+/* Four bytes: the accesses of a long program are read all over, and would not fit in a cache. */
 typedef struct coh_chunk_access {
-    uint32_t step;
-    uint8_t what; /* enum in next_use.c */
+    uint32_t step : 29;
+    uint32_t what : 3; /* enum in next_use.c */
 } coh_chunk_access;
 
 typedef struct coh_next_use {
