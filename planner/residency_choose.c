@@ -199,11 +199,48 @@ static int32_t last_over_from(const coh_runner *r, const search *s, uint64_t off
     return last_over(r, s, offset);
 }
 
+static int meets_pass(const search *s, const candidate *c, int pass)
+{
+    return c->next_use >= s->least_next_use[pass] && c->last_use <= s->most_last_use[pass];
+}
+
+/* What is known of the segments under the place weighed last, so that the next one, which shares
+ * most of them, need not weigh them again:
+ *
+ *     at[count - 1] ...... at[1]  at[0] | .......  last     in rising offset
+ *     <──── next_use[i], last_use[i]: ─>|<─ `after` ─>
+ *           of at[i] up to at[0]        |
+ *
+ * Only for windows without segments of their own. */
+enum { SLIDE_MOST = 256 };
+typedef struct slide {
+    int count; /* 0: nothing is known */
+    int32_t at[SLIDE_MOST], last;
+    uint64_t next_use[SLIDE_MOST];
+    int64_t last_use[SLIDE_MOST];
+    candidate after;
+} slide;
+
+/* Adds a segment, which lies before those that were added. */
+static void add_before(slide *k, int32_t segment, const candidate *c)
+{
+    if (k->count == SLIDE_MOST)
+        return;
+    if (k->count == 0) {
+        k->last = segment;
+        k->after = (candidate){ .next_use = COH_NEVER, .last_use = -1 };
+    }
+    k->at[k->count] = segment;
+    k->next_use[k->count] = c->next_use;
+    k->last_use[k->count++] = c->last_use;
+}
+
 /* Computes the cost of taking [offset, offset + bytes), which ends with segment `last`, for the
  * window, except for its own content (see relocated_bytes). Goes from the end of the range to its
  * begin. Returns -1, or the first segment that leaves no pass possible; then no pass is possible
- * for any place from this one to that segment's end. */
-static int32_t weigh(const coh_runner *r, search *s, uint64_t offset, int32_t last, candidate *out)
+ * for any place from this one to that segment's end. `known`: NULL, or empty. */
+static int32_t weigh_known(const coh_runner *r, search *s, uint64_t offset, int32_t last,
+                           slide *known, candidate *out)
 {
     const coh_segment *segments = r->map.segments;
     unsigned passes = s->passes;
@@ -225,9 +262,75 @@ static int32_t weigh(const coh_runner *r, search *s, uint64_t offset, int32_t la
             return i;
         out->last_use = last_use > out->last_use ? last_use : out->last_use;
         out->next_use = wanted < out->next_use ? wanted : out->next_use;
+        if (known != NULL)
+            add_before(known, i, out);
     }
     out->valid = 1;
     return -1;
+}
+
+static int32_t weigh(const coh_runner *r, search *s, uint64_t offset, int32_t last, candidate *out)
+{
+    return weigh_known(r, s, offset, last, NULL, out);
+}
+
+/* Adds what follows the known segments, up to segment `last`. Returns 0 if one of them leaves no
+ * pass possible. */
+static int go_on_to(const coh_runner *r, search *s, slide *k, int32_t last)
+{
+    const coh_segment *segments = r->map.segments;
+    unsigned passes = s->passes;
+    while (k->last != last) {
+        const coh_segment *segment = &segments[k->last = segments[k->last].next];
+        const int is_taken = segment->chunk >= 0;
+        s->visits++;
+        if (is_taken && (segment->next_use < s->soonest || is_held(r, s, segment)))
+            return 0;
+        const uint64_t wanted = is_taken ? wanted_at(r, segment) : COH_NEVER;
+        const int64_t last_use = last_use_of(r, s, segment);
+        passes = passes_over(s, segment, wanted, last_use, passes);
+        if (passes == 0)
+            return 0;
+        k->after.last_use = last_use > k->after.last_use ? last_use : k->after.last_use;
+        k->after.next_use = wanted < k->after.next_use ? wanted : k->after.next_use;
+    }
+    return 1;
+}
+
+/* Weighs the place that begins with segment `first` and ends with `last` from what is known of the
+ * one before. Returns 0 if nothing is, or if no pass is possible. */
+static int weigh_from_known(const coh_runner *r, search *s, slide *k, int32_t first, int32_t last,
+                            candidate *out)
+{
+    const coh_segment *segments = r->map.segments;
+    while (k->count > 0 && segments[k->at[k->count - 1]].offset < segments[first].offset)
+        k->count--;
+    if (k->count == 0 || k->at[k->count - 1] != first || !go_on_to(r, s, k, last))
+        return 0;
+    const uint64_t next_use = k->next_use[k->count - 1];
+    const int64_t last_use = k->last_use[k->count - 1];
+    *out = (candidate){ .offset = segments[first].offset,
+                        .next_use = next_use < k->after.next_use ? next_use : k->after.next_use,
+                        .last_use = last_use > k->after.last_use ? last_use : k->after.last_use,
+                        .valid = 1 };
+    int is_possible = 0;
+    for (unsigned left = s->passes; left != 0; left &= left - 1)
+        is_possible |= meets_pass(s, out, __builtin_ctz(left));
+    return is_possible;
+}
+
+/* As weigh, of the place that begins with segment `first`. */
+static int32_t weigh_next(const coh_runner *r, search *s, slide *k, int32_t first, int32_t last,
+                          candidate *out)
+{
+    if (!s->has_segment && weigh_from_known(r, s, k, first, last, out))
+        return -1;
+    k->count = 0;
+    const int32_t barrier =
+        weigh_known(r, s, r->map.segments[first].offset, last, s->has_segment ? NULL : k, out);
+    if (barrier >= 0)
+        k->count = 0;
+    return barrier;
 }
 
 static int from_above(const coh_runner *r, const coh_lowered_operand *operand)
@@ -262,11 +365,6 @@ static void begin_passes(const coh_runner *r, search *s)
     }
     s->most_last_use[PASS_COUNT - 1] = INT64_MAX;
     count_passes(s);
-}
-
-static int meets_pass(const search *s, const candidate *c, int pass)
-{
-    return c->next_use >= s->least_next_use[pass] && c->last_use <= s->most_last_use[pass];
 }
 
 /* The space below is pinned. */
@@ -370,8 +468,13 @@ static void consider_ends(const coh_runner *r, search *s, int32_t first, int32_t
 /* Returns the next segment with which a place that counts may begin. */
 static int32_t next_first(const coh_runner *r, const search *s, int32_t segment)
 {
-    return s->has_segment ? r->map.segments[segment].next
-                          : coh_arena_map_after(&r->map, segment, &s->limits, s->bytes);
+    const int32_t next = r->map.segments[segment].next;
+    if (s->has_segment || next < 0)
+        return next;
+    const coh_segment *n = &r->map.segments[next];
+    if (n->chunk >= 0 && coh_arena_is_within(&s->limits, n->next_use, n->last_use))
+        return next; /* the most common case first */
+    return coh_arena_map_after(&r->map, segment, &s->limits, s->bytes);
 }
 
 static int is_found_late(const search *s)
@@ -389,6 +492,8 @@ static void consider_all(const coh_runner *r, search *s)
     if (lowest_offset(r) >= r->map.end)
         return; /* pins take the whole arena */
     int32_t first = coh_arena_map_at(&r->map, lowest_offset(r)), last = first;
+    slide known;
+    known.count = 0;
     while (first >= 0 && segments[first].offset + s->bytes <= r->map.end && !is_perfect(s) &&
            !is_found_late(s)) {
         const coh_segment *segment = &segments[first];
@@ -404,7 +509,7 @@ static void consider_all(const coh_runner *r, search *s)
         }
         candidate c;
         last = last_over_from(r, s, segment->offset, last);
-        const int32_t barrier = weigh(r, s, segment->offset, last, &c);
+        const int32_t barrier = weigh_next(r, s, &known, first, last, &c);
         if (barrier >= 0) {
             first = next_first(r, s, barrier);
             continue;
