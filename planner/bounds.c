@@ -452,56 +452,106 @@ static uint64_t largest_of(const coh_bounds *bounds)
     return most;
 }
 
-/* Bounds one direction of one link, whose near side has this capacity. Ends with the first bound of
- * `enough_ns`. Windows take long; the turns of the step, which are last in the list, mostly give
- * the largest. */
-static coh_status bound_way(const coh_bound_base *base, coh_lane lane, enum coh_traffic_way way,
-                            uint64_t room_bytes, coh_plan_bound name, uint64_t enough_ns,
-                            coh_bounds *out)
+/* A direction of a link, whose near side has this capacity. */
+typedef struct link_way {
+    coh_lane lane;
+    enum coh_traffic_way way;
+    coh_plan_bound name;
+    uint64_t room_bytes;
+} link_way;
+
+/* What is asked for. `enough_ns`: ends with the first bound of this. `only_most`: nothing but the
+ * largest of all bounds. */
+typedef struct question {
+    uint64_t enough_ns;
+    int only_most;
+} question;
+
+/* Lists the directions of the links. Data in neither tier comes from the drive: for it, device and
+ * host count as one memory. Returns their number. */
+static int list_ways(const coh_bound_base *base, uint64_t device_bytes, uint64_t host_bytes,
+                     link_way *out)
 {
-    int is_device = lane == COH_LANE_H2D || lane == COH_LANE_D2H;
+    const uint64_t pinned = base->layout.pinned_bytes;
+    const uint64_t room = device_bytes > pinned ? device_bytes - pinned : 0;
+    const uint64_t both = room > UINT64_MAX - host_bytes ? UINT64_MAX : room + host_bytes;
+    int count = 0;
+    if (base->options->host_memory_bytes > 0) {
+        out[count++] = (link_way){ COH_LANE_H2D, COH_TRAFFIC_FETCH, COH_PLAN_BOUND_H2D, room };
+        out[count++] = (link_way){ COH_LANE_D2H, COH_TRAFFIC_STORE, COH_PLAN_BOUND_D2H, room };
+    }
+    if (base->options->disk_bytes > 0) {
+        out[count++] = (link_way){ COH_LANE_READ, COH_TRAFFIC_FETCH, COH_PLAN_BOUND_READ, both };
+        out[count++] = (link_way){ COH_LANE_WRITE, COH_TRAFFIC_STORE, COH_PLAN_BOUND_WRITE, both };
+    }
+    return count;
+}
+
+/* Bounds a direction by the fewest bytes of a step. */
+static coh_status bound_bytes(const coh_bound_base *base, const link_way *w, coh_bounds *out)
+{
+    const int is_device = w->lane == COH_LANE_H2D || w->lane == COH_LANE_D2H;
     const coh_traffic *settled =
         is_device && base->whole.step_count > 0 ? &base->whole : &base->traffic;
-    if (largest_of(out) >= enough_ns)
-        return COH_OK;
-    COH_TRY(coh_traffic_least(settled, way, room_bytes, &out->least_bytes[lane]));
+    COH_TRY(coh_traffic_least(settled, w->way, w->room_bytes, &out->least_bytes[w->lane]));
     if (!is_device && base->both.step_count > 0) {
         uint64_t bytes = 0;
-        COH_TRY(coh_traffic_least(&base->both, way, room_bytes, &bytes));
-        if (bytes > out->least_bytes[lane])
-            out->least_bytes[lane] = bytes;
+        COH_TRY(coh_traffic_least(&base->both, w->way, w->room_bytes, &bytes));
+        if (bytes > out->least_bytes[w->lane])
+            out->least_bytes[w->lane] = bytes;
     }
-    raise_bound(out, name, link_ns(base, lane, out->least_bytes[lane]));
-    for (uint32_t i = base->start_count;
-         out->least_bytes[lane] > 0 && i-- > 0 && largest_of(out) < enough_ns;) {
-        window w = { .base = base, .lane = lane, .first_step = base->starts[i] };
-        COH_TRY(
-            coh_traffic_window(&base->traffic, way, room_bytes, base->starts[i], window_told, &w));
-        raise_bound(out, COH_PLAN_BOUND_PHASE, w.phase_ns);
-        raise_bound(out, COH_PLAN_BOUND_UPDATE_PHASE, w.update_phase_ns);
-    }
+    raise_bound(out, w->name, link_ns(base, w->lane, out->least_bytes[w->lane]));
     return COH_OK;
 }
 
-static coh_status bound_links(const coh_bound_base *base, uint64_t device_bytes,
-                              uint64_t host_bytes, uint64_t enough_ns, coh_bounds *out)
+/* Computes at most what a window from `first` on can bound, from the bytes that move up to and with
+ * each step of a settled repetition. */
+static void most_of_window(const coh_bound_base *base, const uint64_t *after_bytes, uint32_t first,
+                           window *w)
 {
-    uint64_t pinned = base->layout.pinned_bytes;
-    uint64_t room = device_bytes > pinned ? device_bytes - pinned : 0;
-    if (base->options->host_memory_bytes > 0) {
-        COH_TRY(bound_way(base, COH_LANE_H2D, COH_TRAFFIC_FETCH, room, COH_PLAN_BOUND_H2D,
-                          enough_ns, out));
-        COH_TRY(bound_way(base, COH_LANE_D2H, COH_TRAFFIC_STORE, room, COH_PLAN_BOUND_D2H,
-                          enough_ns, out));
-    }
-    if (base->options->disk_bytes == 0)
+    const uint32_t count = base->step_count;
+    const uint64_t all = after_bytes[count - 1], before = first > 0 ? after_bytes[first - 1] : 0;
+    for (uint32_t step = first; step < count; step++)
+        window_told(w, step, after_bytes[step] - before);
+    for (uint32_t step = 0; step < first; step++)
+        window_told(w, (uint64_t)count + step, all - before + after_bytes[step]);
+}
+
+/* Returns 1 if a bound would not be raised by any of these. */
+static int is_below(const window *w, const question *asked, const coh_bounds *bounds)
+{
+    const uint64_t most = largest_of(bounds);
+    if (asked->only_most)
+        return w->phase_ns <= most && w->update_phase_ns <= most;
+    return w->phase_ns <= bounds->ns[COH_PLAN_BOUND_PHASE] &&
+           w->update_phase_ns <= bounds->ns[COH_PLAN_BOUND_UPDATE_PHASE];
+}
+
+/* Bounds a direction by windows, but for those that raise no bound. Windows take long; the turns of
+ * the step, which are last in the list, mostly give the largest. */
+static coh_status bound_windows(const coh_bound_base *base, const link_way *way,
+                                const question *asked, uint64_t *after_bytes, coh_bounds *out)
+{
+    uint64_t unused;
+    int is_settled;
+    if (out->least_bytes[way->lane] == 0 || largest_of(out) >= asked->enough_ns)
         return COH_OK;
-    /* Data in neither tier comes from the drive: device and host count as one memory. */
-    uint64_t both = room > UINT64_MAX - host_bytes ? UINT64_MAX : room + host_bytes;
-    COH_TRY(bound_way(base, COH_LANE_READ, COH_TRAFFIC_FETCH, both, COH_PLAN_BOUND_READ, enough_ns,
-                      out));
-    return bound_way(base, COH_LANE_WRITE, COH_TRAFFIC_STORE, both, COH_PLAN_BOUND_WRITE, enough_ns,
-                     out);
+    COH_TRY(coh_traffic_settled(&base->traffic, way->way, way->room_bytes, &unused, after_bytes,
+                                &is_settled));
+    for (uint32_t i = base->start_count; i-- > 0 && largest_of(out) < asked->enough_ns;) {
+        const uint32_t first = base->starts[i];
+        const window begin = { .base = base, .lane = way->lane, .first_step = first };
+        window most = begin, found = begin;
+        if (is_settled)
+            most_of_window(base, after_bytes, first, &most);
+        if (is_settled && is_below(&most, asked, out))
+            continue;
+        COH_TRY(coh_traffic_window(&base->traffic, way->way, way->room_bytes, first, window_told,
+                                   &found));
+        raise_bound(out, COH_PLAN_BOUND_PHASE, found.phase_ns);
+        raise_bound(out, COH_PLAN_BOUND_UPDATE_PHASE, found.update_phase_ns);
+    }
+    return COH_OK;
 }
 
 /* ---- updates at the host ---- */
@@ -663,23 +713,47 @@ static void name_limits(coh_bounds *out)
             out->runner_up = (coh_plan_bound)b;
 }
 
-coh_status coh_bounds_until(coh_bound_base *base, uint64_t device_bytes, uint64_t host_bytes,
-                            uint64_t enough_ns, coh_bounds *out_bounds)
+static coh_status bound_links(const coh_bound_base *base, const link_way *ways, int count,
+                              const question *asked, coh_bounds *out)
+{
+    uint64_t *after_bytes = NULL;
+    coh_status status = COH_OK;
+    for (int i = 0; i < count && largest_of(out) < asked->enough_ns; i++)
+        COH_TRY(bound_bytes(base, &ways[i], out));
+    bound_pairs(base, out);
+    COH_TRY(COH_ALLOC((size_t)base->step_count + 1, &after_bytes));
+    for (int i = 0; i < count && status == COH_OK; i++)
+        status = bound_windows(base, &ways[i], asked, after_bytes, out);
+    coh_free(after_bytes);
+    return status;
+}
+
+static coh_status bound_all(coh_bound_base *base, uint64_t device_bytes, uint64_t host_bytes,
+                            const question *asked, coh_bounds *out_bounds)
 {
     *out_bounds = (coh_bounds){ 0 };
     out_bounds->ns[COH_PLAN_BOUND_COMPUTE] = compute_ns(base);
-    if (!base->in_memory && compute_ns(base) < enough_ns) {
+    if (!base->in_memory && compute_ns(base) < asked->enough_ns) {
+        link_way ways[LINK_COUNT];
         COH_TRY(complete(base));
         bound_host(base, out_bounds);
-        COH_TRY(bound_links(base, device_bytes, host_bytes, enough_ns, out_bounds));
-        bound_pairs(base, out_bounds);
+        const int count = list_ways(base, device_bytes, host_bytes, ways);
+        COH_TRY(bound_links(base, ways, count, asked, out_bounds));
     }
     name_limits(out_bounds);
     return COH_OK;
 }
 
+coh_status coh_bounds_until(coh_bound_base *base, uint64_t device_bytes, uint64_t host_bytes,
+                            uint64_t enough_ns, coh_bounds *out_bounds)
+{
+    const question asked = { .enough_ns = enough_ns, .only_most = 1 };
+    return bound_all(base, device_bytes, host_bytes, &asked, out_bounds);
+}
+
 coh_status coh_bounds_at(coh_bound_base *base, uint64_t device_bytes, uint64_t host_bytes,
                          coh_bounds *out_bounds)
 {
-    return coh_bounds_until(base, device_bytes, host_bytes, UINT64_MAX, out_bounds);
+    const question asked = { .enough_ns = UINT64_MAX };
+    return bound_all(base, device_bytes, host_bytes, &asked, out_bounds);
 }

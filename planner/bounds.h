@@ -41,8 +41,9 @@ void coh_bound_base_destroy(coh_bound_base *base); /* accepts NULL */
 coh_status coh_bounds_at(coh_bound_base *base, uint64_t device_bytes, uint64_t host_bytes,
                          coh_bounds *out_bounds);
 
-/* As coh_bounds_at; but once a bound is `enough_ns` or more, the others may be too small. Whether
- * the largest reaches `enough_ns` is exact. The compute bound is first: 0 gives it alone. */
+/* As coh_bounds_at, but only the largest bound is exact, and only below `enough_ns`: the others may
+ * be too small, and so may the largest, but whether it reaches `enough_ns` is exact. The compute
+ * bound is first: 0 gives it alone. */
 coh_status coh_bounds_until(coh_bound_base *base, uint64_t device_bytes, uint64_t host_bytes,
                             uint64_t enough_ns, coh_bounds *out_bounds);
 

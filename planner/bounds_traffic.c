@@ -552,17 +552,22 @@ static coh_status keeper_step(keeper *k, uint64_t step)
 /* Runs round after round from an empty memory. Once the kept bytes at a round's end repeat, each
  * round moves the same bytes, and no other strategy moves fewer: any strategy could be started from
  * this state for at most one capacity of extra bytes, whose share per round tends to 0. */
-static coh_status least_rounds(keeper *k, uint64_t *before, uint64_t *out_bytes)
+static coh_status least_rounds(keeper *k, uint64_t *before, uint64_t *out_bytes,
+                               uint64_t *after_bytes, int *out_is_settled)
 {
     const coh_traffic *t = k->traffic;
     uint64_t step = 0, moved = 0;
     for (int round = 0; round < ROUNDS_MOST; round++) {
         moved = k->moved_bytes;
         memcpy(before, k->kept, t->chunk_count * sizeof(*before));
-        for (uint32_t i = 0; i < t->step_count; i++, step++)
+        for (uint32_t i = 0; i < t->step_count; i++, step++) {
             COH_TRY(keeper_step(k, step));
+            after_bytes[i] = k->moved_bytes - moved;
+        }
         *out_bytes = k->moved_bytes - moved;
-        if (round > 0 && memcmp(before, k->kept, t->chunk_count * sizeof(*before)) == 0)
+        *out_is_settled =
+            round > 0 && memcmp(before, k->kept, t->chunk_count * sizeof(*before)) == 0;
+        if (*out_is_settled)
             return COH_OK;
     }
     int counts_late = k->way == COH_TRAFFIC_FETCH && t->mark_begin == NULL;
@@ -571,20 +576,34 @@ static coh_status least_rounds(keeper *k, uint64_t *before, uint64_t *out_bytes)
     return COH_OK;
 }
 
-coh_status coh_traffic_least(const coh_traffic *traffic, enum coh_traffic_way way,
-                             uint64_t room_bytes, uint64_t *out_bytes)
+coh_status coh_traffic_settled(const coh_traffic *traffic, enum coh_traffic_way way,
+                               uint64_t room_bytes, uint64_t *out_bytes, uint64_t *after_bytes,
+                               int *out_is_settled)
 {
     keeper k;
     uint64_t *before = NULL;
     *out_bytes = 0;
+    *out_is_settled = 0;
     coh_status status =
         keeper_init(&k, traffic, way, room_bytes, ROUNDS_MOST * (uint64_t)traffic->step_count);
     if (status == COH_OK)
         status = COH_ALLOC((size_t)traffic->chunk_count + 1, &before);
     if (status == COH_OK)
-        status = least_rounds(&k, before, out_bytes);
+        status = least_rounds(&k, before, out_bytes, after_bytes, out_is_settled);
     coh_free(before);
     keeper_fini(&k);
+    return status;
+}
+
+coh_status coh_traffic_least(const coh_traffic *traffic, enum coh_traffic_way way,
+                             uint64_t room_bytes, uint64_t *out_bytes)
+{
+    uint64_t *after_bytes = NULL;
+    int unused;
+    COH_TRY(COH_ALLOC((size_t)traffic->step_count + 1, &after_bytes));
+    const coh_status status =
+        coh_traffic_settled(traffic, way, room_bytes, out_bytes, after_bytes, &unused);
+    coh_free(after_bytes);
     return status;
 }
 

@@ -87,6 +87,13 @@ enum coh_traffic_way { COH_TRAFFIC_FETCH, COH_TRAFFIC_STORE };
 coh_status coh_traffic_least(const coh_traffic *traffic, enum coh_traffic_way way,
                              uint64_t room_bytes, uint64_t *out_bytes);
 
+/* As coh_traffic_least, and sets after_bytes[s] to the bytes that a settled repetition moves up to
+ * and with step s; *out_is_settled is 0 if no repetition settled. No window asks for more than a
+ * settled repetition moves from its begin on: that one does move them. */
+coh_status coh_traffic_settled(const coh_traffic *traffic, enum coh_traffic_way way,
+                               uint64_t room_bytes, uint64_t *out_bytes, uint64_t *after_bytes,
+                               int *out_is_settled);
+
 /* Callback after each step of a window: `bytes` is the least that must have moved from the begin of
  * the window's first step until step `step` (counted on past step_count) begins. */
 typedef void coh_traffic_told(void *context, uint64_t step, uint64_t bytes);

@@ -466,19 +466,38 @@ coh_status coh_initial_list(const coh_plan *plan, coh_pool *pool, int slices,
     return COH_OK;
 }
 
-/* Starts to bound at once. */
+/* Starts to bound at once, those from `begin` on. */
 typedef struct starts_part {
     const coh_plan *plan;
     coh_initial_candidate *starts;
+    int begin;
     uint64_t enough_ns; /* see coh_initial_bound */
 } starts_part;
 
+/* Returns the first start that differs from start `of` at most in the blocks with resident weights:
+ * bounds leave these out, so it has the same bound. */
+static int first_alike(const coh_initial_candidate *starts, int of)
+{
+    const coh_decisions *d = &starts[of].decisions;
+    for (int i = 0; i < of; i++) {
+        const coh_decisions *earlier = &starts[i].decisions;
+        if (earlier->row_passes == d->row_passes && earlier->cache == d->cache &&
+            earlier->host_updates == d->host_updates &&
+            memcmp(&earlier->recompute, &d->recompute, sizeof(d->recompute)) == 0)
+            return i;
+    }
+    return of;
+}
+
 static coh_status bound_start(void *argument, int index)
 {
-    starts_part *part = argument;
-    coh_initial_candidate *start = &part->starts[index];
+    const starts_part *part = argument;
+    const int at = part->begin + index;
+    coh_initial_candidate *start = &part->starts[at];
     const int is_exact =
         part->plan->options.host_memory_bytes > 0 && start->decisions.host_updates == 0;
+    if (first_alike(part->starts, at) < at)
+        return COH_OK;
     return coh_initial_bound(part->plan, is_exact ? UINT64_MAX : part->enough_ns, start);
 }
 
@@ -493,13 +512,18 @@ static coh_status are_long(const coh_plan *plan, const coh_initial_candidate *st
                      out_are_long);
 }
 
-/* Bounds as many starts at once as there may be pieces; returns how many in *out_count. */
+/* Bounds the starts from `begin` to before `end`, but no more than there may be pieces at once;
+ * returns how many in *out_count. All before them have their bounds. */
 static coh_status bound_some(const coh_plan *plan, coh_pool *pool, coh_initial_candidate *starts,
-                             int count, uint64_t enough_ns, int *out_count)
+                             int begin, int end, uint64_t enough_ns, int *out_count)
 {
-    starts_part part = { plan, starts, enough_ns };
-    *out_count = count < COH_AT_ONCE_MOST ? count : COH_AT_ONCE_MOST;
-    return coh_at_once(pool, *out_count, bound_start, &part);
+    starts_part part = { plan, starts, begin, enough_ns };
+    const int count = end - begin < COH_AT_ONCE_MOST ? end - begin : COH_AT_ONCE_MOST;
+    COH_TRY(coh_at_once(pool, count, bound_start, &part));
+    for (int i = begin; i < begin + count; i++)
+        starts[i].bound_ns = starts[first_alike(starts, i)].bound_ns;
+    *out_count = count;
+    return COH_OK;
 }
 
 coh_status coh_initial_rank(const coh_plan *plan, coh_pool *pool, coh_initial_candidate *starts,
@@ -511,7 +535,7 @@ coh_status coh_initial_rank(const coh_plan *plan, coh_pool *pool, coh_initial_ca
     if (is_long || count == 0)
         return COH_OK;
     for (; begin < count && effort < BOUNDED_EFFORT_MOST; begin += some) {
-        COH_TRY(bound_some(plan, pool, &starts[begin], count - begin, enough_ns, &some));
+        COH_TRY(bound_some(plan, pool, starts, begin, count, enough_ns, &some));
         for (int i = begin; i < begin + some; i++)
             effort += starts[i].effort;
     }
@@ -529,8 +553,8 @@ coh_status coh_initial_least(const coh_plan *plan, coh_pool *pool, coh_initial_c
         return COH_OK;
     *out_ns = UINT64_MAX;
     for (int begin = 0; begin < count && *out_ns >= enough_ns; begin += some) {
-        const int most = begin == 0 && enough_ns > 0 ? 1 : count - begin;
-        COH_TRY(bound_some(plan, pool, &starts[begin], most, UINT64_MAX, &some));
+        const int end = begin == 0 && enough_ns > 0 ? 1 : count;
+        COH_TRY(bound_some(plan, pool, starts, begin, end, UINT64_MAX, &some));
         for (int i = begin; i < begin + some; i++)
             if (starts[i].bound_ns < *out_ns)
                 *out_ns = starts[i].bound_ns;

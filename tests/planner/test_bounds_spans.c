@@ -76,7 +76,8 @@ static void draw_instance(draws *d, instance *in)
 
 /* ---- the bound ---- */
 
-static uint64_t bound_of(const instance *in, enum coh_traffic_way way)
+/* `has_order`: all steps have a fixed order. */
+static void make_traffic(const instance *in, int has_order, coh_traffic *out)
 {
     coh_object objects[CHUNKS_MOST] = { 0 };
     coh_chunk chunks[CHUNKS_MOST] = { 0 };
@@ -99,7 +100,7 @@ static uint64_t bound_of(const instance *in, enum coh_traffic_way way)
                     .window_end = 1,
                     .access = (uint8_t)(((s->reads >> c & 1) ? COH_ACCESS_READ : 0) |
                                         ((s->writes >> c & 1) ? COH_ACCESS_WRITE : 0)),
-                    .is_far = (uint8_t)s->is_far
+                    .is_far = (uint8_t)(s->is_far && !has_order)
                 };
         operand_begin[i + 1] = operand_count;
         spans[i] = s->span;
@@ -111,9 +112,15 @@ static uint64_t bound_of(const instance *in, enum coh_traffic_way way)
     const coh_sequence sequence = { .step_count = (uint32_t)in->step_count,
                                     .operand_begin = operand_begin,
                                     .operands = operands };
+    assert_int_equal(coh_traffic_init_spans(&layout, &sequence, has_order ? NULL : spans, out),
+                     COH_OK);
+}
+
+static uint64_t bound_of(const instance *in, enum coh_traffic_way way)
+{
     coh_traffic traffic;
     uint64_t bytes = 0;
-    assert_int_equal(coh_traffic_init_spans(&layout, &sequence, spans, &traffic), COH_OK);
+    make_traffic(in, 0, &traffic);
     assert_int_equal(coh_traffic_least(&traffic, way, (uint64_t)in->room * UNIT, &bytes), COH_OK);
     coh_traffic_fini(&traffic);
     return bytes;
@@ -252,10 +259,69 @@ static void no_order_moves_fewer_bytes(void **state)
     assert_true(some >= cases / 3 && met >= cases / 15);
 }
 
+/* ---- windows ---- */
+
+typedef struct told {
+    uint64_t first_step, bytes[2 * STEPS_MOST]; /* by step since the window began */
+} told;
+
+static void take_told(void *context, uint64_t at, uint64_t bytes)
+{
+    told *t = context;
+    t->bytes[at - t->first_step] = bytes;
+}
+
+/* Compares each window with a settled repetition from the same step on. Returns how many ask for
+ * as many bytes. */
+static int compare_windows(const coh_traffic *traffic, enum coh_traffic_way way, uint64_t room,
+                           int *windows)
+{
+    uint64_t after[STEPS_MOST + 1], bytes = 0, least = 0;
+    int is_settled = 0, met = 0;
+    assert_int_equal(coh_traffic_least(traffic, way, room, &least), COH_OK);
+    assert_int_equal(coh_traffic_settled(traffic, way, room, &bytes, after, &is_settled), COH_OK);
+    assert_int_equal(bytes, least);
+    if (!is_settled)
+        return 0;
+    assert_int_equal(after[traffic->step_count - 1], least);
+    for (uint32_t first = 0; first < traffic->step_count; first++, ++*windows) {
+        told t = { .first_step = first };
+        uint64_t moved = 0;
+        assert_int_equal(coh_traffic_window(traffic, way, room, first, take_told, &t), COH_OK);
+        for (uint32_t i = 0; i < traffic->step_count; i++) {
+            const uint32_t at = (first + i) % traffic->step_count;
+            moved += after[at] - (at > 0 ? after[at - 1] : 0);
+            assert_true(t.bytes[i] <= moved);
+        }
+        met += moved > 0 && t.bytes[traffic->step_count - 1] == moved;
+    }
+    return met;
+}
+
+static void no_window_asks_for_more_than_a_settled_repetition_moves(void **state)
+{
+    (void)state;
+    int windows = 0, met = 0;
+    for (uint64_t seed = 0; seed < 3000; seed++) {
+        draws d = { .stream = 0xb0d5, .seed = seed };
+        instance in;
+        coh_traffic traffic;
+        draw_instance(&d, &in);
+        make_traffic(&in, 1, &traffic);
+        for (int way = COH_TRAFFIC_FETCH; way <= COH_TRAFFIC_STORE; way++)
+            met += compare_windows(&traffic, (enum coh_traffic_way)way, (uint64_t)in.room * UNIT,
+                                   &windows);
+        coh_traffic_fini(&traffic);
+    }
+    print_message("%d windows, %d of which ask for as many bytes\n", windows, met);
+    assert_true(windows > 10000 && met > windows / 100);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_order_moves_fewer_bytes),
+        cmocka_unit_test(no_window_asks_for_more_than_a_settled_repetition_moves),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
