@@ -1,5 +1,6 @@
 /* The order of fetches against a link simulated step by step: whenever it is free, it takes, of all
- * fetches whose places are free, the one needed first. */
+ * fetches whose places are free, the one needed first. And the step from which a place is free
+ * against all uses of its bytes. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -109,11 +110,123 @@ static void a_late_place_keeps_no_other_fetch_back(void **state)
     assert_int_equal(s.moves[2].step, 0);
 }
 
+/* ---- from which step on a fetch may run ---- */
+
+enum { OBJECTS = 24, OPERANDS = 3, PLACED_STEPS = 80, UNIT = 4096 };
+
+/* Random operands on objects that all survive, in a tier that holds a part of them. */
+typedef struct run {
+    coh_object objects[OBJECTS];
+    coh_chunk chunks[2 * OBJECTS];
+    coh_lowered_operand operands[OPERANDS * PLACED_STEPS];
+    uint32_t begin[PLACED_STEPS + 1];
+    uint8_t keeps_far[2 * OBJECTS];
+    coh_layout layout;
+    coh_sequence sequence;
+    coh_level level;
+} run;
+
+static void draw_run(draws *d, run *r)
+{
+    *r = (run){ .layout = { .objects = r->objects, .chunks = r->chunks, .object_count = OBJECTS } };
+    for (uint32_t i = 0; i < OBJECTS; i++) {
+        coh_object *object = &r->objects[i];
+        *object = (coh_object){ .chunk_begin = r->layout.chunk_count, .survives = 1 };
+        for (int k = draw(d, 1, 2); k > 0; k--, object->chunk_count++) {
+            coh_chunk *chunk = &r->chunks[r->layout.chunk_count++];
+            *chunk = (coh_chunk){ .object = (int32_t)i,
+                                  .object_offset = object->bytes,
+                                  .bytes = (uint64_t)draw(d, 1, 3) * UNIT };
+            object->bytes += chunk->bytes;
+        }
+    }
+    for (uint32_t step = 0; step < PLACED_STEPS; step++) {
+        const int first = draw(d, 0, OBJECTS - 1), count = draw(d, 1, OPERANDS);
+        r->begin[step + 1] = r->begin[step] + (uint32_t)count;
+        for (int i = 0; i < count; i++) {
+            const int object = (first + i * (OBJECTS / OPERANDS)) % OBJECTS;
+            const uint32_t end = r->objects[object].chunk_count;
+            r->operands[r->begin[step] + (uint32_t)i] =
+                (coh_lowered_operand){ .object = object,
+                                       .touch_end = end,
+                                       .window_end = end,
+                                       .access =
+                                           (uint8_t)draw(d, COH_ACCESS_READ, COH_ACCESS_BOTH) };
+        }
+    }
+    r->sequence = (coh_sequence){ .step_count = PLACED_STEPS,
+                                  .operand_begin = r->begin,
+                                  .operands = r->operands };
+    r->level = (coh_level){ .layout = &r->layout,
+                            .capacity = (uint64_t)draw(d, 20, 60) * UNIT,
+                            .has_far = 1,
+                            .keeps_far = r->keeps_far,
+                            .tie_break = draw(d, 0, COH_TIE_COUNT - 1),
+                            .horizon = (uint32_t)(6 * draw(d, 0, 4)),
+                            .patient = draw(d, 0, 1) };
+}
+
+static int overlap(const coh_extent *a, const coh_extent *b)
+{
+    return a->offset < b->offset + b->bytes && b->offset < a->offset + a->bytes;
+}
+
+/* Returns the first step that follows every use of the fetch's bytes before its own step, and the
+ * instruction that made its content farther out. `number`: of the move. */
+static int32_t first_free(const run *r, const coh_residency *placed, size_t number)
+{
+    const coh_move *fetch = &placed->moves[number];
+    const coh_extent *place = &placed->extents[fetch->extent];
+    int32_t free = 0;
+    for (int32_t step = 0; step < fetch->step; step++)
+        for (uint32_t i = r->begin[step]; i < r->begin[step + 1]; i++) {
+            const uint32_t begin = placed->placings[i].touch_begin;
+            for (uint32_t k = 0; k < r->operands[i].touch_end; k++)
+                if (overlap(place, &placed->extents[placed->touch_extents[begin + k]]))
+                    free = step + 1;
+        }
+    for (size_t i = 0; i < number; i++)
+        if (placed->moves[i].is_out && placed->moves[i].chunk == fetch->chunk &&
+            placed->moves[i].step >= free)
+            free = placed->moves[i].step + 1;
+    return free;
+}
+
+/* Neighbouring free places become one, with the later of their last uses, once both are idle for
+ * two horizons: a fetch there may run later than it could, but before that. */
+static void a_fetch_may_run_from_the_last_use_of_its_place_on(void **state)
+{
+    (void)state;
+    static run r;
+    int fetches = 0, waiting = 0;
+    for (uint64_t round = 0; round < 400; round++) {
+        draws d = { .stream = 0xfe7d, .seed = round };
+        coh_residency placed = { 0 };
+        draw_run(&d, &r);
+        if (coh_residency_run(&r.level, &r.sequence, NULL, NULL, 0, &placed) != COH_OK)
+            continue; /* a step's windows do not fit together */
+        for (size_t i = 0; i < placed.move_count; i++) {
+            const coh_move *move = &placed.moves[i];
+            if (move->is_out)
+                continue;
+            const int32_t free = first_free(&r, &placed, i);
+            const int32_t settled = move->step - 2 * (int32_t)r.level.horizon;
+            assert_in_range(move->earliest, free, move->step);
+            fetches++;
+            waiting += free > 0;
+            assert_true(move->earliest == free || move->earliest <= settled);
+        }
+        coh_residency_fini(&placed);
+    }
+    assert_true(fetches > 10000 && waiting > fetches / 2);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(random_fetches_run_as_on_a_simulated_link),
         cmocka_unit_test(a_late_place_keeps_no_other_fetch_back),
+        cmocka_unit_test(a_fetch_may_run_from_the_last_use_of_its_place_on),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
