@@ -415,27 +415,36 @@ typedef struct window {
     uint64_t told_bytes;                /* of the last step, or 0 */
 } window;
 
-/* `bytes` must move between the beginnings of the window's first step and of `step`. */
+/* Bounds a step by `bytes` that must move between the beginnings of the window's first step and of
+ * `step`. */
+static uint64_t bound_by(const window *w, uint64_t step, uint64_t bytes)
+{
+    const coh_bound_base *base = w->base;
+    const uint64_t count = base->step_count, local = step % count;
+    uint64_t inside = base->before_ns[local] - base->before_ns[w->first_step];
+    if (step >= count)
+        inside += compute_ns(base);
+    const double passing = (double)bytes * base->least_ns_per_byte[w->lane] +
+                           (double)coh_whole_ns(base->profile->link[w->lane].latency_ns.p50);
+    return (uint64_t)floor(passing) + compute_ns(base) - inside;
+}
+
+static int is_update_phase(const window *w, uint64_t step)
+{
+    return w->first_step == 0 && step <= w->base->updates_end;
+}
+
 static void window_told(void *context, uint64_t step, uint64_t bytes)
 {
     window *w = context;
-    const coh_bound_base *base = w->base;
-    uint64_t count = base->step_count;
-    const int is_update_phase = w->first_step == 0 && step <= base->updates_end;
+    const int is_update = is_update_phase(w, step);
     /* as many bytes until a later step bound less */
-    if (bytes == 0 || step == w->first_step || (bytes == w->told_bytes && !is_update_phase))
+    if (bytes == 0 || step == w->first_step || (bytes == w->told_bytes && !is_update))
         return;
-    w->told_bytes = is_update_phase ? 0 : bytes;
-    uint64_t local = step % count, inside = base->before_ns[local] - base->before_ns[w->first_step];
-    if (step >= count)
-        inside += compute_ns(base);
-    double passing = (double)bytes * base->least_ns_per_byte[w->lane] +
-                     (double)coh_whole_ns(base->profile->link[w->lane].latency_ns.p50);
-    uint64_t ns = (uint64_t)floor(passing) + compute_ns(base) - inside;
-    if (is_update_phase && ns > w->update_phase_ns)
-        w->update_phase_ns = ns;
-    else if (ns > w->phase_ns)
-        w->phase_ns = ns;
+    w->told_bytes = is_update ? 0 : bytes;
+    uint64_t *most = is_update ? &w->update_phase_ns : &w->phase_ns;
+    const uint64_t ns = bound_by(w, step, bytes);
+    *most = ns > *most ? ns : *most;
 }
 
 static void raise_bound(coh_bounds *bounds, coh_plan_bound bound, uint64_t ns)
@@ -504,30 +513,31 @@ static coh_status bound_bytes(const coh_bound_base *base, const link_way *w, coh
     return COH_OK;
 }
 
-/* Computes at most what a window from `first` on can bound, from the bytes that move up to and with
- * each step of a settled repetition. */
-static void most_of_window(const coh_bound_base *base, const uint64_t *after_bytes, uint32_t first,
-                           window *w)
+/* Returns of how many steps a window is worth running: none later raises a bound, by the bytes that
+ * a settled repetition moves up to and with each step. */
+static uint32_t steps_worth_running(const window *w, const uint64_t *after_bytes,
+                                    const question *asked, const coh_bounds *bounds)
 {
-    const uint32_t count = base->step_count;
-    const uint64_t all = after_bytes[count - 1], before = first > 0 ? after_bytes[first - 1] : 0;
-    for (uint32_t step = first; step < count; step++)
-        window_told(w, step, after_bytes[step] - before);
-    for (uint32_t step = 0; step < first; step++)
-        window_told(w, (uint64_t)count + step, all - before + after_bytes[step]);
+    const uint32_t count = w->base->step_count, first = (uint32_t)w->first_step;
+    const uint64_t most = asked->only_most ? largest_of(bounds) : 0;
+    const uint64_t before = first > 0 ? after_bytes[first - 1] : 0;
+    uint64_t known[] = { bounds->ns[COH_PLAN_BOUND_PHASE],
+                         bounds->ns[COH_PLAN_BOUND_UPDATE_PHASE] };
+    uint32_t steps = 0;
+    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
+        known[i] = most > known[i] ? most : known[i];
+    for (uint32_t i = 1; i < count; i++) {
+        const uint64_t step = (uint64_t)first + i;
+        const uint64_t bytes = step < count
+                                   ? after_bytes[step] - before
+                                   : after_bytes[step - count] + after_bytes[count - 1] - before;
+        if (bytes > 0 && bound_by(w, step, bytes) > known[is_update_phase(w, step)])
+            steps = i + 1;
+    }
+    return steps;
 }
 
-/* Returns 1 if a bound would not be raised by any of these. */
-static int is_below(const window *w, const question *asked, const coh_bounds *bounds)
-{
-    const uint64_t most = largest_of(bounds);
-    if (asked->only_most)
-        return w->phase_ns <= most && w->update_phase_ns <= most;
-    return w->phase_ns <= bounds->ns[COH_PLAN_BOUND_PHASE] &&
-           w->update_phase_ns <= bounds->ns[COH_PLAN_BOUND_UPDATE_PHASE];
-}
-
-/* Bounds a direction by windows, but for those that raise no bound. Windows take long; the turns of
+/* Bounds a direction by windows, as far as they may raise a bound. Windows take long; the turns of
  * the step, which are last in the list, mostly give the largest. */
 static coh_status bound_windows(const coh_bound_base *base, const link_way *way,
                                 const question *asked, uint64_t *after_bytes, coh_bounds *out)
@@ -539,17 +549,13 @@ static coh_status bound_windows(const coh_bound_base *base, const link_way *way,
     COH_TRY(coh_traffic_settled(&base->traffic, way->way, way->room_bytes, &unused, after_bytes,
                                 &is_settled));
     for (uint32_t i = base->start_count; i-- > 0 && largest_of(out) < asked->enough_ns;) {
-        const uint32_t first = base->starts[i];
-        const window begin = { .base = base, .lane = way->lane, .first_step = first };
-        window most = begin, found = begin;
-        if (is_settled)
-            most_of_window(base, after_bytes, first, &most);
-        if (is_settled && is_below(&most, asked, out))
-            continue;
-        COH_TRY(coh_traffic_window(&base->traffic, way->way, way->room_bytes, first, window_told,
-                                   &found));
-        raise_bound(out, COH_PLAN_BOUND_PHASE, found.phase_ns);
-        raise_bound(out, COH_PLAN_BOUND_UPDATE_PHASE, found.update_phase_ns);
+        window w = { .base = base, .lane = way->lane, .first_step = base->starts[i] };
+        const uint32_t steps =
+            is_settled ? steps_worth_running(&w, after_bytes, asked, out) : base->step_count;
+        COH_TRY(coh_traffic_window(&base->traffic, way->way, way->room_bytes, base->starts[i],
+                                   steps, window_told, &w));
+        raise_bound(out, COH_PLAN_BOUND_PHASE, w.phase_ns);
+        raise_bound(out, COH_PLAN_BOUND_UPDATE_PHASE, w.update_phase_ns);
     }
     return COH_OK;
 }

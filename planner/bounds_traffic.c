@@ -627,15 +627,17 @@ static coh_status keep_first_reads(keeper *k, uint32_t first_step)
 }
 
 coh_status coh_traffic_window(const coh_traffic *traffic, enum coh_traffic_way way,
-                              uint64_t room_bytes, uint32_t first_step, coh_traffic_told *told,
-                              void *context)
+                              uint64_t room_bytes, uint32_t first_step, uint32_t step_count,
+                              coh_traffic_told *told, void *context)
 {
     keeper k;
+    if (step_count == 0)
+        return COH_OK;
     coh_status status =
-        keeper_init(&k, traffic, way, room_bytes, (uint64_t)first_step + traffic->step_count);
+        keeper_init(&k, traffic, way, room_bytes, (uint64_t)first_step + step_count);
     if (status == COH_OK && way == COH_TRAFFIC_FETCH)
         status = keep_first_reads(&k, first_step);
-    for (uint64_t i = 0; status == COH_OK && i < traffic->step_count; i++) {
+    for (uint64_t i = 0; status == COH_OK && i < step_count; i++) {
         status = keeper_step(&k, first_step + i);
         if (status == COH_OK)
             told(context, first_step + i, k.moved_bytes);

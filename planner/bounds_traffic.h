@@ -98,10 +98,11 @@ coh_status coh_traffic_settled(const coh_traffic *traffic, enum coh_traffic_way 
  * the window's first step until step `step` (counted on past step_count) begins. */
 typedef void coh_traffic_told(void *context, uint64_t step, uint64_t bytes);
 
-/* Runs one repetition from `first_step` on, whatever the memory held before. Not for sequences with
- * far operands, whose instructions run when they can. Fails: COH_ERR_MEMORY. */
+/* Runs `step_count` steps (at most one repetition) from `first_step` on, whatever the memory held
+ * before. Not for sequences with far operands, whose instructions run when they can. Fails:
+ * COH_ERR_MEMORY. */
 coh_status coh_traffic_window(const coh_traffic *traffic, enum coh_traffic_way way,
-                              uint64_t room_bytes, uint32_t first_step, coh_traffic_told *told,
-                              void *context);
+                              uint64_t room_bytes, uint32_t first_step, uint32_t step_count,
+                              coh_traffic_told *told, void *context);
 
 #endif

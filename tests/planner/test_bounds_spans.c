@@ -287,7 +287,9 @@ static int compare_windows(const coh_traffic *traffic, enum coh_traffic_way way,
     for (uint32_t first = 0; first < traffic->step_count; first++, ++*windows) {
         told t = { .first_step = first };
         uint64_t moved = 0;
-        assert_int_equal(coh_traffic_window(traffic, way, room, first, take_told, &t), COH_OK);
+        assert_int_equal(
+            coh_traffic_window(traffic, way, room, first, traffic->step_count, take_told, &t),
+            COH_OK);
         for (uint32_t i = 0; i < traffic->step_count; i++) {
             const uint32_t at = (first + i) % traffic->step_count;
             moved += after[at] - (at > 0 ? after[at - 1] : 0);
