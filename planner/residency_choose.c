@@ -204,6 +204,24 @@ static int meets_pass(const search *s, const candidate *c, int pass)
     return c->next_use >= s->least_next_use[pass] && c->last_use <= s->most_last_use[pass];
 }
 
+/* Adds a segment of other content to the cost of a place. Returns 0 if it leaves none of *passes
+ * possible. */
+static inline int add_segment(const coh_runner *r, search *s, const coh_segment *segment,
+                              unsigned *passes, candidate *cost)
+{
+    const int is_taken = segment->chunk >= 0;
+    s->visits++;
+    /* the most common case first */
+    if (is_taken && (segment->next_use < s->soonest || is_held(r, s, segment)))
+        return 0;
+    const uint64_t wanted = is_taken ? wanted_at(r, segment) : COH_NEVER;
+    const int64_t last_use = last_use_of(r, s, segment);
+    *passes = passes_over(s, segment, wanted, last_use, *passes);
+    cost->last_use = last_use > cost->last_use ? last_use : cost->last_use;
+    cost->next_use = wanted < cost->next_use ? wanted : cost->next_use;
+    return *passes != 0;
+}
+
 /* What is known of the segments under the place weighed last, so that the next one, which shares
  * most of them, need not weigh them again:
  *
@@ -221,8 +239,8 @@ typedef struct slide {
     candidate after;
 } slide;
 
-/* Adds a segment, which lies before those that were added. */
-static void add_before(slide *k, int32_t segment, const candidate *c)
+/* Records a segment, which lies before those that were recorded, and their cost with it. */
+static void record(slide *k, int32_t segment, const candidate *cost)
 {
     if (k->count == SLIDE_MOST)
         return;
@@ -231,68 +249,45 @@ static void add_before(slide *k, int32_t segment, const candidate *c)
         k->after = (candidate){ .next_use = COH_NEVER, .last_use = -1 };
     }
     k->at[k->count] = segment;
-    k->next_use[k->count] = c->next_use;
-    k->last_use[k->count++] = c->last_use;
+    k->next_use[k->count] = cost->next_use;
+    k->last_use[k->count++] = cost->last_use;
 }
 
 /* Computes the cost of taking [offset, offset + bytes), which ends with segment `last`, for the
  * window, except for its own content (see relocated_bytes). Goes from the end of the range to its
  * begin. Returns -1, or the first segment that leaves no pass possible; then no pass is possible
- * for any place from this one to that segment's end. `known`: NULL, or empty. */
-static int32_t weigh_known(const coh_runner *r, search *s, uint64_t offset, int32_t last,
-                           slide *known, candidate *out)
+ * for any place from this one to that segment's end. `known`: NULL, or an empty one to record
+ * in. */
+static int32_t weigh(const coh_runner *r, search *s, uint64_t offset, int32_t last, slide *known,
+                     candidate *out)
 {
     const coh_segment *segments = r->map.segments;
     unsigned passes = s->passes;
     *out = (candidate){ .offset = offset, .next_use = COH_NEVER, .last_use = -1 };
     for (int32_t i = last; i >= 0 && segments[i].offset + segments[i].bytes > offset;
          i = segments[i].previous) {
-        const coh_segment *segment = &segments[i];
-        const int is_taken = segment->chunk >= 0;
-        s->visits++;
-        if (is_own(s, segment))
+        if (is_own(s, &segments[i])) {
+            s->visits++;
             continue;
-        /* the most common case first */
-        if (is_taken && (segment->next_use < s->soonest || is_held(r, s, segment)))
+        }
+        if (!add_segment(r, s, &segments[i], &passes, out))
             return i;
-        const uint64_t wanted = is_taken ? wanted_at(r, segment) : COH_NEVER;
-        const int64_t last_use = last_use_of(r, s, segment);
-        passes = passes_over(s, segment, wanted, last_use, passes);
-        if (passes == 0)
-            return i;
-        out->last_use = last_use > out->last_use ? last_use : out->last_use;
-        out->next_use = wanted < out->next_use ? wanted : out->next_use;
         if (known != NULL)
-            add_before(known, i, out);
+            record(known, i, out);
     }
     out->valid = 1;
     return -1;
 }
 
-static int32_t weigh(const coh_runner *r, search *s, uint64_t offset, int32_t last, candidate *out)
-{
-    return weigh_known(r, s, offset, last, NULL, out);
-}
-
-/* Adds what follows the known segments, up to segment `last`. Returns 0 if one of them leaves no
+/* Weighs what follows the known segments, up to segment `last`. Returns 0 if one of them leaves no
  * pass possible. */
 static int go_on_to(const coh_runner *r, search *s, slide *k, int32_t last)
 {
-    const coh_segment *segments = r->map.segments;
     unsigned passes = s->passes;
     while (k->last != last) {
-        const coh_segment *segment = &segments[k->last = segments[k->last].next];
-        const int is_taken = segment->chunk >= 0;
-        s->visits++;
-        if (is_taken && (segment->next_use < s->soonest || is_held(r, s, segment)))
+        k->last = r->map.segments[k->last].next;
+        if (!add_segment(r, s, &r->map.segments[k->last], &passes, &k->after))
             return 0;
-        const uint64_t wanted = is_taken ? wanted_at(r, segment) : COH_NEVER;
-        const int64_t last_use = last_use_of(r, s, segment);
-        passes = passes_over(s, segment, wanted, last_use, passes);
-        if (passes == 0)
-            return 0;
-        k->after.last_use = last_use > k->after.last_use ? last_use : k->after.last_use;
-        k->after.next_use = wanted < k->after.next_use ? wanted : k->after.next_use;
     }
     return 1;
 }
@@ -323,11 +318,11 @@ static int weigh_from_known(const coh_runner *r, search *s, slide *k, int32_t fi
 static int32_t weigh_next(const coh_runner *r, search *s, slide *k, int32_t first, int32_t last,
                           candidate *out)
 {
-    if (!s->has_segment && weigh_from_known(r, s, k, first, last, out))
+    if (weigh_from_known(r, s, k, first, last, out))
         return -1;
     k->count = 0;
-    const int32_t barrier =
-        weigh_known(r, s, r->map.segments[first].offset, last, s->has_segment ? NULL : k, out);
+    const uint64_t offset = r->map.segments[first].offset;
+    const int32_t barrier = weigh(r, s, offset, last, s->has_segment ? NULL : k, out);
     if (barrier >= 0)
         k->count = 0;
     return barrier;
@@ -429,7 +424,7 @@ static void consider_around_own_chunks(const coh_runner *r, search *s)
         uint64_t offset = r->map.segments[segment].offset - inside;
         if (offset + s->bytes <= r->map.end) {
             candidate c;
-            weigh(r, s, offset, last_over(r, s, offset), &c);
+            weigh(r, s, offset, last_over(r, s, offset), NULL, &c);
             consider(r, s, &c);
         }
     }
@@ -459,7 +454,7 @@ static void consider_ends(const coh_runner *r, search *s, int32_t first, int32_t
         if (offset >= end || is_endless)
             return;
         candidate c;
-        if (weigh(r, s, offset, last, &c) >= 0)
+        if (weigh(r, s, offset, last, NULL, &c) >= 0)
             return; /* the obstacle reaches to the end of `first` and beyond */
         consider(r, s, &c);
     }
@@ -544,7 +539,7 @@ static void consider_at(const coh_runner *r, search *s, uint64_t inside)
     if (offset + s->bytes > r->map.end || is_barred(r, s, &r->map.segments[segment]))
         return;
     candidate c;
-    weigh(r, s, offset, last_over_from(r, s, offset, segment), &c);
+    weigh(r, s, offset, last_over_from(r, s, offset, segment), NULL, &c);
     if (c.next_use != COH_NEVER)
         consider(r, s, &c);
 }
@@ -571,7 +566,7 @@ static candidate find_sticky(const coh_runner *r, search *s)
     candidate c = { 0 };
     if (r->packs || sticky == UINT64_MAX || sticky + s->bytes > r->map.end)
         return c;
-    weigh(r, s, sticky, last_over(r, s, sticky), &c);
+    weigh(r, s, sticky, last_over(r, s, sticky), NULL, &c);
     c.valid &= c.next_use > r->next.end_step && relocated_bytes(r, s, sticky) == 0;
     return c;
 }
