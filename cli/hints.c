@@ -181,17 +181,22 @@ static void add_states(const cli_job *job, cli_hints *hints)
 
 /* ---- other steps ---- */
 
-/* Where a step streams each micro-batch through all layers only since the other order rounds
- * otherwise (tied models), plans the step in that order: the planner chooses no other rounding by
- * itself. */
-static void add_layers(const cli_job *job, cli_hints *hints)
+/* Does a step stream each micro-batch through all layers only since the other order rounds
+ * otherwise (tied models)? The planner chooses no other rounding by itself. */
+static int may_go_by_layers(const cli_job *job)
 {
     const coh_plan_summary *summary = &job->summary;
+    const coh_plan_options *options = &job->plan_options;
+    return !summary->order_keeps_bits && summary->sweep_order != COH_SWEEP_LAYER &&
+           summary->work_link_bytes + summary->grad_link_bytes > 0 &&
+           options->microbatch_count > coh_fold_shape_replicas(&options->replicas) &&
+           !cli_given(job->options, CLI_FLAG_SWEEP_ORDER) && !job->options->resume;
+}
+
+static void add_layers(const cli_job *job, cli_hints *hints)
+{
     coh_plan_options options = job->plan_options;
-    if (summary->order_keeps_bits || summary->sweep_order == COH_SWEEP_LAYER ||
-        summary->work_link_bytes + summary->grad_link_bytes == 0 ||
-        options.microbatch_count == coh_fold_shape_replicas(&options.replicas) ||
-        cli_given(job->options, CLI_FLAG_SWEEP_ORDER) || job->options->resume)
+    if (!may_go_by_layers(job))
         return;
     options.sweep_order = COH_SWEEP_LAYER;
     const other found = plan_otherwise(job, job->graph, options);
@@ -275,13 +280,20 @@ static void add_micro_batch(const cli_job *job, cli_hints *hints)
 /* A step that is too long to be compared. */
 static void add_untried(const cli_job *job, cli_hints *hints)
 {
-    const int lean = may_be_lean(job), previous = may_clip_by_previous(job);
-    if (!lean && !previous)
-        return;
-    cli_hint *hint = begin_hint(hints, "try");
-    add_text(hint, "%s%s%s, perhaps faster (not compared: %u instructions)",
-             lean ? cli_lean_flag(job) : "", lean && previous ? " " : "",
-             previous ? "--clip-mode previous" : "", job->summary.instruction_count);
+    const char *const flags[] = { may_be_lean(job) ? cli_lean_flag(job) : NULL,
+                                  may_clip_by_previous(job) ? "--clip-mode previous" : NULL,
+                                  may_go_by_layers(job) ? "--sweep-order layer" : NULL };
+    cli_hint *hint = NULL;
+    for (size_t i = 0; i < sizeof(flags) / sizeof(flags[0]); i++) {
+        if (flags[i] == NULL)
+            continue;
+        if (hint == NULL)
+            hint = begin_hint(hints, "try");
+        add_text(hint, "%s%s", hint->text[0] != '\0' ? " " : "", flags[i]);
+    }
+    if (hint != NULL)
+        add_text(hint, ", perhaps faster (not compared: %u instructions)",
+                 job->summary.instruction_count);
 }
 
 void cli_hints_find(const cli_job *job, cli_hints *out_hints)
