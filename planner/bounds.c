@@ -442,9 +442,11 @@ static void window_told(void *context, uint64_t step, uint64_t bytes)
     if (bytes == 0 || step == w->first_step || (bytes == w->told_bytes && !is_update))
         return;
     w->told_bytes = is_update ? 0 : bytes;
-    uint64_t *most = is_update ? &w->update_phase_ns : &w->phase_ns;
     const uint64_t ns = bound_by(w, step, bytes);
-    *most = ns > *most ? ns : *most;
+    if (is_update && ns > w->update_phase_ns)
+        w->update_phase_ns = ns;
+    else if (ns > w->phase_ns)
+        w->phase_ns = ns;
 }
 
 static void raise_bound(coh_bounds *bounds, coh_plan_bound bound, uint64_t ns)
@@ -519,19 +521,18 @@ static uint32_t steps_worth_running(const window *w, const uint64_t *after_bytes
                                     const question *asked, const coh_bounds *bounds)
 {
     const uint32_t count = w->base->step_count, first = (uint32_t)w->first_step;
-    const uint64_t most = asked->only_most ? largest_of(bounds) : 0;
     const uint64_t before = first > 0 ? after_bytes[first - 1] : 0;
-    uint64_t known[] = { bounds->ns[COH_PLAN_BOUND_PHASE],
-                         bounds->ns[COH_PLAN_BOUND_UPDATE_PHASE] };
+    const uint64_t phase = bounds->ns[COH_PLAN_BOUND_PHASE];
+    const uint64_t update = bounds->ns[COH_PLAN_BOUND_UPDATE_PHASE];
+    const uint64_t known = asked->only_most ? largest_of(bounds) : phase;
+    const uint64_t least = asked->only_most || phase < update ? known : update;
     uint32_t steps = 0;
-    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
-        known[i] = most > known[i] ? most : known[i];
     for (uint32_t i = 1; i < count; i++) {
         const uint64_t step = (uint64_t)first + i;
         const uint64_t bytes = step < count
                                    ? after_bytes[step] - before
                                    : after_bytes[step - count] + after_bytes[count - 1] - before;
-        if (bytes > 0 && bound_by(w, step, bytes) > known[is_update_phase(w, step)])
+        if (bytes > 0 && bound_by(w, step, bytes) > (is_update_phase(w, step) ? least : known))
             steps = i + 1;
     }
     return steps;

@@ -41,9 +41,9 @@ void coh_bound_base_destroy(coh_bound_base *base); /* accepts NULL */
 coh_status coh_bounds_at(coh_bound_base *base, uint64_t device_bytes, uint64_t host_bytes,
                          coh_bounds *out_bounds);
 
-/* As coh_bounds_at, but only the largest bound is exact, and only below `enough_ns`: the others may
- * be too small, and so may the largest, but whether it reaches `enough_ns` is exact. The compute
- * bound is first: 0 gives it alone. */
+/* As coh_bounds_at, for most_ns alone: it is exact below `enough_ns`, else any number from
+ * `enough_ns` up to the exact one. The other fields may be too small, or name another bound. The
+ * compute bound is first: 0 gives it alone. */
 coh_status coh_bounds_until(coh_bound_base *base, uint64_t device_bytes, uint64_t host_bytes,
                             uint64_t enough_ns, coh_bounds *out_bounds);
 

@@ -87,9 +87,11 @@ enum coh_traffic_way { COH_TRAFFIC_FETCH, COH_TRAFFIC_STORE };
 coh_status coh_traffic_least(const coh_traffic *traffic, enum coh_traffic_way way,
                              uint64_t room_bytes, uint64_t *out_bytes);
 
-/* As coh_traffic_least, and sets after_bytes[s] to the bytes that a settled repetition moves up to
- * and with step s; *out_is_settled is 0 if no repetition settled. No window asks for more than a
- * settled repetition moves from its begin on: that one does move them. */
+/* As coh_traffic_least, and sets after_bytes[s], by step, to the bytes that a settled repetition
+ * moves up to and with step s; they mean nothing if *out_is_settled is 0, since no repetition
+ * settled. Of a traffic without far operands they are no fewer than a window asks for: a window
+ * assumes the best memory at its begin and evicts the fewest bytes up to every step, and the
+ * settled repetition is one way to run the same steps. */
 coh_status coh_traffic_settled(const coh_traffic *traffic, enum coh_traffic_way way,
                                uint64_t room_bytes, uint64_t *out_bytes, uint64_t *after_bytes,
                                int *out_is_settled);

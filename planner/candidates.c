@@ -187,8 +187,7 @@ void coh_candidates_close(coh_candidates *candidates)
     *candidates = (coh_candidates){ 0 };
 }
 
-/* Returns 1 if two sets differ in nothing but the kind of boundary map. */
-static int same_but_map(const coh_decisions *a, const coh_decisions *b)
+int coh_decisions_same_but_map(const coh_decisions *a, const coh_decisions *b)
 {
     return a->device_bytes == b->device_bytes && a->chunk_bytes == b->chunk_bytes &&
            a->in_memory == b->in_memory && a->cache == b->cache && a->row_passes == b->row_passes &&
@@ -202,7 +201,7 @@ static int same_but_map(const coh_decisions *a, const coh_decisions *b)
 
 static int same_decisions(const coh_decisions *a, const coh_decisions *b)
 {
-    return a->boundary == b->boundary && same_but_map(a, b);
+    return a->boundary == b->boundary && coh_decisions_same_but_map(a, b);
 }
 
 /* The sets tried at once; each thread fills its own elements. */
@@ -250,7 +249,7 @@ static const coh_candidate *find_twin(const coh_candidate *all, size_t count,
                                       const coh_decisions *decisions)
 {
     for (size_t i = 0; i < count; i++)
-        if (same_but_map(&all[i].decisions, decisions))
+        if (coh_decisions_same_but_map(&all[i].decisions, decisions))
             return &all[i];
     return NULL;
 }

@@ -58,6 +58,9 @@ coh_status coh_candidate_build(const coh_plan *plan, const coh_decisions *decisi
                                coh_candidate *out_candidate, coh_layout *out_layout,
                                coh_program *out_programs, coh_simulation *out_simulation);
 
+/* Returns 1 if two sets differ in nothing but the kind of boundary map. */
+int coh_decisions_same_but_map(const coh_decisions *a, const coh_decisions *b);
+
 /* Returns 1 if `a` is faster, or as fast with fewer bytes over the links. */
 int coh_candidate_is_better(const coh_candidate *a, const coh_candidate *b);
 

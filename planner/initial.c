@@ -10,6 +10,7 @@
 #include "base/bytes.h"
 #include "planner/at_once.h"
 #include "planner/bounds.h"
+#include "planner/candidates.h"
 #include "planner/fold.h"
 #include "planner/neighbours.h"
 #include "planner/rank_axes.h"
@@ -478,12 +479,10 @@ typedef struct starts_part {
  * bounds leave these out, so it has the same bound. */
 static int first_alike(const coh_initial_candidate *starts, int of)
 {
-    const coh_decisions *d = &starts[of].decisions;
     for (int i = 0; i < of; i++) {
-        const coh_decisions *earlier = &starts[i].decisions;
-        if (earlier->row_passes == d->row_passes && earlier->cache == d->cache &&
-            earlier->host_updates == d->host_updates &&
-            memcmp(&earlier->recompute, &d->recompute, sizeof(d->recompute)) == 0)
+        coh_decisions earlier = starts[i].decisions;
+        earlier.resident = starts[of].decisions.resident;
+        if (coh_decisions_same_but_map(&earlier, &starts[of].decisions))
             return i;
     }
     return of;

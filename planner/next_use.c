@@ -3,6 +3,8 @@
  * Interface: next_use.h; used by residency.c for evictions. */
 #include "planner/next_use.h"
 
+#include <assert.h>
+
 #include "base/alloc.h"
 #include "planner/effort.h"
 
@@ -58,6 +60,9 @@ coh_status coh_next_use_init(coh_next_use *uses, const coh_level *level,
 {
     const coh_layout *layout = level->layout;
     uint32_t chunks = layout->chunk_count;
+    /* far beyond COH_INSTRUCTIONS_MOST */
+    assert((uint64_t)sequence->step_count + (next != NULL ? next->step_count : 0) <
+           (1u << COH_ACCESS_STEP_BITS) - 1);
     *uses = (coh_next_use){ .chunk_count = chunks, .end_step = sequence->step_count };
     COH_TRY(COH_ALLOC(chunks + 1, &uses->begin));
     COH_TRY(COH_ALLOC(chunks + 1, &uses->cursor));

@@ -9,10 +9,11 @@
 
 #define COH_NEVER UINT64_MAX
 
-/* Four bytes: the accesses of a long program are read all over, and would not fit in a cache. */
+/* Four bytes: those of a long program are read in no order, and eight did not fit in a cache. */
+enum { COH_ACCESS_STEP_BITS = 29 };
 typedef struct coh_chunk_access {
-    uint32_t step : 29;
-    uint32_t what : 3; /* enum in next_use.c */
+    uint32_t step : COH_ACCESS_STEP_BITS;
+    uint32_t what : 32 - COH_ACCESS_STEP_BITS; /* enum in next_use.c */
 } coh_chunk_access;
 
 typedef struct coh_next_use {

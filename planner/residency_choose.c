@@ -12,8 +12,8 @@ enum { PASS_COUNT = 3 };
  * equally good; 6 weighs an eighth more places than 12, and 48 four tenths more. */
 enum { SAMPLE_COUNT = 16 };
 
-/* Segments visited until any place found will do. Only searches for windows of hundreds of chunks
- * visit this many. */
+/* Segments visited until any place found will do. Segments that are known already do not count.
+ * Only searches among many small chunks visit this many. */
 enum { VISITS_MOST = 1 << 20 };
 
 typedef struct candidate {
@@ -229,7 +229,8 @@ static inline int add_segment(const coh_runner *r, search *s, const coh_segment 
  *     <──── next_use[i], last_use[i]: ─>|<─ `after` ─>
  *           of at[i] up to at[0]        |
  *
- * Only for windows without segments of their own. */
+ * Costs depend on no limits, so they are never stale. Only for windows without segments of their
+ * own; a place over more segments than SLIDE_MOST is weighed in full. */
 enum { SLIDE_MOST = 256 };
 typedef struct slide {
     int count; /* 0: nothing is known */
@@ -293,7 +294,8 @@ static int go_on_to(const coh_runner *r, search *s, slide *k, int32_t last)
 }
 
 /* Weighs the place that begins with segment `first` and ends with `last` from what is known of the
- * one before. Returns 0 if nothing is, or if no pass is possible. */
+ * one before. Returns 0 if nothing is, or if no pass is possible. A place equal to the best that
+ * `weigh` would leave out is weighed too: `consider` refuses it. */
 static int weigh_from_known(const coh_runner *r, search *s, slide *k, int32_t first, int32_t last,
                             candidate *out)
 {

@@ -144,12 +144,12 @@ static int is_settled(const walk *w, uint64_t run)
     return 1;
 }
 
-/* Issues what may begin after an event of the lanes `woken`, and starts its service. */
-static void issue_woken(walk *w, unsigned woken)
+/* Issues what an event of these lanes may let go on, and starts its service. */
+static void issue_after(walk *w, unsigned lanes)
 {
     for (unsigned left = w->used; left != 0; left &= left - 1) {
         const int number = __builtin_ctz(left);
-        if (!(w->lanes[number].wakers & woken))
+        if (!(w->lanes[number].wakers & lanes))
             continue;
         while (try_issue(w, number)) {
         }
@@ -162,15 +162,15 @@ static void issue_woken(walk *w, unsigned woken)
 static uint64_t walk_runs(walk *w, int *out_settled)
 {
     uint64_t run = 0;
-    unsigned woken = w->used;
+    unsigned moved = w->used; /* the set of lanes with the last event */
     *out_settled = 0;
     for (;;) {
-        issue_woken(w, woken);
+        issue_after(w, moved);
         coh_fluid_event next = coh_fluid_next(&w->fluid);
         if (next.lane < 0)
             return 0;
         happen(w, &next);
-        woken = 1u << next.lane;
+        moved = 1u << next.lane;
         while (run < w->runs && w->lanes_done[run] == w->lane_count) {
             *out_settled = run > 0 && is_settled(w, run);
             run++;

@@ -13,8 +13,10 @@
 #include "tests/length.h"
 #include "tests/planner/draws.h"
 
-enum { OBJECTS_MOST = 60, CHUNKS_MOST = 3 * OBJECTS_MOST, UNIT = 4096, STEP = 40, PASSES = 3 };
-enum { CHANGES = 300 };
+enum { OBJECTS_MOST = 60, UNIT = 4096, STEP = 40, PASSES = 3 };
+enum { CHANGES = 300, LONG_CHANGES = 1500 };
+/* A scene of a long window: its object has so many chunks, the others so many each. */
+enum { LONG = 300, OTHERS = 10, CHUNKS_MOST = LONG + OTHERS * OBJECTS_MOST };
 
 typedef struct scene {
     coh_object objects[OBJECTS_MOST];
@@ -24,7 +26,8 @@ typedef struct scene {
     uint8_t rules[CHUNKS_MOST];
     coh_chunk_access accesses[CHUNKS_MOST]; /* one access per chunk: 0 reads, 1 writes */
     uint32_t cursor[CHUNKS_MOST], begin[CHUNKS_MOST + 1];
-    uint64_t room; /* the range of draws: an unlimited arena is longer */
+    uint64_t room;        /* the range of draws: an unlimited arena is longer */
+    uint32_t first_drawn; /* chunks before it are never there */
     coh_layout layout;
     coh_level level;
     coh_runner runner;
@@ -47,6 +50,23 @@ static void draw_layout(draws *d, scene *s)
                                   .bytes = (uint64_t)draw(d, 1, 4) * UNIT };
             object->bytes += chunk->bytes;
         }
+    }
+}
+
+/* One object of many small chunks, and others that lie in small pieces. */
+static void make_long_layout(scene *s)
+{
+    s->layout = (coh_layout){ .objects = s->objects, .chunks = s->chunks };
+    s->layout.object_count = OBJECTS_MOST;
+    s->first_drawn = LONG;
+    for (uint32_t i = 0; i < OBJECTS_MOST; i++) {
+        coh_object *object = &s->objects[i];
+        *object = (coh_object){ .chunk_begin = s->layout.chunk_count,
+                                .chunk_count = i == 0 ? LONG : OTHERS,
+                                .stream = COH_STREAM_WORK };
+        for (uint32_t k = 0; k < object->chunk_count; k++, object->bytes += UNIT)
+            s->chunks[s->layout.chunk_count++] =
+                (coh_chunk){ .object = (int32_t)i, .object_offset = object->bytes, .bytes = UNIT };
     }
 }
 
@@ -78,7 +98,7 @@ static void draw_content(draws *d, coh_arena_map *map, int32_t index)
  * ones after it. */
 static void settle(coh_arena_map *map, int64_t step)
 {
-    enum { MOST = 2 * CHANGES + 2 };
+    enum { MOST = 2 * LONG_CHANGES + 2 };
     coh_segment expected[MOST];
     int count = 0, seen = 0;
     for (int32_t i = map->first; i >= 0; i = map->segments[i].next) {
@@ -109,7 +129,7 @@ static void settle(coh_arena_map *map, int64_t step)
 static void change(draws *d, scene *s)
 {
     coh_arena_map *map = &s->runner.map;
-    const uint32_t chunk = (uint32_t)draw(d, 0, (int)s->layout.chunk_count - 1);
+    const uint32_t chunk = (uint32_t)draw(d, (int)s->first_drawn, (int)s->layout.chunk_count - 1);
     const int32_t segment = map->segment_of_chunk[chunk];
     const uint64_t offset = map->begin + (uint64_t)draw(d, 0, (int)(s->room / UNIT) - 1) * UNIT;
     if (segment >= 0 && draw(d, 0, 2) == 0) {
@@ -194,12 +214,17 @@ static void check_map(const coh_arena_map *map)
     assert_true(offset == map->end && map->last == previous && free_one == -1);
 }
 
-static void draw_scene(draws *d, scene *s)
+/* Draws a scene; `long_units`: 0, or one of a long window in an arena of so many units. */
+static void draw_scene(draws *d, scene *s, int long_units)
 {
     memset(s, 0, sizeof(*s));
-    draw_layout(d, s);
+    if (long_units > 0)
+        make_long_layout(s);
+    else
+        draw_layout(d, s);
     const uint64_t base = (uint64_t)draw(d, 0, 3) * UNIT;
-    const uint64_t bytes = (uint64_t)(draw(d, 0, 19) ? draw(d, 12, 160) : draw(d, 1, 12)) * UNIT;
+    const int units = draw(d, 0, 19) ? draw(d, 12, 160) : draw(d, 1, 12);
+    const uint64_t bytes = (uint64_t)(long_units > 0 ? long_units : units) * UNIT;
     const int is_endless = draw(d, 0, 3) == 0, has_rules = draw(d, 0, 1);
     const uint64_t end = is_endless ? (uint64_t)1 << 60 : base + bytes;
     s->room = bytes;
@@ -245,7 +270,7 @@ static void draw_scene(draws *d, scene *s)
     const uint64_t usual = is_endless ? bytes * (uint64_t)draw(d, 1, 400) : bytes;
     assert_int_equal(coh_arena_map_init(&s->runner.map, base, end, usual, s->layout.chunk_count),
                      COH_OK);
-    for (int i = draw(d, 0, CHANGES); i > 0; i--)
+    for (int i = long_units > 0 ? LONG_CHANGES : draw(d, 0, CHANGES); i > 0; i--)
         change(d, s);
 }
 
@@ -475,7 +500,7 @@ static void every_choice_is_that_of_the_rule(void **state)
     for (int seed = 0; seed < cases; seed++) {
         draws d = { .stream = 81, .seed = (uint64_t)seed };
         uint64_t expected = 0, offset = 0;
-        draw_scene(&d, &s);
+        draw_scene(&d, &s, 0);
         coh_lowered_operand operand = { .object = draw(&d, 0, (int)s.layout.object_count - 1),
                                         .access =
                                             (uint8_t)draw(&d, COH_ACCESS_READ, COH_ACCESS_BOTH) };
@@ -495,6 +520,32 @@ static void every_choice_is_that_of_the_rule(void **state)
         coh_arena_map_fini(&s.runner.map);
     }
     assert_true(found > cases / 2 && moved > cases / 20);
+}
+
+/* Over windows of more segments than the search remembers. */
+static void a_long_window_lies_where_the_rule_says(void **state)
+{
+    (void)state;
+    static scene s;
+    const int cases = (int)test_cases(200);
+    int found = 0;
+    for (int seed = 0; seed < cases; seed++) {
+        draws d = { .stream = 82, .seed = (uint64_t)seed };
+        uint64_t expected = 0, offset = 0;
+        draw_scene(&d, &s, draw(&d, LONG + 20, 3 * LONG));
+        const coh_lowered_operand operand = { .access = (uint8_t)draw(&d, COH_ACCESS_READ,
+                                                                      COH_ACCESS_BOTH),
+                                              .window_end = (uint32_t)draw(&d, LONG - 100, LONG),
+                                              .touch_end = LONG - 100 };
+        const question q = ask(&s, &operand);
+        const int is_expected = choose(&q, &expected);
+        assert_int_equal(coh_residency_choose(&s.runner, &operand, &offset), is_expected);
+        if (is_expected)
+            assert_int_equal(offset, expected);
+        found += is_expected;
+        coh_arena_map_fini(&s.runner.map);
+    }
+    assert_true(found > cases / 4);
 }
 
 /* Two chunks and a tier with room for both: chunk 0 is written at step WRITES, and chunk 1 at the
@@ -558,7 +609,7 @@ static void the_lists_of_an_arena_are_those_of_its_segments(void **state)
     static scene s;
     for (uint64_t seed = 0; seed < test_cases(200); seed++) {
         draws d = { .stream = 81, .seed = 1000000 + seed };
-        draw_scene(&d, &s);
+        draw_scene(&d, &s, 0);
         for (int i = 0; i < CHANGES; i++) {
             change(&d, &s);
             check_map(&s.runner.map);
@@ -571,6 +622,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_choice_is_that_of_the_rule),
+        cmocka_unit_test(a_long_window_lies_where_the_rule_says),
         cmocka_unit_test(a_write_goes_to_dead_space_at_once_and_past_space_that_a_store_reads),
         cmocka_unit_test(the_lists_of_an_arena_are_those_of_its_segments),
     };
