@@ -182,7 +182,8 @@ static void add_states(const cli_job *job, cli_hints *hints)
 /* ---- other steps ---- */
 
 /* Does a step stream each micro-batch through all layers only since the other order rounds
- * otherwise (tied models)? The planner chooses no other rounding by itself. */
+ * otherwise (tied models), and nobody asked for that? The planner chooses no other rounding by
+ * itself; a run that goes on keeps its own. */
 static int may_go_by_layers(const cli_job *job)
 {
     const coh_plan_summary *summary = &job->summary;

@@ -12,9 +12,9 @@
  * (COH_PROGRAM_BODY), two bodies are processed and the second is kept, so waits on the previous run
  * are marked as carried. A wait implied by others is left out, so each remaining wait is necessary.
  * A further body would have the same waits: a wait is on its own body or the one before, since each
- * body writes again what it wrote. Knowledge of a body's own instructions comes from instructions of
- * this body alone, so the first one has all of it, and the second all that a wait can be implied
- * by.
+ * body writes again what it wrote. What is known of a body's own instructions is known through
+ * instructions of this body alone, so the first one has all of it, and the second all that a wait
+ * can be implied by.
  *
  * Without a wait an instruction may assume that instructions of its lane at least lane_depth before
  * it have retired, and that all waits of earlier instructions of its lane are satisfied (they were
