@@ -21,7 +21,7 @@ static coh_status refuse_host_memory(void)
     return cli_fail(COH_ERR_ARGUMENT,
                     "--host-memory is the pinned memory next to a GPU, and the host device has"
                     " none: its RAM budget is --device-memory (--emulate-host builds a second"
-                    " tier as a test-bed)");
+                    " tier as a test-bed); to plan for a GPU, give its --profile, as rtx-4090");
 }
 
 /* --chunk in whole multiples of the smallest chunk; 0: not given. */

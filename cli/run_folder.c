@@ -370,10 +370,12 @@ static coh_status refuse_later(const cli_run_folder *folder, uint64_t first_step
     cli_line word;
     cli_line_clear(&word);
     cli_line_add_word(&word, folder->path);
+    const uint64_t last = folder->steps[folder->step_count - 1];
     return cli_fail(COH_ERR_ARGUMENT,
                     "%s already holds step-%" PRIu64 ", but this run begins at step %" PRIu64
-                    ": go on from there with --resume %s, remove it, or give another --save",
-                    folder->path, folder->steps[folder->step_count - 1], first_step, word.text);
+                    ": go on from step %" PRIu64 " with --resume %s, move what comes after step "
+                    "%" PRIu64 " out of the folder, or give another --save",
+                    folder->path, last, first_step, last, word.text, first_step);
 }
 
 void cli_run_folder_absolute(const char *path, char *out_path)

@@ -290,8 +290,9 @@ static coh_status open_newest(const char *path, coh_checkpoint **out_checkpoint)
     if (count == 0)
         return coh_fail(
             COH_ERR_CORRUPT,
-            "%s is no checkpoint: it has neither manifest.json nor a folder step-<n>; a "
-            "run that ended before its first save was whole has none: start it again",
+            "%s is no checkpoint: it has neither manifest.json nor a folder step-<n>; a model's "
+            "folder would have config.json, and a run that ended before its first save was whole "
+            "has none: start it again",
             path);
     return coh_fail(COH_ERR_CORRUPT,
                     "of %zu checkpoint%s in %s none is whole; the newest: %s: put a copy of one "

@@ -519,7 +519,7 @@ class TrainFolder(TrainTest):
         os.makedirs(self.path("locked", "step-1"))
         os.remove(self.path("locked", "run.json"))
         for _ in range(2):  # the first refusal leaves no lock, which would make the folder a run's
-            self.fails(2, "train", *TINY, "--data", self.corpus(), "--steps", 1, "--save", self.path("locked"), says="already holds step-1")
+            self.fails(2, "train", *TINY, "--data", self.corpus(), "--steps", 1, "--save", self.path("locked"), says="move what comes after step 0 out of the folder")
             self.assertEqual(os.listdir(self.path("locked")), ["step-1"])
         os.mkdir(self.path("split"))
         self.write("split/validation.tokens", "mine\n")
