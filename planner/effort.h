@@ -22,16 +22,18 @@ enum { COH_INSTRUCTIONS_MOST = 250000, COH_TOUCHES_MOST = 2000000, COH_CHUNKS_MO
 
 /* In units of coh_effort_sum. The limits of a whole search, of one to compare and of a quick one.
  * COH_REFINE_EFFORT: the last part of a whole search, which tries what the others leave out, may
- * spend this even if they spent all. COH_RESIZE_EFFORT: the least with which a search with chunks
- * of another size finds anything. COH_SHORT_EFFORT: up to this effort a program is built without
- * first checking that it can fit. COH_LAST_EFFORT: the set of the least device memory is tried
- * first with chunks so large that it takes no more than this. COH_TOGETHER_EFFORT: programs are
- * built at the same time up to about this sum. */
+ * spend this even if they spent all; COH_PERTURB_EFFORT: likewise, random changes after it.
+ * COH_RESIZE_EFFORT: the least with which a search with chunks of another size finds anything.
+ * COH_SHORT_EFFORT: up to this effort a program is built without first checking that it can fit.
+ * COH_LAST_EFFORT: the set of the least device memory is tried first with chunks so large that it
+ * takes no more than this. COH_TOGETHER_EFFORT: programs are built at the same time up to about
+ * this sum. */
 enum {
     COH_SEARCH_EFFORT_MOST = 10000000,
     COH_COMPARE_EFFORT_MOST = 3000000,
     COH_REFINE_EFFORT = 5000000,
     COH_RESIZE_EFFORT = 4000000,
+    COH_PERTURB_EFFORT = 8000000,
     COH_QUICK_EFFORT_MOST = 1500000,
     COH_SHORT_EFFORT = 100000,
     COH_LAST_EFFORT = 300000,

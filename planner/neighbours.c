@@ -47,20 +47,25 @@ static coh_decisions *add_neighbour(neighbours *n, const coh_candidates *candida
     return &n->list[n->count++];
 }
 
+int coh_may_decide_chunk(const coh_plan *plan, uint64_t now, uint64_t bytes)
+{
+    const uint64_t of_many = plan->survivor_bytes / (2 * COH_INITIAL_SURVIVORS);
+    uint64_t least = of_many > CHUNK_LEAST ? of_many : CHUNK_LEAST;
+    if (plan->folded && least < now) /* the whole step is built, too */
+        least = now;
+    return plan->chunk_bytes == 0 && bytes >= least && bytes <= COH_CHUNK_BYTES_MOST;
+}
+
 static void vary_sizes(const coh_candidates *candidates, neighbours *n)
 {
     const coh_plan *plan = candidates->plan;
-    uint64_t chunk = candidates->best.decisions.chunk_bytes;
+    const uint64_t chunk = candidates->best.decisions.chunk_bytes;
     const uint64_t sizes[] = { chunk / 2, 2 * chunk, 4 * chunk };
-    const uint64_t of_many = plan->survivor_bytes / (2 * COH_INITIAL_SURVIVORS);
-    uint64_t least = of_many > CHUNK_LEAST ? of_many : CHUNK_LEAST;
     coh_decisions *d;
-    if (plan->folded && least < chunk) /* the whole step is built, too */
-        least = chunk;
     if (coh_candidates_have_caches(plan) && (d = add_neighbour(n, candidates)) != NULL)
         d->cache = !d->cache;
-    for (size_t i = 0; plan->chunk_bytes == 0 && i < 3; i++)
-        if (sizes[i] >= least && sizes[i] <= COH_CHUNK_BYTES_MOST &&
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
+        if (coh_may_decide_chunk(plan, chunk, sizes[i]) &&
             (d = add_neighbour(n, candidates)) != NULL)
             d->chunk_bytes = sizes[i];
 }
@@ -72,12 +77,11 @@ static int recomputes_first(const coh_block_set *recompute)
     return memcmp(recompute, &first, sizeof(first)) == 0;
 }
 
-/* Returns `count` blocks: the first ones if those of the best are, else evenly spread ones. */
-static coh_block_set as_many(const coh_candidates *candidates, int32_t count, int32_t blocks)
+void coh_decide_recompute(const coh_graph *graph, int32_t count, coh_decisions *decisions)
 {
-    return recomputes_first(&candidates->best.decisions.recompute)
-               ? coh_block_set_first(count)
-               : coh_block_set_spread(count, blocks);
+    decisions->recompute = recomputes_first(&decisions->recompute)
+                               ? coh_block_set_first(count)
+                               : coh_block_set_spread(count, coh_graph_block_count(graph));
 }
 
 /* Varies the number of recomputed blocks: by a quarter, a sixteenth, one. */
@@ -93,7 +97,7 @@ static void vary_recompute(const coh_candidates *candidates, neighbours *n)
             coh_decisions *d;
             if (steps[i] > 0 && next >= 0 && next <= blocks &&
                 (d = add_neighbour(n, candidates)) != NULL)
-                d->recompute = as_many(candidates, next, blocks);
+                coh_decide_recompute(candidates->plan->graph, next, d);
         }
 }
 
@@ -131,13 +135,13 @@ static void vary_leads(const coh_candidates *candidates, neighbours *n)
             d->lead = lead;
 }
 
-static void update_on_host(const coh_candidates *candidates, int32_t count, coh_decisions *d)
+void coh_decide_host_updates(const coh_graph *graph, int32_t count, coh_decisions *decisions)
 {
-    const int32_t of_device = coh_graph_block_count(candidates->plan->graph) - count;
-    d->host_updates = count;
-    d->late = count > 0 ? d->late : 0;
-    if (count == 0 || of_device < d->host_spread)
-        d->host_spread = count > 0 && of_device > 0 ? of_device : 0;
+    const int32_t of_device = coh_graph_block_count(graph) - count;
+    decisions->host_updates = count;
+    decisions->late = count > 0 ? decisions->late : 0;
+    if (count == 0 || of_device < decisions->host_spread)
+        decisions->host_spread = count > 0 && of_device > 0 ? of_device : 0;
 }
 
 /* With a host tier: varies the updates there: none, all, a quarter or half of them, and a few more
@@ -154,7 +158,7 @@ static void vary_updates(const coh_candidates *candidates, neighbours *n)
         return;
     for (size_t i = candidates->is_brief ? 0 : 2; i < sizeof(counts) / sizeof(counts[0]); i++)
         if (counts[i] >= 0 && counts[i] <= blocks + 1 && (d = add_neighbour(n, candidates)) != NULL)
-            update_on_host(candidates, counts[i], d);
+            coh_decide_host_updates(candidates->plan->graph, counts[i], d);
 }
 
 /* Varies how many of the host lane's updates run late, if some do. */
@@ -203,8 +207,8 @@ static void vary_both(const coh_candidates *candidates, neighbours *n)
         if (blocks_more < 0 || blocks_more > blocks || updates_more < 0 ||
             updates_more > blocks + 1 || (d = add_neighbour(n, candidates)) == NULL)
             continue;
-        d->recompute = as_many(candidates, blocks_more, blocks);
-        update_on_host(candidates, updates_more, d);
+        coh_decide_recompute(candidates->plan->graph, blocks_more, d);
+        coh_decide_host_updates(candidates->plan->graph, updates_more, d);
     }
 }
 
@@ -448,13 +452,12 @@ enum { FEWER_PART = 5 };
  * so many fewer recomputed blocks. */
 static void add_light(const coh_candidates *candidates, neighbours *n, int light, int32_t fewer)
 {
-    const int32_t blocks = coh_graph_block_count(candidates->plan->graph);
     const int32_t now = coh_block_set_count(&candidates->best.decisions.recompute);
     coh_decisions *d = add_neighbour(n, candidates);
     d->light = light;
     d->patient = COH_PATIENT_MOVED;
     if (fewer > 0)
-        d->recompute = as_many(candidates, now - fewer, blocks);
+        coh_decide_recompute(candidates->plan->graph, now - fewer, d);
 }
 
 /* Lists sets nearer to the linear programme's solution with these light operators: a quarter, a
@@ -626,7 +629,7 @@ static void list_host_spread(const coh_candidates *candidates, neighbours *n)
         d->host_updates = updates;
         spread_updates(spread, of_device, d);
         if (i & 4)
-            d->recompute = as_many(candidates, first, blocks);
+            coh_decide_recompute(candidates->plan->graph, first, d);
     }
 }
 

@@ -12,6 +12,17 @@ enum { COH_HORIZON_USUAL = 16 };
 /* Returns 1 if some operator has an optional cache. */
 int coh_candidates_have_caches(const coh_plan *plan);
 
+/* Sets how many blocks are recomputed: the first ones if those of the set are, else evenly spread
+ * ones. */
+void coh_decide_recompute(const coh_graph *graph, int32_t count, coh_decisions *decisions);
+
+/* Sets how many blocks the host updates, and what depends on it: late updates and those of the
+ * device among those of the host. */
+void coh_decide_host_updates(const coh_graph *graph, int32_t count, coh_decisions *decisions);
+
+/* Returns 1 if a search with chunks of `now` may try `bytes`: smaller ones take long to place. */
+int coh_may_decide_chunk(const coh_plan *plan, uint64_t now, uint64_t bytes);
+
 /* Moves from the candidates's best set to a better one, until no neighbour is better, the best is
  * within 1/500 of `bound_ns`, or the evaluations are used up. Fails: as coh_candidates_try. */
 coh_status coh_candidates_improve(coh_candidates *candidates, uint64_t bound_ns);

@@ -358,19 +358,39 @@ static coh_status as_internal(coh_status status)
                                  "report this)");
 }
 
+/* Changes a searched plan at random and finishes it. With the new decisions another program than
+ * the body may not fit; then the plan is finished as it was found. */
+static coh_status finish_perturbed(coh_plan *plan)
+{
+    const coh_decisions found = plan->decisions;
+    const uint64_t found_ns = plan->step_ns;
+    int is_changed = 0;
+    COH_TRY(coh_plan_perturb(plan, &is_changed));
+    if (!is_changed)
+        return finish_any(plan);
+    const coh_status status = deepen(plan);
+    if (status != COH_ERR_FULL)
+        return status;
+    coh_plan_drop_programs(plan);
+    plan->layout = (coh_layout){ 0 };
+    plan->decisions = found;
+    plan->step_ns = found_ns;
+    return finish_any(plan);
+}
+
 /* Finishes a searched plan, as far as plan->depth asks for. On failure
  * *plan is NULL. *out_far_bytes: as above. */
 static coh_status finish_in_order(coh_plan **plan, uint64_t *out_far_bytes)
 {
     coh_plan *made = *plan;
-    coh_status status = finish_any(made);
+    coh_status status = finish_perturbed(made);
     *out_far_bytes = 0;
     if (status == COH_ERR_FULL && is_short_beside_body(made)) {
         made->layout = (coh_layout){ 0 };
         made->counts_all = 1;
         status = search_any(made);
         if (status == COH_OK)
-            status = finish_any(made);
+            status = finish_perturbed(made);
     }
     made->options.earlier = NULL;
     made->options.earlier_count = 0;

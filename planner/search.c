@@ -1,7 +1,7 @@
 /* Searches the decisions of a plan: in memory, then starts in the order of their bounds, then local
  * search from the best ones. The idea: evaluations are counted instead of timed, so the same inputs
- * give the same plan. The order is listed in search.h; see initial.c, candidates.c, neighbours.c
- * and search_refuse.c. */
+ * give the same plan. The order is listed in search.h; see initial.c, candidates.c, neighbours.c,
+ * perturb.c and search_refuse.c. */
 #include "planner/search.h"
 
 #include <stdlib.h>
@@ -16,7 +16,9 @@
 #include "planner/layout.h"
 #include "planner/least_step.h"
 #include "planner/neighbours.h"
+#include "planner/perturb.h"
 #include "planner/pins.h"
+#include "planner/plan_make.h"
 #include "planner/rank_axes.h"
 #include "planner/search_refuse.h"
 
@@ -32,6 +34,10 @@ enum { VALLEYS = 4 };
 /* Likewise, of those with late updates; none that is slower than the best by more than a
  * LATE_PART. */
 enum { LATE_VALLEYS = 2, LATE_PART = 16 };
+
+/* Randomly changed sets: at most so many, and none if their effort is enough for fewer than the
+ * least. */
+enum { PERTURBED_MOST = 240, PERTURBED_LEAST = 16 };
 
 /* Starts built at a time. */
 enum { INITIAL_AT_ONCE = 4 };
@@ -572,6 +578,48 @@ coh_status coh_plan_search(coh_plan *plan)
     plan->decisions = best.decisions;
     plan->step_ns = best.step_ns;
     return COH_OK;
+}
+
+/* Takes a better set. Of a folded search the whole steps are compared. */
+static coh_status take_perturbed(coh_plan *plan, const coh_candidate *better, int *out_is_changed)
+{
+    coh_candidate before = { 0 }, after = *better;
+    const int32_t folded = plan->folded;
+    coh_status status = COH_OK;
+    coh_plan_drop_programs(plan);
+    plan->folded = 0;
+    if (folded)
+        status = coh_candidate_make(plan, &plan->decisions, &before);
+    if (folded && status == COH_OK)
+        status = coh_candidate_make(plan, &better->decisions, &after);
+    plan->folded = folded;
+    if (status == COH_OK && coh_candidate_is_better(&after, &before)) {
+        plan->decisions = after.decisions;
+        plan->step_ns = after.step_ns;
+        *out_is_changed = 1;
+    }
+    return status;
+}
+
+coh_status coh_plan_perturb(coh_plan *plan, int *out_is_changed)
+{
+    coh_candidates candidates;
+    coh_candidate from;
+    *out_is_changed = 0;
+    if (plan->options.mode != COH_PLAN_TRAIN || plan->options.search != COH_SEARCH_USUAL ||
+        plan->depth == COH_PLAN_FITS || plan->least.ns == 0 || plan->decisions.in_memory)
+        return COH_OK;
+    COH_TRY(coh_candidate_make(plan, &plan->decisions, &from));
+    if (!from.valid || from.effort > COH_PERTURB_EFFORT / PERTURBED_LEAST)
+        return COH_OK;
+    COH_TRY(coh_candidates_open(&candidates, plan, 0));
+    candidates.effort_most = COH_PERTURB_EFFORT;
+    candidates.best = from;
+    coh_status status = coh_candidates_perturb(&candidates, PERTURBED_MOST, plan->least.light_ns);
+    if (status == COH_OK && coh_candidate_is_better(&candidates.best, &from))
+        status = take_perturbed(plan, &candidates.best, out_is_changed);
+    coh_candidates_close(&candidates);
+    return status;
 }
 
 coh_status coh_plan_search_bound(coh_plan *plan, uint64_t enough_ns, uint64_t *out_ns)

@@ -18,6 +18,9 @@
  *     less memory          if everything would fit: the best again, in the device memory of the
  *                          plan that keeps everything there, or a little more
  *
+ * Then coh_plan_perturb, if the programme's bound is a hundredth or more below: of the best, up to
+ * four decisions changed at random.
+ *
  * Evaluations are counted, never timed: the same inputs give the same plan. */
 #ifndef COH_PLANNER_SEARCH_H
 #define COH_PLANNER_SEARCH_H
@@ -27,6 +30,12 @@
 /* Fills plan->decisions and smallest_device_bytes. Fails: COH_ERR_FULL: nothing fits; the message
  * has the size that would. COH_ERR_MEMORY. */
 coh_status coh_plan_search(coh_plan *plan);
+
+/* Changes the decisions that a usual search of a training step in less memory has found at random,
+ * with effort of its own, and takes better ones; not if few sets can be built with that effort. The
+ * sweep order is chosen before, so that one of two plans pays for it. Another program than the body
+ * may not fit with the new decisions. *out_is_changed: it took some. Fails: COH_ERR_MEMORY. */
+coh_status coh_plan_perturb(coh_plan *plan, int *out_is_changed);
 
 /* Computes the least bound of the sets of decisions that the search starts from; 0: there is no far
  * tier, or none fits. Of bounds below `enough_ns` it takes any one (0: there are none below), since

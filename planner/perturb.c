@@ -1,0 +1,158 @@
+/* Random changes of decisions; see perturb.h. The idea: each change is as large as those by which
+ * good sets differ from each other, so most changed sets still fit and some are better. */
+#include "planner/perturb.h"
+
+#include "base/rng.h"
+#include "planner/lower_late.h"
+#include "planner/neighbours.h"
+#include "planner/residency.h"
+
+/* Sets tried at a time: more would be changes of a set that is no longer the best. A set has one to
+ * CHANGES_MOST changes. The search ends within 1/NEAR_PART of the bound. */
+enum { SETS_AT_ONCE = 4, CHANGES_MOST = 4, NEAR_PART = 100 };
+
+/* Any number would do. */
+enum { PERTURB_SEED = 2 };
+
+/* The draws of a set, in order. */
+typedef struct dice {
+    uint64_t set, drawn;
+} dice;
+
+/* Draws a number in [0, count). */
+static int32_t draw(dice *draws, int32_t count)
+{
+    return (int32_t)coh_rng_below(PERTURB_SEED, draws->set, draws->drawn++, (uint64_t)count);
+}
+
+/* Draws a number at most `most_away` from `now` and not equal to it, unless [least, most] ends
+ * there. */
+static int32_t draw_near(dice *draws, int32_t now, int32_t most_away, int32_t least, int32_t most)
+{
+    const int32_t away = 1 + draw(draws, most_away);
+    const int32_t next = draw(draws, 2) ? now + away : now - away;
+    return next < least ? least : next > most ? most : next;
+}
+
+static int has_both_tiers(const coh_plan *plan)
+{
+    return plan->options.host_memory_bytes > 0 && plan->options.disk_bytes > 0;
+}
+
+/* The most blocks by which a number of blocks changes. */
+static int32_t few_blocks(const coh_plan *plan)
+{
+    return coh_graph_block_count(plan->graph) / 12 + 1;
+}
+
+typedef void change(const coh_plan *, dice *, coh_decisions *);
+
+static void change_recompute(const coh_plan *plan, dice *draws, coh_decisions *d)
+{
+    const int32_t blocks = coh_graph_block_count(plan->graph);
+    const int32_t now = coh_block_set_count(&d->recompute);
+    if (plan->options.recompute == COH_RECOMPUTE_AUTO)
+        coh_decide_recompute(plan->graph, draw_near(draws, now, few_blocks(plan), 0, blocks), d);
+}
+
+static void change_host_updates(const coh_plan *plan, dice *draws, coh_decisions *d)
+{
+    const int32_t most = coh_graph_block_count(plan->graph) + 1;
+    if (plan->options.host_memory_bytes > 0)
+        coh_decide_host_updates(plan->graph,
+                                draw_near(draws, d->host_updates, few_blocks(plan), 0, most), d);
+}
+
+static void change_resident(const coh_plan *plan, dice *draws, coh_decisions *d)
+{
+    const int32_t most = coh_graph_block_count(plan->graph) - 1;
+    if (most >= 0)
+        d->resident = draw_near(draws, d->resident, 2 * few_blocks(plan), 0, most);
+}
+
+static void change_horizon(const coh_plan *plan, dice *draws, coh_decisions *d)
+{
+    static const int32_t horizons[] = { 0, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128 };
+    (void)plan;
+    d->horizon = horizons[draw(draws, (int32_t)(sizeof(horizons) / sizeof(horizons[0])))];
+}
+
+static void change_tie_break(const coh_plan *plan, dice *draws, coh_decisions *d)
+{
+    (void)plan;
+    d->tie_break = draw(draws, COH_TIE_COUNT);
+}
+
+static void change_patient(const coh_plan *plan, dice *draws, coh_decisions *d)
+{
+    (void)plan;
+    d->patient = draw(draws, COH_PATIENT_COUNT);
+}
+
+static void change_boundary(const coh_plan *plan, dice *draws, coh_decisions *d)
+{
+    (void)plan;
+    d->boundary = draw(draws, COH_BOUNDARY_COUNT);
+}
+
+static void change_light(const coh_plan *plan, dice *draws, coh_decisions *d)
+{
+    if (plan->options.recompute == COH_RECOMPUTE_AUTO)
+        d->light = draw(draws, COH_LIGHT_COUNT);
+}
+
+static void change_chunk(const coh_plan *plan, dice *draws, coh_decisions *d)
+{
+    const uint64_t bytes = draw(draws, 2) ? d->chunk_bytes * 2 : d->chunk_bytes / 2;
+    if (coh_may_decide_chunk(plan, d->chunk_bytes, bytes))
+        d->chunk_bytes = bytes;
+}
+
+/* With a host tier and a drive: the window of the host tier; else light operators. */
+static void change_window(const coh_plan *plan, dice *draws, coh_decisions *d)
+{
+    if (has_both_tiers(plan))
+        d->host_window = draw_near(draws, d->host_window, 3, 0, 24);
+    else
+        change_light(plan, draws, d);
+}
+
+/* With a host tier and a drive: which fetches run early; else how many updates run late. */
+static void change_order(const coh_plan *plan, dice *draws, coh_decisions *d)
+{
+    if (has_both_tiers(plan))
+        d->early = draw(draws, COH_EARLY_COUNT);
+    else if (d->late > 0)
+        d->late = draw_near(draws, d->late, COH_LATE_PARTS / 4, 0, COH_LATE_PARTS);
+}
+
+/* The number of recomputed blocks is drawn twice as often. */
+static change *const changes[] = { change_recompute, change_recompute, change_host_updates,
+                                   change_resident,  change_horizon,   change_tie_break,
+                                   change_patient,   change_boundary,  change_window,
+                                   change_order,     change_chunk };
+enum { CHANGE_COUNT = sizeof(changes) / sizeof(changes[0]) };
+
+static void change_some(const coh_plan *plan, uint64_t set, coh_decisions *d)
+{
+    dice draws = { .set = set };
+    for (int32_t left = 1 + draw(&draws, CHANGES_MOST); left > 0; left--)
+        changes[draw(&draws, CHANGE_COUNT)](plan, &draws, d);
+}
+
+coh_status coh_candidates_perturb(coh_candidates *candidates, uint32_t most, uint64_t bound_ns)
+{
+    const coh_candidate *best = &candidates->best;
+    const uint64_t near_ns = bound_ns + bound_ns / NEAR_PART;
+    uint64_t set = 0;
+    candidates->evaluations_most = candidates->evaluations + most;
+    for (uint32_t tried = 0; tried < most && best->step_ns > near_ns; tried += SETS_AT_ONCE) {
+        coh_decisions list[SETS_AT_ONCE];
+        for (int i = 0; i < SETS_AT_ONCE; i++) {
+            list[i] = best->decisions;
+            change_some(candidates->plan, set++, &list[i]);
+        }
+        COH_TRY(coh_candidates_try(candidates, list, SETS_AT_ONCE));
+    }
+    return COH_OK;
+}

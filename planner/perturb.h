@@ -1,0 +1,18 @@
+/* perturb.h - the last part of a search: random changes to several decisions at once, from the best
+ * set. Neighbours (neighbours.h) differ in one decision or in two, so where no neighbour is better
+ * a set that differs in three may be.
+ *
+ * Stochastic hill climbing: a better set is the one that is changed from then on, a worse one never
+ * is. The numbers are drawn by coh_rng_below from the number of the set, so every machine tries the
+ * same sets. */
+#ifndef COH_PLANNER_PERTURB_H
+#define COH_PLANNER_PERTURB_H
+
+#include "planner/candidates.h"
+
+/* Tries at most `most` sets, a few at a time, until the best is within a hundredth of `bound_ns`,
+ * which random changes seldom gain. The best streams a training step. Fails: as
+ * coh_candidates_try. */
+coh_status coh_candidates_perturb(coh_candidates *candidates, uint32_t most, uint64_t bound_ns);
+
+#endif

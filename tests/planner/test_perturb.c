@@ -1,0 +1,252 @@
+/* Random changes at the end of a search: each changed set is one that a plan can have and differs
+ * from the best within the documented limits, the same sets are tried whatever the threads, a worse
+ * set is never taken, and nothing is tried where little can be gained. And a plan that is searched,
+ * changed and finished is no slower than without the change. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "planner/candidates.h"
+#include "planner/lower_late.h"
+#include "planner/neighbours.h"
+#include "planner/perturb.h"
+#include "planner/plan_make.h"
+#include "planner/residency.h"
+#include "planner/search.h"
+#include "tests/planner/toy_graph.h"
+#include "tests/planner/toy_plan.h"
+
+enum { LAYERS = 13, ON_HOST = 5, RECOMPUTED = 6, LATE = 9, TRIED = 120 };
+
+/* A plan with a host tier and, with `disk`, a drive. */
+static coh_plan *make_plan(int disk, coh_graph **out_graph)
+{
+    const toy_options toy = { .layers = LAYERS, .width = 32, .vocabulary = 100, .rows = 16 };
+    const toy_tiers tiers = {
+        .microbatches = 1, .deferred = 1, .order = COH_SWEEP_MICROBATCH, .percent = 60, .disk = disk
+    };
+    const coh_decisions decisions = { .host_updates = ON_HOST, .late = LATE, .resident = 3 };
+    coh_plan *plan = NULL;
+    assert_int_equal(toy_graph_make(&toy, out_graph), COH_OK);
+    const coh_plan_options options = toy_plan_options(*out_graph, &tiers);
+    if (toy_plan_make(*out_graph, &options, &decisions, &plan) != COH_OK)
+        fail_msg("%s", coh_last_error());
+    plan->decisions.recompute = coh_block_set_first(RECOMPUTED);
+    return plan;
+}
+
+/* Tries changes of a set that takes `step_ns`: none is better than one of 1 ns. */
+static void perturb(const coh_plan *plan, uint64_t step_ns, uint64_t bound_ns, uint32_t most,
+                    coh_candidates *out)
+{
+    assert_int_equal(coh_candidates_open(out, plan, 0), COH_OK);
+    out->best = (coh_candidate){ .decisions = plan->decisions, .step_ns = step_ns, .valid = 1 };
+    if (coh_candidates_perturb(out, most, bound_ns) != COH_OK)
+        fail_msg("%s", coh_last_error());
+}
+
+static int32_t away(int32_t a, int32_t b)
+{
+    return a < b ? b - a : a - b;
+}
+
+/* A number of blocks moves by at most four times two, since a twelfth of 13 blocks is one. */
+static void check_set(const coh_plan *plan, const coh_decisions *d)
+{
+    const coh_decisions *from = &plan->decisions;
+    const int32_t blocks = coh_graph_block_count(plan->graph);
+    const int32_t recompute = coh_block_set_count(&d->recompute);
+    const coh_block_set first = coh_block_set_first(recompute);
+    const int has_disk = plan->options.disk_bytes > 0;
+    assert_in_range(recompute, 0, blocks);
+    assert_in_range(away(recompute, RECOMPUTED), 0, 8);
+    assert_memory_equal(&d->recompute, &first, sizeof(first));
+    assert_in_range(d->host_updates, 0, blocks + 1);
+    assert_in_range(away(d->host_updates, from->host_updates), 0, 8);
+    assert_in_range(d->resident, 0, blocks - 1);
+    assert_in_range(away(d->resident, from->resident), 0, 16);
+    assert_in_range(d->horizon, 0, 128);
+    assert_in_range(d->tie_break, 0, COH_TIE_COUNT - 1);
+    assert_in_range(d->patient, 0, COH_PATIENT_COUNT - 1);
+    assert_in_range(d->boundary, 0, COH_BOUNDARY_COUNT - 1);
+    assert_in_range(d->light, 0, has_disk ? COH_LIGHT_NONE : COH_LIGHT_COUNT - 1);
+    assert_in_range(d->host_window, 0, has_disk ? 24 : 0);
+    assert_in_range(d->early, 0, has_disk ? COH_EARLY_COUNT - 1 : 0);
+    assert_in_range(d->late, 0, COH_LATE_PARTS);
+    assert_true(d->host_updates > 0 || d->late == 0);
+    if (has_disk && d->host_updates > 0)
+        assert_int_equal(d->late, from->late);
+    assert_int_equal(d->host_spread, from->host_spread);
+    assert_int_equal(d->device_bytes, from->device_bytes);
+    assert_true(coh_may_decide_chunk(plan, from->chunk_bytes, d->chunk_bytes) ||
+                d->chunk_bytes == from->chunk_bytes);
+    assert_int_equal(d->cache, from->cache);
+    assert_int_equal(d->row_passes, from->row_passes);
+    assert_int_equal(d->in_memory, 0);
+}
+
+/* Counts the decisions in which two sets differ. */
+static int differences(const coh_decisions *a, const coh_decisions *b)
+{
+    return (memcmp(&a->recompute, &b->recompute, sizeof(a->recompute)) != 0) +
+           (a->host_updates != b->host_updates) + (a->resident != b->resident) +
+           (a->horizon != b->horizon) + (a->tie_break != b->tie_break) +
+           (a->patient != b->patient) + (a->boundary != b->boundary) + (a->light != b->light) +
+           (a->host_window != b->host_window) + (a->early != b->early) +
+           (a->chunk_bytes != b->chunk_bytes) +
+           (a->late != b->late && a->host_updates == b->host_updates);
+}
+
+static void changed_sets_are_sets_of_a_plan(void **state)
+{
+    (void)state;
+    for (int disk = 0; disk < 2; disk++) {
+        coh_graph *graph = NULL;
+        coh_plan *plan = make_plan(disk, &graph);
+        coh_candidates candidates;
+        int some[5] = { 0 };
+        perturb(plan, 1, 0, TRIED, &candidates);
+        assert_in_range(candidates.count, TRIED / 2, TRIED);
+        for (size_t i = 0; i < candidates.count; i++) {
+            const coh_decisions *d = &candidates.all[i].decisions;
+            const int changed = differences(d, &plan->decisions);
+            check_set(plan, d);
+            assert_in_range(changed, 0, 4);
+            some[changed]++;
+        }
+        for (int changed = 1; changed <= 4; changed++)
+            assert_true(some[changed] > 0);
+        assert_true(candidates.best.step_ns == 1);
+        assert_memory_equal(&candidates.best.decisions, &plan->decisions, sizeof(coh_decisions));
+        coh_candidates_close(&candidates);
+        coh_plan_destroy(plan);
+        coh_graph_destroy(graph);
+    }
+}
+
+static void threads_change_nothing(void **state)
+{
+    (void)state;
+    coh_graph *graph = NULL;
+    coh_plan *plan = make_plan(1, &graph);
+    coh_candidates one, other;
+    plan->options.thread_count = 1;
+    perturb(plan, UINT64_MAX / 2, 0, TRIED, &one);
+    plan->options.thread_count = 3;
+    perturb(plan, UINT64_MAX / 2, 0, TRIED, &other);
+    assert_int_equal(one.count, other.count);
+    for (size_t i = 0; i < one.count; i++)
+        assert_memory_equal(&one.all[i].decisions, &other.all[i].decisions, sizeof(coh_decisions));
+    assert_true(one.best.step_ns == other.best.step_ns);
+    assert_memory_equal(&one.best.decisions, &other.best.decisions, sizeof(coh_decisions));
+    coh_candidates_close(&one);
+    coh_candidates_close(&other);
+    coh_plan_destroy(plan);
+    coh_graph_destroy(graph);
+}
+
+/* The best is the fastest of those tried that fit. */
+static void the_best_is_the_fastest_tried(void **state)
+{
+    (void)state;
+    coh_graph *graph = NULL;
+    coh_plan *plan = make_plan(0, &graph);
+    coh_candidates candidates;
+    uint64_t fastest = UINT64_MAX;
+    size_t gains = 0;
+    perturb(plan, UINT64_MAX / 2, 0, TRIED, &candidates);
+    for (size_t i = 0; i < candidates.count; i++)
+        if (candidates.all[i].valid && candidates.all[i].step_ns < fastest) {
+            fastest = candidates.all[i].step_ns;
+            gains++;
+        }
+    assert_true(gains > 1);
+    assert_true(candidates.best.step_ns == fastest);
+    coh_candidates_close(&candidates);
+    coh_plan_destroy(plan);
+    coh_graph_destroy(graph);
+}
+
+/* Within a hundredth of the bound nothing is tried; above that something is. */
+static void nothing_is_tried_near_the_bound(void **state)
+{
+    (void)state;
+    coh_graph *graph = NULL;
+    coh_plan *plan = make_plan(1, &graph);
+    coh_candidates candidates;
+    perturb(plan, 1010, 1000, TRIED, &candidates);
+    assert_int_equal(candidates.count, 0);
+    coh_candidates_close(&candidates);
+    perturb(plan, 1011, 1000, 8, &candidates);
+    assert_in_range(candidates.count, 1, 8);
+    coh_candidates_close(&candidates);
+    coh_plan_destroy(plan);
+    coh_graph_destroy(graph);
+}
+
+/* Searches a step of `microbatches` and changes it at random. Returns 1 if that made it faster. */
+static int change_searched(int microbatches, int percent, coh_search search)
+{
+    const toy_options toy = { .layers = LAYERS, .width = 32, .vocabulary = 100, .rows = 16 };
+    const toy_tiers tiers = { .microbatches = microbatches,
+                              .deferred = 1,
+                              .order = COH_SWEEP_MICROBATCH,
+                              .percent = percent,
+                              .disk = 1 };
+    coh_graph *graph = NULL;
+    coh_plan *plan = NULL;
+    coh_candidate before, after;
+    assert_int_equal(toy_graph_make(&toy, &graph), COH_OK);
+    coh_plan_options options = toy_plan_options(graph, &tiers);
+    options.search = search;
+    assert_int_equal(coh_plan_open(graph, &options, &plan), COH_OK);
+    assert_int_equal(coh_plan_search(plan), COH_OK);
+    const int folded = plan->folded;
+    const coh_decisions found = plan->decisions;
+    int is_changed = -1;
+    assert_int_equal(coh_plan_perturb(plan, &is_changed), COH_OK);
+    assert_int_equal(plan->folded, folded);
+    plan->folded = 0;
+    assert_int_equal(coh_candidate_make(plan, &found, &before), COH_OK);
+    assert_int_equal(coh_candidate_make(plan, &plan->decisions, &after), COH_OK);
+    plan->folded = folded;
+    assert_int_equal(is_changed, memcmp(&found, &plan->decisions, sizeof(found)) != 0);
+    assert_true(after.valid && (!is_changed || coh_candidate_is_better(&after, &before)));
+    assert_true(!is_changed || plan->step_ns == after.step_ns);
+    if (coh_plan_finish(plan) != COH_OK)
+        fail_msg("%s", coh_last_error());
+    assert_true(plan->simulations[COH_PROGRAM_BODY].period_ns == after.step_ns);
+    coh_plan_destroy(plan);
+    coh_graph_destroy(graph);
+    return is_changed;
+}
+
+static void a_changed_plan_is_faster(void **state)
+{
+    (void)state;
+    static const int microbatches[] = { 1, 3, 40 }; /* 40: a folded search */
+    int changed = 0;
+    for (size_t i = 0; i < sizeof(microbatches) / sizeof(microbatches[0]); i++)
+        for (int percent = 50; percent <= 70; percent += 20) {
+            changed += change_searched(microbatches[i], percent, COH_SEARCH_USUAL);
+            assert_false(change_searched(microbatches[i], percent, COH_SEARCH_COMPARE));
+            assert_false(change_searched(microbatches[i], percent, COH_SEARCH_QUICK));
+        }
+    assert_true(changed > 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(changed_sets_are_sets_of_a_plan),
+        cmocka_unit_test(threads_change_nothing),
+        cmocka_unit_test(the_best_is_the_fastest_tried),
+        cmocka_unit_test(nothing_is_tried_near_the_bound),
+        cmocka_unit_test(a_changed_plan_is_faster),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
