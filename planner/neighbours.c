@@ -110,7 +110,7 @@ static void vary_places(const coh_candidates *candidates, neighbours *n)
     const int32_t horizons[] = { first, COH_HORIZON_USUAL / 4, COH_HORIZON_USUAL,
                                  COH_HORIZON_USUAL * 3, 0 };
     coh_decisions *d;
-    for (int boundary = COH_BOUNDARY_FREE; boundary < COH_BOUNDARY_COUNT; boundary++)
+    for (int boundary = COH_BOUNDARY_FREE; boundary <= COH_BOUNDARY_WANTED; boundary++)
         for (int patient = 0; patient < 2; patient++)
             if ((d = add_neighbour(n, candidates)) != NULL) {
                 d->boundary = boundary;
@@ -122,6 +122,17 @@ static void vary_places(const coh_candidates *candidates, neighbours *n)
     for (int tie_break = 0; tie_break < COH_TIE_COUNT; tie_break++)
         if ((d = add_neighbour(n, candidates)) != NULL)
             d->tie_break = tie_break;
+}
+
+/* Tries a boundary map with changed content that leaves during the next run, where links may be
+ * idle; another tie break changes which does. */
+static void vary_late_map(const coh_candidates *candidates, neighbours *n)
+{
+    for (int tie_break = 0; tie_break < COH_TIE_COUNT; tie_break++) {
+        coh_decisions *d = add_neighbour(n, candidates);
+        d->boundary = COH_BOUNDARY_LATE;
+        d->tie_break = tie_break;
+    }
 }
 
 /* With parts of ranks: varies how early work is gathered. */
@@ -341,7 +352,7 @@ typedef void vary(const coh_candidates *, neighbours *);
 static vary *const variations[] = { vary_window,    vary_updates,  vary_host_spread, vary_sizes,
                                     vary_recompute, vary_resident, vary_places,      vary_budget,
                                     vary_together,  vary_both,     vary_leads,       vary_late,
-                                    vary_order };
+                                    vary_order,     vary_late_map };
 enum { VARIATION_COUNT = sizeof(variations) / sizeof(variations[0]) };
 
 /* Tries the neighbours that one variation makes; *out_gains: one is better than the best. */

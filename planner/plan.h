@@ -28,7 +28,7 @@ typedef struct coh_host_blocks {
 } coh_host_blocks;
 
 /* With a host tier and a drive: the fetches that run as early as their places allow, as if all took
- * a quarter of the step, while the others run in the order of need (fetch_order.h). With one of
+ * a quarter of the step, while the others run in the order of need (move_order.h). With one of
  * these tiers all do, whatever is decided. */
 enum coh_early {
     COH_EARLY_NONE,

@@ -11,7 +11,7 @@
  * points to a smaller key, so the list is a topological issue order and no deadlock can be written.
  * The key sets the order on a lane, not the time: a READ keyed late runs as early as its waits and
  * its lane allow. Prefetch is not an instruction; it results from memory that became free early,
- * and fetch_order.h keys a READ earlier than its first user.
+ * and move_order.h keys a READ earlier than its first user.
  *
  * Plain data: no pointers into other tables, no device, no clock. Written by planner/schedule,
  * checked by planner/verify (which shares no code with it), walked by planner/simulate and

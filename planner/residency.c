@@ -24,7 +24,7 @@ enum { SETTLE_STEPS = 8 };
 enum { IDLE_STEPS = 8 };
 
 /* Frees the segment of a chunk. Content that was changed here and written out is still read by its
- * STORE, which is keyed after its last producer. */
+ * STORE, at the earliest after its last producer; how much later is not known yet. */
 static void release(coh_runner *r, int32_t segment)
 {
     coh_segment *s = &r->map.segments[segment];
@@ -67,12 +67,17 @@ static coh_status add_move(coh_runner *r, uint32_t chunk, uint32_t extent, int32
     return COH_OK;
 }
 
-/* Writes the chunk's content out after the step. */
+/* Writes the chunk's content out after the step, at the latest before the present one, which may
+ * take its place. */
 static coh_status store(coh_runner *r, uint32_t chunk, uint32_t extent, int32_t step)
 {
+    const int32_t now = (int32_t)r->step;
     r->far_step[chunk] = step;
     r->far_version[chunk] = r->version[chunk];
-    return add_move(r, chunk, extent, step, 1);
+    COH_TRY(add_move(r, chunk, extent, step, 1));
+    if (r->out != NULL)
+        r->out->moves[r->out->move_count - 1].latest = now - 1 > step ? now - 1 : step;
+    return COH_OK;
 }
 
 /* Fetches the content of a segment for the present step. Its place is free after the last use of

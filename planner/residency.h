@@ -13,8 +13,9 @@
  * The rule at step p, for a window that is not resident: of all places of its size take the one
  * whose present content is needed again latest. If only space unused for `horizon` steps is
  * taken, a fetch can start that many steps early. Content whose next access is a pure write is
- * dead. Changed content is written out on eviction, keyed just after its last producer; a fetch
- * is keyed just before its first user, until fetch_order.h keys it earlier. */
+ * dead. Changed content is written out on eviction, keyed just after its last producer until
+ * move_order.h keys it later; a fetch is keyed just before its first user, until that keys it
+ * earlier. */
 #ifndef COH_PLANNER_RESIDENCY_H
 #define COH_PLANNER_RESIDENCY_H
 
@@ -27,6 +28,7 @@ enum coh_boundary {
     COH_BOUNDARY_SETTLED, /* the same chunks, at the offsets where a run from the map ends */
     COH_BOUNDARY_FULL,    /* that, and in the rest the chunks that the next body needs first */
     COH_BOUNDARY_WANTED,  /* in all space the chunks that the next body needs first, no others */
+    COH_BOUNDARY_LATE, /* SETTLED, and changed chunks that still lie here: they leave next time */
     COH_BOUNDARY_COUNT
 };
 
@@ -102,6 +104,7 @@ typedef struct coh_move {
     int32_t version;
     int32_t step; /* in: before this step (step_count: the end). out: after it (-1: the begin) */
     int32_t earliest; /* in: the first step before which its place is free and its source there */
+    int32_t latest;   /* out: the last step after which it may run, as far as steps tell */
     uint8_t is_out;
 } coh_move;
 

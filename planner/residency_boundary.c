@@ -88,15 +88,18 @@ static int mark_hopes(const coh_level *level, const coh_sequence *body, uint8_t 
     return some;
 }
 
-/* Records the chunks that the tier holds between the two bodies. */
+/* Records the chunks that the tier holds between the two bodies. Of a late map, a changed one is in
+ * it, though the second body may evict it before it reads it. */
 static void take_snapshot(coh_runner *r, const uint8_t *hopes, uint64_t *offsets)
 {
     for (int32_t i = r->map.first; i >= 0; i = r->map.segments[i].next) {
         const coh_segment *s = &r->map.segments[i];
         if (s->chunk < 0 || s->extent == COH_NO_EXTENT || !hopes[s->chunk])
             continue;
-        r->snapshot[s->chunk] = SNAPSHOT_OPEN;
-        r->open_count++;
+        const int is_late = r->level->boundary == COH_BOUNDARY_LATE &&
+                            r->far_version[s->chunk] != r->version[s->chunk];
+        r->snapshot[s->chunk] = is_late ? SNAPSHOT_HIT : SNAPSHOT_OPEN;
+        r->open_count += !is_late;
         offsets[s->chunk] = s->offset;
     }
 }
@@ -329,7 +332,8 @@ static coh_status make_map(const coh_level *level, const coh_sequence *body, con
         COH_TRY(find_hits(level, body, marks, b));
     COH_TRY(keep_survivors(level, b));
     *out_is_only = !is_hopeful && !may_fill(level, body, b, marks);
-    int changes = is_hopeful && (level->boundary == COH_BOUNDARY_SETTLED || is_full) &&
+    int changes = is_hopeful && level->boundary != COH_BOUNDARY_FREE &&
+                  level->boundary != COH_BOUNDARY_WANTED &&
                   *b->count > b->first; /* an empty map has no offsets to settle */
     for (int round = 0; changes && round < SETTLING_ROUNDS; round++) {
         changes = 0;

@@ -10,9 +10,9 @@
 #include "base/alloc.h"
 #include "base/bytes.h"
 #include "base/refusal.h"
-#include "planner/fetch_order.h"
 #include "planner/lower_ahead.h"
 #include "planner/lower_late.h"
+#include "planner/move_order.h"
 #include "planner/pattern.h"
 #include "planner/schedule_builder.h"
 #include "planner/waits.h"
@@ -180,36 +180,48 @@ static coh_status run_level(coh_builder *b, const coh_level *level,
     return COH_OK;
 }
 
-/* Orders a program's fetches into one level. */
-static coh_status order_fetches(const coh_builder *b, coh_draft *d, int is_host)
+/* All moves over a link take this part of all steps, or of a half of them. */
+static const double link_part = 0.25, half_part = 0.5;
+
+/* Orders the moves of a level. With a host tier and a drive fetches run in the order of need,
+ * unless it is decided otherwise. */
+static coh_status order_level(const coh_builder *b, const coh_step_clock *clock, int is_host,
+                              coh_residency *residency)
 {
-    const int is_half = has_host(b) && has_disk(b) && b->decisions->early == COH_EARLY_HALF;
-    const double part = is_half ? 0.5 : 0.25;
+    const int early = b->decisions->early, has_both = has_host(b) && has_disk(b);
+    const int is_ordered =
+        !has_both || (early != COH_EARLY_NONE && (early == COH_EARLY_READS) == is_host);
+    const double part = has_both && early == COH_EARLY_HALF ? half_part : link_part;
+    if (is_ordered)
+        COH_TRY(coh_fetch_order(b->layout, clock, part, residency));
+    return coh_store_order(b->layout, clock, link_part, residency);
+}
+
+/* Orders a program's moves into and out of one level. */
+static coh_status order_moves(const coh_builder *b, coh_draft *d, int is_host)
+{
     coh_step_clock clock = { 0 }, outer = { 0 };
     coh_status status = COH_OK;
     COH_TRY_GOTO(status, coh_step_clock_make(&d->lowered, &clock), done);
     if (!is_host) {
-        status = coh_fetch_order(b->layout, &clock, part, &d->device);
+        status = order_level(b, &clock, 0, &d->device);
         goto done;
     }
     COH_TRY_GOTO(status, coh_step_clock_outer(&clock, &d->outer, &outer), done);
-    status = coh_fetch_order(b->layout, &outer, part, &d->host);
+    status = order_level(b, &outer, 1, &d->host);
 done:
     coh_step_clock_fini(&clock);
     coh_step_clock_fini(&outer);
     return status;
 }
 
-/* Orders the fetches of every program, and of the brief body's device level. */
+/* Orders the moves of every program, and of the brief body's device level. */
 static coh_status order_all(coh_builder *b, int is_host)
 {
-    const int has_both = has_host(b) && has_disk(b), early = b->decisions->early;
-    if (has_both && (early == COH_EARLY_NONE || (early == COH_EARLY_READS) != is_host))
-        return COH_OK;
     for (int kind = 0; kind < COH_PROGRAM_KIND_COUNT; kind++)
         if (b->drafts[kind].is_wanted)
-            COH_TRY(order_fetches(b, &b->drafts[kind], is_host));
-    return b->brief.device.move_count > 0 && !is_host ? order_fetches(b, &b->brief, 0) : COH_OK;
+            COH_TRY(order_moves(b, &b->drafts[kind], is_host));
+    return b->brief.device.move_count > 0 && !is_host ? order_moves(b, &b->brief, 0) : COH_OK;
 }
 
 static coh_status place_device(coh_builder *b)

@@ -3,7 +3,7 @@
  *   layout.h       the objects, in chunks
  *   lower.h        compute instructions and their operands
  *   residency.h    places and moves, device over its far tier; then host over disk, on the movers
- *   fetch_order.h  the order of a level's fetches, before the next level is placed
+ *   move_order.h   the order of a level's fetches and stores, before the next level is placed
  *   schedule.h     instructions in key order, operands, waits
  */
 #ifndef COH_PLANNER_SCHEDULE_H

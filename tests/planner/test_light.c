@@ -232,7 +232,7 @@ static void make_tight(coh_graph **out_graph, coh_profile **out_profile,
     out_options->deferred_update = 1;
 }
 
-/* Without light operators and writes to dead space the search found 629 ms. */
+/* Without light operators and writes to dead space the search found 626 ms. */
 static void the_search_finds_a_faster_plan(void **state)
 {
     (void)state;
@@ -247,7 +247,7 @@ static void the_search_finds_a_faster_plan(void **state)
     assert_true(plan->simulations[COH_PROGRAM_BODY].period_ns < 620000000);
     assert_true(plan->least.light_ns <= plan->least.ns);
     assert_true(plan->least.light_ns <= plan->simulations[COH_PROGRAM_BODY].period_ns);
-    assert_int_equal(plan->decisions.light, 1);
+    assert_true(plan->decisions.light > COH_LIGHT_NONE);
     coh_plan_destroy(plan);
     coh_profile_destroy(profile);
     coh_graph_destroy(graph);

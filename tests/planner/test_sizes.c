@@ -10,6 +10,7 @@
 
 #include "cohobate/models.h"
 #include "planner/plan_make.h"
+#include "planner/search.h"
 #include "tests/length.h"
 
 #define KIB ((uint64_t)1 << 10)
@@ -21,7 +22,8 @@ static void must(coh_status status)
         fail_msg("%s", coh_last_error());
 }
 
-/* Returns the time of the step; chunk_bytes 0: the planner chooses. */
+/* Returns the time of the step as searched, without random changes, which follow; chunk_bytes 0:
+ * the search chooses. */
 static uint64_t step_ns(const coh_graph *graph, const coh_profile *profile, uint64_t chunk_bytes,
                         uint64_t *out_chunk_bytes)
 {
@@ -29,14 +31,15 @@ static uint64_t step_ns(const coh_graph *graph, const coh_profile *profile, uint
     coh_plan *plan = NULL;
     coh_plan_options_init(&options);
     options.profile = profile;
-    options.device_memory_bytes = 48 * MIB;
+    options.device_memory_bytes = 56 * MIB;
     options.host_memory_bytes = 64 * MIB;
     options.disk_bytes = 1024 * MIB;
     options.deferred_update = 0;
     options.chunk_bytes = chunk_bytes;
     strcpy(options.optimizer, "adamw8");
-    must(coh_plan_create(graph, &options, &plan));
-    const uint64_t ns = plan->simulations[COH_PROGRAM_BODY].period_ns;
+    must(coh_plan_open(graph, &options, &plan));
+    must(coh_plan_search(plan));
+    const uint64_t ns = plan->step_ns;
     *out_chunk_bytes = plan->decisions.chunk_bytes;
     coh_plan_destroy(plan);
     return ns;
