@@ -11,6 +11,9 @@
  * CHANGES_MOST changes. The search ends within 1/NEAR_PART of the bound. */
 enum { SETS_AT_ONCE = 4, CHANGES_MOST = 4, NEAR_PART = 100 };
 
+/* The host tier's window, in 64ths of it: how far it moves, and up to where. */
+enum { WINDOW_AWAY = 3, WINDOW_MOST = 24 };
+
 /* Any number would do. */
 enum { PERTURB_SEED = 2 };
 
@@ -112,7 +115,7 @@ static void change_chunk(const coh_plan *plan, dice *draws, coh_decisions *d)
 static void change_window(const coh_plan *plan, dice *draws, coh_decisions *d)
 {
     if (has_both_tiers(plan))
-        d->host_window = draw_near(draws, d->host_window, 3, 0, 24);
+        d->host_window = draw_near(draws, d->host_window, WINDOW_AWAY, 0, WINDOW_MOST);
     else
         change_light(plan, draws, d);
 }

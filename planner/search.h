@@ -31,10 +31,11 @@
  * has the size that would. COH_ERR_MEMORY. */
 coh_status coh_plan_search(coh_plan *plan);
 
-/* Changes the decisions that a usual search of a training step in less memory has found at random,
- * with effort of its own, and takes better ones; not if few sets can be built with that effort. The
- * sweep order is chosen before, so that one of two plans pays for it. Another program than the body
- * may not fit with the new decisions. *out_is_changed: it took some. Fails: COH_ERR_MEMORY. */
+/* Changes at random, with effort of its own, the decisions that a usual search has found for a
+ * training step that streams, and takes better ones. Does nothing if few sets can be built with
+ * that effort. The sweep order is chosen before, so that one of two plans pays for it. Another
+ * program than the body may not fit with the new decisions. *out_is_changed: it took some. Fails:
+ * COH_ERR_MEMORY. */
 coh_status coh_plan_perturb(coh_plan *plan, int *out_is_changed);
 
 /* Computes the least bound of the sets of decisions that the search starts from; 0: there is no far
