@@ -59,8 +59,8 @@ coh_status coh_measure_lowered_init(const coh_measure *m, const coh_graph *graph
     coh_status status =
         coh_layout_build(graph, &options, &decisions, &out_lowered->layout, &out_lowered->map);
     if (status == COH_OK)
-        status = coh_lower(graph, &options, &out_lowered->layout, &out_lowered->map, &none,
-                           (coh_host_blocks){ 0 }, COH_PROGRAM_BODY, &out_lowered->body);
+        status = coh_lower(graph, &options, &out_lowered->layout, &out_lowered->map, &none, 0,
+                           COH_PROGRAM_BODY, &out_lowered->body);
     if (status != COH_OK)
         coh_measure_lowered_fini(out_lowered);
     return status;

@@ -330,7 +330,7 @@ static coh_status begin_base(coh_bound_base *base, const coh_graph *graph,
     COH_TRY(coh_layout_build(graph, base->options, decisions, &base->layout, &map));
     coh_status status =
         coh_lower(graph, &alone, &base->layout, &map, &recompute,
-                  coh_decided_host_blocks(decisions, has_host), COH_PROGRAM_BODY, &base->lowered);
+                  coh_decided_host_updates(decisions, has_host), COH_PROGRAM_BODY, &base->lowered);
     coh_object_map_fini(&map);
     COH_TRY(status);
     return find_compute_times(base);

@@ -193,9 +193,9 @@ int coh_decisions_same_but_map(const coh_decisions *a, const coh_decisions *b)
            a->in_memory == b->in_memory && a->cache == b->cache && a->row_passes == b->row_passes &&
            a->slices == b->slices && coh_pattern_choice_equal(&a->patterns, &b->patterns) &&
            a->tie_break == b->tie_break && a->patient == b->patient && a->horizon == b->horizon &&
-           a->host_updates == b->host_updates && a->host_spread == b->host_spread &&
-           a->resident == b->resident && a->host_window == b->host_window && a->lead == b->lead &&
-           a->late == b->late && a->light == b->light && a->early == b->early &&
+           a->host_updates == b->host_updates && a->resident == b->resident &&
+           a->host_window == b->host_window && a->lead == b->lead && a->late == b->late &&
+           a->light == b->light && a->early == b->early &&
            memcmp(&a->recompute, &b->recompute, sizeof(a->recompute)) == 0;
 }
 

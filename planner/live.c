@@ -102,8 +102,8 @@ static coh_status live_of(const coh_graph *graph, const coh_plan_options *option
     const coh_plan_options alone = coh_alone(options);
     COH_TRY(coh_layout_build(graph, options, &whole, &layout, &map));
     live_set live = { .layout = &layout };
-    coh_status status = coh_lower(graph, &alone, &layout, &map, &blocks, (coh_host_blocks){ 0 },
-                                  COH_PROGRAM_BODY, &lowered);
+    coh_status status =
+        coh_lower(graph, &alone, &layout, &map, &blocks, 0, COH_PROGRAM_BODY, &lowered);
     if (status == COH_OK)
         status = COH_ALLOC(layout.object_count, &live.has);
     if (status == COH_OK) {

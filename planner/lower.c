@@ -330,30 +330,23 @@ static coh_status lower_visit(coh_lower_writer *w, coh_opcode opcode)
 
 /* Operators before the first block are needed first in the next step and finished last in this one:
  * they are on the host only if all others are. */
-int coh_lower_is_on_host(const coh_graph *graph, size_t op, coh_host_blocks host)
+int coh_lower_is_on_host(const coh_graph *graph, size_t op, int32_t host_updates)
 {
     const int32_t blocks = coh_graph_block_count(graph), before = graph->ops[op].blocks_before;
-    const int is_inside = graph->ops[op].block >= 0;
-    if (host.count == 0)
-        return 0;
-    if (host.count > blocks)
-        return 1;
-    const int32_t first = blocks - host.count - host.spread;
-    if (before < first || (before == 0 && !is_inside))
-        return 0;
-    const coh_block_set of_device = coh_block_set_spread(host.spread, host.count + host.spread);
-    return !is_inside || !coh_block_set_has(&of_device, before - first);
+    if (host_updates == 0 || host_updates > blocks)
+        return host_updates > 0;
+    return before >= blocks - host_updates && (before > 0 || graph->ops[op].block >= 0);
 }
 
 /* Assigns each group the lane of the first operator that uses one of its parameters. */
-static void choose_lanes(coh_lower_writer *w, coh_host_blocks host)
+static void choose_lanes(coh_lower_writer *w, int32_t host_updates)
 {
     for (size_t i = w->graph->op_count; i-- > 0;)
         for (int32_t port = 0; port < w->graph->ops[i].kind.parameter_count; port++) {
             int32_t parameter = w->graph->ops[i].parameter[port];
             if (parameter >= 0)
                 w->group_on_host[w->map->group_of_parameter[parameter]] =
-                    (uint8_t)coh_lower_is_on_host(w->graph, i, host);
+                    (uint8_t)coh_lower_is_on_host(w->graph, i, host_updates);
         }
 }
 
@@ -388,7 +381,7 @@ static coh_status lower_kind(coh_lower_writer *w)
 
 coh_status coh_lower(const coh_graph *graph, const coh_plan_options *options,
                      const coh_layout *layout, const coh_object_map *map,
-                     const coh_block_set *recompute, coh_host_blocks host, coh_program_kind kind,
+                     const coh_block_set *recompute, int32_t host_updates, coh_program_kind kind,
                      coh_lowered *out_lowered)
 {
     *out_lowered = (coh_lowered){ .kind = kind };
@@ -404,7 +397,7 @@ coh_status coh_lower(const coh_graph *graph, const coh_plan_options *options,
     COH_TRY_GOTO(status, COH_ALLOC(layout->chunk_count, &w.chunk_updated), done);
     COH_TRY_GOTO(status, COH_ALLOC(graph->parameter_count, &w.parameter_written), done);
     COH_TRY_GOTO(status, COH_ALLOC(layout->group_count, &w.group_on_host), done);
-    choose_lanes(&w, host);
+    choose_lanes(&w, host_updates);
     status = lower_kind(&w);
 done:
     coh_free(w.group_on_host);

@@ -57,14 +57,14 @@ static inline int32_t coh_lowered_operator(const coh_lowered *lowered, uint32_t 
 
 /* Returns 1 if the host lane updates the parameters of operator `op`, unless one before it uses
  * them, too. */
-int coh_lower_is_on_host(const coh_graph *graph, size_t op, coh_host_blocks host);
+int coh_lower_is_on_host(const coh_graph *graph, size_t op, int32_t host_updates);
 
 /* Lowers one kind of program; a kind that the mode does not have gives no instructions.
- * `recompute`: the blocks recomputed in backward, numbered by blocks_before. `host`: those that the
- * host lane updates. Fails: COH_ERR_MEMORY. */
+ * `recompute`: the blocks recomputed in backward, numbered by blocks_before. `host_updates`:
+ * coh_decisions. Fails: COH_ERR_MEMORY. */
 coh_status coh_lower(const coh_graph *graph, const coh_plan_options *options,
                      const coh_layout *layout, const coh_object_map *map,
-                     const coh_block_set *recompute, coh_host_blocks host, coh_program_kind kind,
+                     const coh_block_set *recompute, int32_t host_updates, coh_program_kind kind,
                      coh_lowered *out_lowered);
 /* Puts the instructions, with their operands and groups of ranks, into another order: of the i-th
  * instruction `order[i]` is the present index. Fails: COH_ERR_MEMORY; nothing has then changed. */

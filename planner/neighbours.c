@@ -146,13 +146,10 @@ static void vary_leads(const coh_candidates *candidates, neighbours *n)
             d->lead = lead;
 }
 
-void coh_decide_host_updates(const coh_graph *graph, int32_t count, coh_decisions *decisions)
+void coh_decide_host_updates(int32_t count, coh_decisions *decisions)
 {
-    const int32_t of_device = coh_graph_block_count(graph) - count;
     decisions->host_updates = count;
     decisions->late = count > 0 ? decisions->late : 0;
-    if (count == 0 || of_device < decisions->host_spread)
-        decisions->host_spread = count > 0 && of_device > 0 ? of_device : 0;
 }
 
 /* With a host tier: varies the updates there: none, all, a quarter or half of them, and a few more
@@ -169,7 +166,7 @@ static void vary_updates(const coh_candidates *candidates, neighbours *n)
         return;
     for (size_t i = candidates->is_brief ? 0 : 2; i < sizeof(counts) / sizeof(counts[0]); i++)
         if (counts[i] >= 0 && counts[i] <= blocks + 1 && (d = add_neighbour(n, candidates)) != NULL)
-            coh_decide_host_updates(candidates->plan->graph, counts[i], d);
+            coh_decide_host_updates(counts[i], d);
 }
 
 /* Varies how many of the host lane's updates run late, if some do. */
@@ -183,21 +180,6 @@ static void vary_late(const coh_candidates *candidates, neighbours *n)
         if (parts[i] >= 0 && parts[i] <= COH_LATE_PARTS &&
             (d = add_neighbour(n, candidates)) != NULL)
             d->late = parts[i];
-}
-
-/* Varies how many of the device's updates lie among those of the host, if some do. */
-static void vary_host_spread(const coh_candidates *candidates, neighbours *n)
-{
-    const coh_decisions *best = &candidates->best.decisions;
-    const int32_t blocks = coh_graph_block_count(candidates->plan->graph), few = (blocks + 15) / 16;
-    const int32_t now = best->host_spread;
-    const int32_t counts[] = { 0, now - few, now + few, now - 1, now + 1 };
-    coh_decisions *d;
-    for (size_t i = 0; now > 0 && i < sizeof(counts) / sizeof(counts[0]); i++)
-        if (counts[i] >= 0 && counts[i] <= blocks - best->host_updates &&
-            counts[i] + best->host_updates <= COH_BLOCK_SET_MOST &&
-            (d = add_neighbour(n, candidates)) != NULL)
-            d->host_spread = counts[i];
 }
 
 /* Varies recomputation and updates together: one leaves time on the link or the device that the
@@ -219,7 +201,7 @@ static void vary_both(const coh_candidates *candidates, neighbours *n)
             updates_more > blocks + 1 || (d = add_neighbour(n, candidates)) == NULL)
             continue;
         coh_decide_recompute(candidates->plan->graph, blocks_more, d);
-        coh_decide_host_updates(candidates->plan->graph, updates_more, d);
+        coh_decide_host_updates(updates_more, d);
     }
 }
 
@@ -349,10 +331,10 @@ static coh_status drop_hopeless(const coh_candidates *candidates, neighbours *n)
 
 typedef void vary(const coh_candidates *, neighbours *);
 
-static vary *const variations[] = { vary_window,    vary_updates,  vary_host_spread, vary_sizes,
-                                    vary_recompute, vary_resident, vary_places,      vary_budget,
-                                    vary_together,  vary_both,     vary_leads,       vary_late,
-                                    vary_order,     vary_late_map };
+static vary *const variations[] = { vary_window,   vary_updates, vary_sizes,  vary_recompute,
+                                    vary_resident, vary_places,  vary_budget, vary_together,
+                                    vary_both,     vary_leads,   vary_late,   vary_order,
+                                    vary_late_map };
 enum { VARIATION_COUNT = sizeof(variations) / sizeof(variations[0]) };
 
 /* Tries the neighbours that one variation makes; *out_gains: one is better than the best. */
@@ -600,64 +582,6 @@ static coh_status try_light_elsewhere(coh_candidates *candidates, uint32_t most,
     return status;
 }
 
-/* Guesses, from which neighbours of a better set go on: a fetch is this many times as early, and of
- * the host's updates that were late three quarters, rounded up, still are. */
-enum { EARLIER = 6, STILL_LATE = 3, OF_LATE = 4 };
-
-/* Moves `spread` of the device's updates among those of the host. The first blocks that are left
- * are then fewer, and so are weights that stay; what moves crosses the link during all of backward
- * and is fetched earlier, and fewer of the host's updates are late. */
-static void spread_updates(int32_t spread, int32_t of_device, coh_decisions *d)
-{
-    const int32_t first = of_device - spread;
-    d->host_spread = spread;
-    d->horizon = COH_HORIZON_USUAL * EARLIER;
-    d->resident = d->resident < first ? d->resident : first;
-    d->late = (d->late * STILL_LATE + OF_LATE - 1) / OF_LATE;
-}
-
-/* Lists none, two fifths and three fifths of the device's updates among those of the host, with as
- * many of these or fewer, and with as many recomputed blocks or, if these are not many fewer, those
- * of the first blocks only: one decision varied at a time would not find the way there. */
-static void list_host_spread(const coh_candidates *candidates, neighbours *n)
-{
-    enum { PARTS = 5, FEWER_UPDATES_PART = 24 };
-    const int32_t blocks = coh_graph_block_count(candidates->plan->graph);
-    const coh_decisions *best = &candidates->best.decisions;
-    const int32_t recompute = coh_block_set_count(&best->recompute);
-    if (best->host_updates <= blocks)
-        spread_updates(0, blocks - best->host_updates, add_neighbour(n, candidates));
-    for (int i = 0; i < 8; i++) {
-        const int32_t updates = best->host_updates - (i & 1) * (blocks / FEWER_UPDATES_PART);
-        const int32_t of_device = blocks - updates, spread = of_device * (i & 2 ? 3 : 2) / PARTS;
-        const int32_t first = of_device - spread;
-        const int is_fewer = candidates->plan->options.recompute == COH_RECOMPUTE_AUTO &&
-                             first < recompute && recompute <= 2 * first;
-        if (updates <= 0 || spread <= 0 || updates + spread > COH_BLOCK_SET_MOST ||
-            ((i & 4) && !is_fewer))
-            continue;
-        coh_decisions *d = add_neighbour(n, candidates);
-        d->host_updates = updates;
-        spread_updates(spread, of_device, d);
-        if (i & 4)
-            coh_decide_recompute(candidates->plan->graph, first, d);
-    }
-}
-
-static coh_status try_host_spread(coh_candidates *candidates, uint32_t most, uint64_t bound_ns)
-{
-    const uint64_t before_ns = candidates->best.step_ns;
-    neighbours n = { .count = 0 };
-    if (candidates->best.decisions.host_updates == 0)
-        return COH_OK;
-    list_host_spread(candidates, &n);
-    candidates->evaluations_most = candidates->evaluations + (uint32_t)n.count + 1;
-    COH_TRY(coh_candidates_try(candidates, n.list, n.count));
-    candidates->evaluations_most = candidates->evaluations + most;
-    return candidates->best.step_ns < before_ns ? coh_candidates_improve(candidates, bound_ns)
-                                                : COH_OK;
-}
-
 coh_status coh_candidates_refine(coh_candidates *candidates, uint32_t most, uint64_t bound_ns)
 {
     const coh_plan_options *o = &candidates->plan->options;
@@ -670,7 +594,5 @@ coh_status coh_candidates_refine(coh_candidates *candidates, uint32_t most, uint
         COH_TRY(try_light(candidates, most, bound_ns));
     if (candidates->best.step_ns > enough_ns)
         COH_TRY(try_light_elsewhere(candidates, most, bound_ns));
-    if (candidates->best.step_ns > enough_ns)
-        COH_TRY(try_host_spread(candidates, most, bound_ns));
     return COH_OK;
 }

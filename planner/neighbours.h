@@ -16,9 +16,8 @@ int coh_candidates_have_caches(const coh_plan *plan);
  * ones. */
 void coh_decide_recompute(const coh_graph *graph, int32_t count, coh_decisions *decisions);
 
-/* Sets how many blocks the host updates, and what depends on it: late updates and those of the
- * device among those of the host. */
-void coh_decide_host_updates(const coh_graph *graph, int32_t count, coh_decisions *decisions);
+/* Sets how many blocks the host updates. Without any none is late. */
+void coh_decide_host_updates(int32_t count, coh_decisions *decisions);
 
 /* Returns 1 if a search with chunks of `now` may try `bytes`: smaller ones take long to place. */
 int coh_may_decide_chunk(const coh_plan *plan, uint64_t now, uint64_t bytes);
@@ -37,9 +36,9 @@ coh_status coh_candidates_spread(coh_candidates *candidates, uint32_t most, uint
 /* The last stages of a search with a far tier; each goes on from a better set to neighbours, at
  * most `most` sets from each. First light operators that run again (light.h), writes to dead space
  * (COH_PATIENT_MOVED), alone and together, and half the host tier's window: from the best set with
- * cheap operators, and from the best without them, also to fewer recomputed blocks. Then updates of
- * the device among those of the host. `bound_ns`: that of a plan without the linear programme's.
- * Fails: as coh_candidates_try. */
+ * cheap operators, and from the best without them, also to fewer recomputed blocks. Then the same
+ * from the best set with quite another number of host updates. `bound_ns`: that of a plan without
+ * the linear programme's. Fails: as coh_candidates_try. */
 coh_status coh_candidates_refine(coh_candidates *candidates, uint32_t most, uint64_t bound_ns);
 
 #endif

@@ -62,8 +62,7 @@ static void change_host_updates(const coh_plan *plan, dice *draws, coh_decisions
 {
     const int32_t most = coh_graph_block_count(plan->graph) + 1;
     if (plan->options.host_memory_bytes > 0)
-        coh_decide_host_updates(plan->graph,
-                                draw_near(draws, d->host_updates, few_blocks(plan), 0, most), d);
+        coh_decide_host_updates(draw_near(draws, d->host_updates, few_blocks(plan), 0, most), d);
 }
 
 static void change_resident(const coh_plan *plan, dice *draws, coh_decisions *d)

@@ -21,12 +21,6 @@ enum coh_light {
     COH_LIGHT_COUNT
 };
 
-/* Which parameters the host lane updates: those of `count` of the last `count + spread` blocks, and
- * of what follows the blocks. More than there are blocks: all. */
-typedef struct coh_host_blocks {
-    int32_t count, spread;
-} coh_host_blocks;
-
 /* With a host tier and a drive: the fetches that run as early as their places allow, as if all took
  * a quarter of the step, while the others run in the order of need (move_order.h). With one of
  * these tiers all do, whatever is decided. */
@@ -53,10 +47,9 @@ typedef struct coh_decisions {
     int32_t patient;             /* enum coh_patient, planner/residency.h */
     int32_t boundary;            /* enum coh_boundary, planner/residency.h */
     int32_t horizon; /* steps for which memory should have been unused before a fetch into it */
-    /* With a host tier: which parameters the host lane updates (coh_host_blocks), in place of the
-     * device. Blocks of the device among those of the host have states that cross the link while
-     * gradients of the others do. */
-    int32_t host_updates, host_spread;
+    /* With a host tier: the host lane updates the parameters of this many last blocks, and of what
+     * follows the blocks, in place of the device. More than there are blocks: all. */
+    int32_t host_updates;
     int32_t resident; /* the weights of this many first blocks stay on the device */
     /* With a host tier and a drive: this many 64ths of the host tier are a window through which the
      * rest is streamed; chunks in the other part never reach the drive. 0: it is all window. */
@@ -71,10 +64,9 @@ typedef struct coh_decisions {
 } coh_decisions;
 
 /* Without a host tier the host lane updates nothing. */
-static inline coh_host_blocks coh_decided_host_blocks(const coh_decisions *decisions, int has_host)
+static inline int32_t coh_decided_host_updates(const coh_decisions *decisions, int has_host)
 {
-    return has_host ? (coh_host_blocks){ decisions->host_updates, decisions->host_spread }
-                    : (coh_host_blocks){ 0 };
+    return has_host ? decisions->host_updates : 0;
 }
 
 /* Lower bounds of a settled body; planner/bounds.h. */

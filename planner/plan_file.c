@@ -325,7 +325,6 @@ static const coh_json_field decision_fields[] = {
     { "boundary", DECIDED(boundary, COH_BOUNDARY_COUNT - 1) },
     { "horizon", DECIDED(horizon, 1 << 20) },
     { "host_updates", DECIDED(host_updates, INT32_MAX) },
-    { "host_spread", DECIDED(host_spread, COH_BLOCK_SET_MOST), .rule = COH_JSON_UNLESS_ZERO },
     { "resident", DECIDED(resident, INT32_MAX) },
     { "host_window", DECIDED(host_window, 64), .rule = COH_JSON_UNLESS_ZERO },
     { "lead", DECIDED(lead, COH_LEAD_MOST), .rule = COH_JSON_UNLESS_ZERO },

@@ -152,10 +152,9 @@ static void move_updates(const coh_graph *graph, size_t op, int on_host, coh_dec
     const int32_t blocks = coh_graph_block_count(graph), before = graph->ops[op].blocks_before;
     const int is_first = graph->ops[op].block < 0 && before == 0;
     const int32_t least = is_first ? blocks + 1 : before < blocks ? blocks - before : 1;
-    if (coh_lower_is_on_host(graph, op, coh_decided_host_blocks(decisions, 1)) == on_host)
+    if (coh_lower_is_on_host(graph, op, decisions->host_updates) == on_host)
         return;
     decisions->host_updates = on_host ? least : least - 1;
-    decisions->host_spread = 0;
     decisions->late = decisions->host_updates > 0 ? decisions->late : 0;
 }
 

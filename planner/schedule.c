@@ -61,7 +61,7 @@ coh_status coh_builder_lower(coh_builder *b, coh_program_kind kind, int32_t micr
     coh_plan_options options = *b->options;
     options.microbatch_count = microbatches;
     COH_TRY(coh_lower(b->graph, &options, b->layout, &b->map, &b->recompute,
-                      coh_decided_host_blocks(b->decisions, has_host(b)), kind, &d->lowered));
+                      coh_decided_host_updates(b->decisions, has_host(b)), kind, &d->lowered));
     COH_TRY(coh_lower_ahead(b->layout, b->decisions->lead, &d->lowered));
     if (!coh_plan_defers(&options))
         COH_TRY(coh_lower_late(b->layout, b->decisions->late, &d->lowered));

@@ -190,8 +190,7 @@ static coh_status lower_and_measure(scene *f, int recomputes,
     const coh_block_set blocks = coh_block_set_first(recomputes ? f->block_count : 0);
     coh_plan_options few = coh_alone(f->options);
     few.microbatch_count = f->microbatches;
-    COH_TRY(coh_lower(f->graph, &few, &f->layout, &f->map, &blocks, (coh_host_blocks){ 0 },
-                      COH_PROGRAM_BODY, &lowered));
+    COH_TRY(coh_lower(f->graph, &few, &f->layout, &f->map, &blocks, 0, COH_PROGRAM_BODY, &lowered));
     measure_body(f, &lowered);
     coh_lowered_fini(&lowered);
     return COH_OK;

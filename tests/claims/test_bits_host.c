@@ -78,14 +78,12 @@ static uint32_t host_lines(const trial *t)
 }
 
 static void plan_with(trial *t, const trial_subject *subject, const trial_numbers *numeric,
-                      const trial_placement *placement, int32_t host_updates, int32_t host_spread,
-                      int32_t late)
+                      const trial_placement *placement, int32_t host_updates, int32_t late)
 {
     trial_plan(t, subject, numeric, placement);
     assert_false(t->plan->decisions.in_memory);
     coh_decisions decisions = t->plan->decisions;
     decisions.host_updates = host_updates;
-    decisions.host_spread = host_spread;
     decisions.late = late;
     put_decisions(t, &decisions);
     assert_int_equal(host_lines(t) > 0, host_updates > 0);
@@ -122,10 +120,9 @@ static void check_numbers(const trial_subject *subject, const trial_numbers *num
             char name[128];
             trial t;
             const int32_t late = numeric->clip == 0 && count > 0 ? LATE : 0; /* in backward */
-            const int32_t spread = count == 1 ? p : 0; /* the block in between */
-            plan_with(&t, subject, numeric, &placements[p], count, spread, late);
-            snprintf(name, sizeof(name), "%s, %s, %d on the host, spread %d, late %d",
-                     placements[p].name, numeric->name, (int)count, (int)spread, (int)late);
+            plan_with(&t, subject, numeric, &placements[p], count, late);
+            snprintf(name, sizeof(name), "%s, %s, %d on the host, late %d", placements[p].name,
+                     numeric->name, (int)count, (int)late);
             trial_run_plan(&t, &manner, STEPS, &found);
             trial_check_equal(name, &found, &expected);
             trial_check_moved(&placements[p], &found, &expected);
@@ -257,12 +254,12 @@ static void quiet_points_and_a_resume_elsewhere_change_no_bit(void **state)
         trial_outcome expected, found = { 0 };
         trial t;
         trial_run(&subject, numeric, &in_memory, &(trial_manner){ 0 }, STEPS, &expected);
-        plan_with(&t, &subject, numeric, &placements[i % 2], ALL, 0, 0);
+        plan_with(&t, &subject, numeric, &placements[i % 2], ALL, 0);
         run_and_save(&t, path, &found);
         trial_check_equal("with quiet points", &found, &expected);
         trial_check_peak("with quiet points", &found);
         trial_close(&t);
-        plan_with(&t, &subject, numeric, &placements[1 - i % 2], elsewhere, 0, 0);
+        plan_with(&t, &subject, numeric, &placements[1 - i % 2], elsewhere, 0);
         resume(&t, path, &found);
         trial_check_equal("resumed", &found, &expected);
         trial_close(&t);

@@ -321,9 +321,6 @@ static void check_seed(uint64_t seed, int drives, tally *t)
         if (draw(&d, 2))
             decisions.host_updates = 1 + (int32_t)draw(&d, (uint64_t)toy.layers);
     }
-    if (decisions.host_updates > 0 && decisions.host_updates < toy.layers && draw(&d, 2))
-        decisions.host_spread =
-            1 + (int32_t)draw(&d, (uint64_t)(toy.layers - decisions.host_updates));
     decisions.late = draw(&d, 2) ? 0 : (int32_t)draw(&d, COH_LATE_PARTS + 1);
     decisions.light =
         options.recompute == COH_RECOMPUTE_AUTO ? (int32_t)draw(&d, COH_LIGHT_COUNT) : 0;

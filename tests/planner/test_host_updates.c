@@ -48,25 +48,24 @@ static coh_plan_options options_of(const setting *what, const coh_graph *graph)
 }
 
 static coh_plan *make_plan_of(const setting *what, const coh_graph *graph, int host_updates,
-                              int host_spread, int host_window)
+                              int host_window)
 {
     const coh_plan_options options = options_of(what, graph);
     const coh_decisions decisions = { .boundary = what->boundary,
                                       .host_updates = host_updates,
-                                      .host_spread = host_spread,
                                       .host_window = host_window };
     coh_plan *plan = NULL;
     if (toy_plan_make(graph, &options, &decisions, &plan) != COH_OK)
         fail_msg("toy %d, %d micro-batches, deferred %d, disk %d, boundary %d, host updates %d, "
-                 "spread %d, window %d: %s",
+                 "window %d: %s",
                  what->toy, what->microbatches, what->deferred, what->disk, what->boundary,
-                 host_updates, host_spread, host_window, coh_last_error());
+                 host_updates, host_window, coh_last_error());
     return plan;
 }
 
 static coh_plan *make_plan(const setting *what, const coh_graph *graph, int host_updates)
 {
-    return make_plan_of(what, graph, host_updates, 0, 0);
+    return make_plan_of(what, graph, host_updates, 0);
 }
 
 /* In short runs a sanitizer sees each setting with one toy: each toy has both numbers of
@@ -142,24 +141,6 @@ static void lanes_are_as_decided(const setting *what, const coh_graph *graph)
     }
 }
 
-/* Of the last count + spread blocks, those of the device lie evenly. */
-static void device_blocks_are_spread(const setting *what, const coh_graph *graph)
-{
-    static const struct {
-        int count, spread;
-        const char *lanes; /* by block: h host, d device */
-    } cases[] = { { 1, 1, "dhd" }, { 1, 2, "hdd" }, { 2, 1, "hhd" } };
-    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        coh_plan *plan = make_plan_of(what, graph, cases[i].count, cases[i].spread, 0);
-        for (int32_t block = -1; block < LAYERS; block++) {
-            const int on_host = block >= 0 && cases[i].lanes[block] == 'h';
-            if (!toys[what->toy].freezes || block != 0)
-                assert_true(is_updated_on(plan, block, on_host ? COH_LANE_HOST : COH_LANE_COMPUTE));
-        }
-        coh_plan_destroy(plan);
-    }
-}
-
 /* Marks the chunks that the body moves over a link: 1 host, 2 drive. */
 static void mark_moved(const coh_plan *plan, uint8_t *marks)
 {
@@ -184,7 +165,7 @@ static void the_rest_stays(const setting *what, const coh_graph *graph)
     enum { CHUNKS_MOST = 4096, CHUNK_BYTES = 2 * 65536 }; /* states of a chunk of weights */
     static uint8_t marks[CHUNKS_MOST];
     for (int window = 32; what->disk && window <= 48; window += 8) {
-        coh_plan *plan = make_plan_of(what, graph, 0, 0, window);
+        coh_plan *plan = make_plan_of(what, graph, 0, window);
         const coh_layout *layout = &plan->layout;
         const uint64_t room = plan->options.host_memory_bytes / 64 * (uint64_t)(64 - window);
         uint64_t moved = 0, kept = 0, states = 0, so_far = 0, kept_of_half[2] = { 0 };
@@ -213,12 +194,6 @@ static void the_rest_stays(const setting *what, const coh_graph *graph)
                     kept_of_half[1] <= kept_of_half[0] + slack);
         coh_plan_destroy(plan);
     }
-}
-
-static void updates_of_the_device_lie_among_those_of_the_host(void **state)
-{
-    (void)state;
-    each_setting(device_blocks_are_spread);
 }
 
 static void beside_a_window_the_host_tier_keeps_chunks_off_the_drive(void **state)
@@ -331,43 +306,15 @@ static void check_trials(const coh_plan *plan)
     assert_true(changed > 0);
 }
 
-static void must_finish(coh_plan *plan)
-{
-    if (coh_plan_finish(plan) != COH_OK)
-        fail_msg("%s", coh_last_error());
-}
-
-static void a_trial_keeps_updates_of_the_device_among_those_of_the_host(void **state)
+static void a_trial_moves_the_updates_of_one_operator(void **state)
 {
     (void)state;
-    const toy_options toy = { .layers = 16,
-                              .width = 512,
-                              .vocabulary = 300,
-                              .rows = 500,
-                              .holds = 1,
-                              .dtype = COH_DTYPE_BF16 };
+    const setting what = { .toy = 2, .microbatches = 1, .percent = 60 };
     coh_graph *graph = NULL;
-    coh_profile *profile = NULL;
-    coh_plan *plan = NULL;
-    coh_plan_options options;
-    uint64_t memory = 0;
-    assert_int_equal(toy_graph_make(&toy, &graph), COH_OK);
-    assert_int_equal(coh_profile_read("a100-40g,host-memory-rate=409GB/s,flops=0.5x", &profile),
-                     COH_OK);
-    coh_plan_options_init(&options);
-    options.profile = profile;
-    assert_int_equal(coh_plan_in_memory_bytes(graph, &options, &memory), COH_OK);
-    options.device_memory_bytes = memory / 100 * 70;
-    options.host_memory_bytes = (uint64_t)8 << 30;
-    if (coh_plan_create(graph, &options, &plan) != COH_OK)
-        fail_msg("%s", coh_last_error());
-    coh_plan_drop_programs(plan);
-    coh_decide_host_updates(graph, 7, &plan->decisions);
-    plan->decisions.host_spread = 4;
-    must_finish(plan);
+    assert_int_equal(toy_graph_make(&toys[2], &graph), COH_OK);
+    coh_plan *plan = make_plan(&what, graph, 2);
     check_trials(plan);
     coh_plan_destroy(plan);
-    coh_profile_destroy(profile);
     coh_graph_destroy(graph);
 }
 
@@ -636,12 +583,11 @@ static void a_plan_file_keeps_which_lane_updates_and_the_window(void **state)
     char path[256];
     assert_int_equal(temporary_file(path, sizeof(path), "plan"), 0);
     assert_int_equal(toy_graph_make(&toys[2], &graph), COH_OK);
-    coh_plan *plan = make_plan_of(&what, graph, 2, 1, 24);
+    coh_plan *plan = make_plan_of(&what, graph, 2, 24);
     assert_int_equal(coh_plan_write(plan, path), COH_OK);
     if (coh_plan_read(graph, &plan->options, path, &again) != COH_OK)
         fail_msg("%s", coh_last_error());
     assert_int_equal(again->decisions.host_updates, 2);
-    assert_int_equal(again->decisions.host_spread, 1);
     assert_int_equal(again->decisions.host_window, 24);
     assert_true(again->program_hash == plan->program_hash);
     unlink(path);
@@ -654,11 +600,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_last_blocks_are_updated_on_the_host_lane),
-        cmocka_unit_test(updates_of_the_device_lie_among_those_of_the_host),
         cmocka_unit_test(beside_a_window_the_host_tier_keeps_chunks_off_the_drive),
         cmocka_unit_test(states_that_are_updated_on_the_host_never_cross_the_link),
         cmocka_unit_test(a_search_takes_the_host_lane_where_it_is_faster),
-        cmocka_unit_test(a_trial_keeps_updates_of_the_device_among_those_of_the_host),
+        cmocka_unit_test(a_trial_moves_the_updates_of_one_operator),
         cmocka_unit_test(a_plan_file_keeps_which_lane_updates_and_the_window),
         cmocka_unit_test(a_device_with_room_keeps_all_that_the_host_does_not_write),
         cmocka_unit_test(maps_of_all_kinds_are_evaluated_as_each_alone),

@@ -109,47 +109,11 @@ static void a_brief_search_tries_the_sets_of_several_changes_alone(void **state)
     coh_graph_destroy(graph);
 }
 
-/* Two and three fifths of the device's updates, rounded down, or none, with all other decisions
- * that go along: weights that stay are those of blocks before the first spread one, and a quarter
- * fewer updates of the host are late. */
-static void updates_are_spread_in_fifths(void **state)
-{
-    (void)state;
-    coh_graph *graph = NULL;
-    coh_decisions decisions;
-    coh_plan *plan = make_plan(&graph, &decisions);
-    const int32_t blocks = coh_graph_block_count(graph), of_device = blocks - ON_HOST;
-    coh_candidates candidates;
-    int found[3] = { 0 }, spread_count = 0;
-    refine(plan, &decisions, 0, &candidates);
-    for (size_t i = 0; i < candidates.count; i++) {
-        const coh_decisions *d = &candidates.all[i].decisions;
-        if (d->horizon == decisions.horizon)
-            continue; /* of the other list */
-        spread_count++;
-        assert_int_equal(d->host_updates, ON_HOST); /* a 24th of few blocks is none */
-        assert_in_range(d->host_spread, 0, of_device);
-        assert_int_equal(d->horizon, 6 * COH_HORIZON_USUAL);
-        assert_int_equal(d->late, (LATE * 3 + 3) / 4);
-        assert_true(d->resident <= of_device - d->host_spread);
-        found[0] += d->host_spread == 0;
-        found[1] += d->host_spread == of_device * 2 / 5;
-        found[2] += d->host_spread == of_device * 3 / 5;
-    }
-    assert_int_equal(found[0], 1);
-    assert_true(found[1] >= 1 && found[2] >= 1);
-    assert_int_equal(found[0] + found[1] + found[2], spread_count);
-    coh_candidates_close(&candidates);
-    coh_plan_destroy(plan);
-    coh_graph_destroy(graph);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(half_of_the_window_is_tried_unless_the_search_is_brief),
         cmocka_unit_test(a_brief_search_tries_the_sets_of_several_changes_alone),
-        cmocka_unit_test(updates_are_spread_in_fifths),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

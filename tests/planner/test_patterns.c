@@ -100,9 +100,8 @@ static void closed_forms_are_what_the_instructions_need(void **state)
         coh_object_map map;
         coh_lowered lowered;
         assert_int_equal(coh_layout_build(graph, &disk, &decisions, &layout, &map), COH_OK);
-        assert_int_equal(coh_lower(graph, &disk, &layout, &map, &none, (coh_host_blocks){ 0 },
-                                   COH_PROGRAM_BODY, &lowered),
-                         COH_OK);
+        assert_int_equal(
+            coh_lower(graph, &disk, &layout, &map, &none, 0, COH_PROGRAM_BODY, &lowered), COH_OK);
         const coh_pattern_scene scene = { graph, &layout, &map };
         for (int32_t op = 0; op < (int32_t)graph->op_count; op++) {
             const coh_pattern *pattern = coh_pattern_of(&scene, op);
@@ -170,9 +169,7 @@ static void count_visits(const coh_graph *graph, const coh_layout *layout,
 {
     const coh_block_set none = { 0 };
     coh_lowered lowered;
-    assert_int_equal(
-        coh_lower(graph, &disk, layout, map, &none, (coh_host_blocks){ 0 }, kind, &lowered),
-        COH_OK);
+    assert_int_equal(coh_lower(graph, &disk, layout, map, &none, 0, kind, &lowered), COH_OK);
     for (size_t i = 0; i < lowered.operand_count; i++)
         for (uint32_t k = lowered.operands[i].touch_begin; k < lowered.operands[i].touch_end; k++)
             visits[layout->objects[lowered.operands[i].object].chunk_begin + k]++;
@@ -450,9 +447,8 @@ static void the_choice_decides_and_not_the_shapes(void **state)
         if (!sliced)
             decisions.patterns = (coh_pattern_choice){ { 0 } };
         assert_int_equal(coh_layout_build(graph, &disk, &decisions, &layout, &map), COH_OK);
-        assert_int_equal(coh_lower(graph, &disk, &layout, &map, &none, (coh_host_blocks){ 0 },
-                                   COH_PROGRAM_BODY, &lowered),
-                         COH_OK);
+        assert_int_equal(
+            coh_lower(graph, &disk, &layout, &map, &none, 0, COH_PROGRAM_BODY, &lowered), COH_OK);
         int in_ranges = 0;
         for (size_t i = 0; i < lowered.call_count; i++)
             in_ranges += lowered.calls[i].row_count > 0;

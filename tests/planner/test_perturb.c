@@ -80,7 +80,6 @@ static void check_set(const coh_plan *plan, const coh_decisions *d)
     assert_true(d->host_updates > 0 || d->late == 0);
     if (has_disk && d->host_updates > 0)
         assert_int_equal(d->late, from->late);
-    assert_int_equal(d->host_spread, from->host_spread);
     assert_int_equal(d->device_bytes, from->device_bytes);
     assert_true(coh_may_decide_chunk(plan, from->chunk_bytes, d->chunk_bytes) ||
                 d->chunk_bytes == from->chunk_bytes);
