@@ -307,7 +307,7 @@ static int host_choices(const coh_plan *plan, int32_t *counts)
 {
     const int32_t blocks = coh_graph_block_count(plan->graph);
     const int32_t all[] = { 0, (blocks + 3) / 4, (blocks + 1) / 2, blocks + 1,
-                            plan->least.host_updates };
+                            plan->least.plain.host_updates };
     const int has_host =
         plan->options.mode == COH_PLAN_TRAIN && plan->options.host_memory_bytes > 0;
     int count = 0;
@@ -322,7 +322,7 @@ static int recompute_choices(const coh_plan *plan, int32_t *choices)
 {
     const int count = coh_initial_choices(plan, choices);
     return plan->options.recompute == COH_RECOMPUTE_AUTO
-               ? add_choice(choices, count, plan->least.recompute)
+               ? add_choice(choices, count, plan->least.plain.recompute)
                : count;
 }
 
@@ -396,9 +396,9 @@ static int list_few(const coh_plan *plan, uint64_t chunk_bytes, int slices, coh_
     int32_t choices[COH_INITIAL_CHOICES + 1], hosts[COH_INITIAL_HOST_CHOICES];
     const int count = recompute_choices(plan, choices), host_count = host_choices(plan, hosts);
     int at = 0, host_at = 0, way_count = 0;
-    while (at + 1 < count && choices[at] < plan->least.recompute)
+    while (at + 1 < count && choices[at] < plan->least.plain.recompute)
         at++;
-    while (host_at + 1 < host_count && hosts[host_at] < plan->least.host_updates)
+    while (host_at + 1 < host_count && hosts[host_at] < plan->least.plain.host_updates)
         host_at++;
     const int near[][2] = { { 0, 0 }, { 0, 1 }, { 1, 0 }, { 0, -1 }, { -1, 0 } };
     for (size_t i = 0; i < sizeof(near) / sizeof(near[0]); i++) {
@@ -428,8 +428,8 @@ static coh_status find_long(const coh_plan *plan, uint64_t chunk_bytes, int slic
 /* Blocks by which a way differs from the linear programme's solution. */
 static int32_t distance_of(const coh_plan *plan, const coh_decisions *way)
 {
-    return abs(coh_block_set_count(&way->recompute) - plan->least.recompute) +
-           abs(way->host_updates - plan->least.host_updates);
+    return abs(coh_block_set_count(&way->recompute) - plan->least.plain.recompute) +
+           abs(way->host_updates - plan->least.plain.host_updates);
 }
 
 /* Sorts ways by distance, else as they are. */

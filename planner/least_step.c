@@ -496,7 +496,7 @@ static int32_t estimate_late(const programme *p, int32_t recompute)
 }
 
 /* Rounds the decisions of the solution to whole blocks. */
-static void read_decisions(const programme *p, const double *x, coh_least_step *out)
+static void read_decisions(const programme *p, const double *x, coh_least_set *out)
 {
     double recompute = 0, host_updates = 0;
     for (int i = 0; i < p->f->unit_count; i++) {
@@ -544,7 +544,7 @@ static coh_status solve(const programme *p, coh_least_step *out)
     const double ns = most_ns * (phases - value - phases * SOLVER_ERROR) - slack;
     if (is_most && ns > 0)
         out->ns = (uint64_t)ns;
-    read_decisions(p, x, out);
+    read_decisions(p, x, &out->plain);
 done:
     coh_free(t.values);
     coh_free(x);
@@ -600,7 +600,8 @@ static coh_status find_light(const coh_graph *graph, const coh_plan_options *opt
         status = build_and_solve(&all[light], options, pricer, &least);
         if (status != COH_OK)
             break;
-        out->light_recompute[light] = least.ns > 0 ? least.recompute : -1;
+        if (least.ns > 0)
+            out->light[light] = least.plain;
         out->light_ns = least.ns < out->light_ns ? least.ns : out->light_ns; /* 0: none known */
     }
     for (int light = COH_LIGHT_NONE + 1; light < COH_LIGHT_COUNT; light++)
@@ -618,7 +619,7 @@ coh_status coh_least_step_find(const coh_graph *graph, const coh_plan_options *o
     coh_effort effort;
     *out_least = (coh_least_step){ 0 };
     for (int light = 0; light < COH_LIGHT_COUNT; light++)
-        out_least->light_recompute[light] = -1;
+        out_least->light[light].recompute = -1;
     if (options->mode != COH_PLAN_TRAIN ||
         (options->host_memory_bytes == 0 && options->disk_bytes == 0))
         return COH_OK;

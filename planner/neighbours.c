@@ -462,7 +462,7 @@ static void list_toward_least(const coh_candidates *candidates, neighbours *n, i
     enum { QUARTER = 4, HALF = 2 };
     const coh_plan *plan = candidates->plan;
     const int32_t now = coh_block_set_count(&candidates->best.decisions.recompute);
-    const int32_t least = plan->least.light_recompute[light];
+    const int32_t least = plan->least.light[light].recompute;
     for (int part = candidates->is_brief ? HALF : QUARTER; part >= HALF && least >= 0; part--) {
         const int32_t fewer = now - least - (now - least) / part;
         if (fewer <= light * now / FEWER_PART)

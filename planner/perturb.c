@@ -1,7 +1,9 @@
 /* Random changes of decisions; see perturb.h. The idea: each change is as large as those by which
- * good sets differ from each other, so most changed sets still fit and some are better. */
+ * good sets differ from each other, so most changed sets still fit and some are better. A second
+ * start is in another valley, into which such changes do not lead. */
 #include "planner/perturb.h"
 
+#include "base/bytes.h"
 #include "base/rng.h"
 #include "planner/lower_late.h"
 #include "planner/neighbours.h"
@@ -10,6 +12,10 @@
 /* Sets tried at a time: more would be changes of a set that is no longer the best. A set has one to
  * CHANGES_MOST changes. The search ends within 1/NEAR_PART of the bound. */
 enum { SETS_AT_ONCE = 4, CHANGES_MOST = 4, NEAR_PART = 100 };
+
+/* A start with light operators gets half of the changes unless it is slower than the best set by
+ * more than 1/START_PART. The search for it has 1/EFFORT_PART of their effort. */
+enum { START_PART = 64, EFFORT_PART = 8 };
 
 /* The host tier's window, in 64ths of it: how far it moves, and up to where. */
 enum { WINDOW_AWAY = 3, WINDOW_MOST = 24 };
@@ -142,19 +148,102 @@ static void change_some(const coh_plan *plan, uint64_t set, coh_decisions *d)
         changes[draw(&draws, CHANGE_COUNT)](plan, &draws, d);
 }
 
-coh_status coh_candidates_perturb(coh_candidates *candidates, uint32_t most, uint64_t bound_ns)
+/* ---- the start with light operators ---- */
+
+/* The sets near a solution of the linear programme: with as many host updates, an eighth and a
+ * quarter of the blocks fewer, each with a short and a long horizon. The programme leaves out the
+ * memory in which a step works, so its numbers of recomputed blocks may be too small by up to
+ * FURTHER eighths: they rise until some set fits, and once more. */
+enum { EIGHTHS = 8, FEWER_UPDATES = 3, HORIZONS = 2, FURTHER = 3 };
+enum { NEAR_LEAST = FEWER_UPDATES * HORIZONS };
+static const int32_t near_horizons[HORIZONS] = { COH_HORIZON_USUAL * 2, COH_HORIZON_USUAL * 6 };
+
+/* Lists the sets near the solution with the light operators of one kind. Returns their number. */
+static int list_near(const coh_candidates *candidates, int light, int further, coh_decisions *list)
+{
+    const coh_plan *plan = candidates->plan;
+    const coh_least_set *least = &plan->least.light[light];
+    const int32_t blocks = coh_graph_block_count(plan->graph);
+    const int32_t recompute = least->recompute + further * blocks / EIGHTHS;
+    if (least->recompute < 0)
+        return 0;
+    for (int i = 0; i < NEAR_LEAST; i++) {
+        const int32_t fewer = blocks * (i % FEWER_UPDATES) / EIGHTHS;
+        coh_decisions *d = &list[i];
+        *d = candidates->best.decisions;
+        d->device_bytes = coh_bytes_whole_pages(plan->options.device_memory_bytes);
+        d->light = light;
+        d->recompute = coh_block_set_spread(recompute < blocks ? recompute : blocks, blocks);
+        d->late = least->late;
+        coh_decide_host_updates(least->host_updates > fewer ? least->host_updates - fewer : 0, d);
+        d->resident = blocks / EIGHTHS;
+        d->horizon = near_horizons[i / FEWER_UPDATES];
+        d->patient = COH_PATIENT_ALL;
+        d->boundary = COH_BOUNDARY_LATE;
+    }
+    return NEAR_LEAST;
+}
+
+/* Tries the sets near the solutions of the linear programme with light operators: the search meets
+ * these only if its best set is near them. Their effort does not count as that of
+ * random changes. *out_start: the best one; not valid if none fits. */
+static coh_status try_near_least(coh_candidates *candidates, coh_candidate *out_start)
+{
+    const size_t first = candidates->count;
+    const uint64_t effort_most = candidates->effort_most;
+    int rounds = 2; /* in which sets fit */
+    *out_start = (coh_candidate){ 0 };
+    candidates->effort_most /= EFFORT_PART;
+    for (int further = 0; further <= FURTHER && rounds > 0; further++) {
+        coh_decisions list[COH_LIGHT_COUNT * NEAR_LEAST];
+        int count = 0;
+        for (int light = COH_LIGHT_ELEMENTS; light < COH_LIGHT_COUNT; light++)
+            count += list_near(candidates, light, further, list + count);
+        candidates->evaluations_most = candidates->evaluations + (uint32_t)count;
+        COH_TRY(coh_candidates_try(candidates, list, count));
+        for (size_t i = first; i < candidates->count; i++)
+            if (coh_candidate_is_better(&candidates->all[i], out_start))
+                *out_start = candidates->all[i];
+        rounds -= out_start->valid;
+    }
+    candidates->effort = 0;
+    candidates->effort_most = effort_most;
+    return COH_OK;
+}
+
+/* ---- both ---- */
+
+/* Changes the best set at random, `most` times. */
+static coh_status change_best(coh_candidates *candidates, uint32_t most, uint64_t near_ns,
+                              uint64_t *set)
 {
     const coh_candidate *best = &candidates->best;
-    const uint64_t near_ns = bound_ns + bound_ns / NEAR_PART;
-    uint64_t set = 0;
     candidates->evaluations_most = candidates->evaluations + most;
     for (uint32_t tried = 0; tried < most && best->step_ns > near_ns; tried += SETS_AT_ONCE) {
         coh_decisions list[SETS_AT_ONCE];
         for (int i = 0; i < SETS_AT_ONCE; i++) {
             list[i] = best->decisions;
-            change_some(candidates->plan, set++, &list[i]);
+            change_some(candidates->plan, (*set)++, &list[i]);
         }
         COH_TRY(coh_candidates_try(candidates, list, SETS_AT_ONCE));
     }
     return COH_OK;
+}
+
+coh_status coh_candidates_perturb(coh_candidates *candidates, uint32_t most, uint64_t bound_ns)
+{
+    const uint64_t near_ns = bound_ns + bound_ns / NEAR_PART;
+    const coh_candidate best = candidates->best;
+    coh_candidate start = { 0 };
+    uint64_t set = 0;
+    if (best.step_ns > near_ns && candidates->plan->options.recompute == COH_RECOMPUTE_AUTO)
+        COH_TRY(try_near_least(candidates, &start));
+    if (start.valid && start.step_ns <= best.step_ns + best.step_ns / START_PART) {
+        candidates->best = start;
+        COH_TRY(change_best(candidates, most / 2, near_ns, &set));
+        if (!coh_candidate_is_better(&candidates->best, &best))
+            candidates->best = best;
+        most -= most / 2;
+    }
+    return change_best(candidates, most, near_ns, &set);
 }

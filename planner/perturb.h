@@ -2,6 +2,10 @@
  * set. Neighbours (neighbours.h) differ in one decision or in two, so where no neighbour is better
  * a set that differs in three may be.
  *
+ * A second start is the best of a few sets near the linear programme's solutions with light
+ * operators (light.h), which the search has no starts for: unless it is much slower than the best
+ * set, half of the changes begin there.
+ *
  * Stochastic hill climbing: a better set is the one that is changed from then on, a worse one never
  * is. The numbers are drawn by coh_rng_below from the number of the set, so every machine tries the
  * same sets. */
@@ -10,9 +14,9 @@
 
 #include "planner/candidates.h"
 
-/* Tries at most `most` sets, a few at a time, until the best is within a hundredth of `bound_ns`,
- * which random changes seldom gain. The best streams a training step. Fails: as
- * coh_candidates_try. */
+/* Tries at most `most` random sets beside those near the solutions, a few at a time, until the best
+ * is within a hundredth of `bound_ns`, which random changes seldom gain. The best streams a
+ * training step. Fails: as coh_candidates_try. */
 coh_status coh_candidates_perturb(coh_candidates *candidates, uint32_t most, uint64_t bound_ns);
 
 #endif

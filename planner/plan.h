@@ -77,17 +77,21 @@ typedef struct coh_bounds {
     uint64_t least_bytes[COH_LANE_COUNT]; /* over each link */
 } coh_bounds;
 
+/* The decisions of a solution of the linear programme, rounded to whole blocks. */
+typedef struct coh_least_set {
+    int32_t recompute, host_updates;
+    int32_t late; /* estimated: how late updates on the host lane run best */
+} coh_least_set;
+
 /* The least step over all decisions; planner/least_step.h. */
 typedef struct coh_least_step {
     uint64_t ns; /* 0: no bound is known (a forward-only plan, no far tier) */
     /* the same if light operators may run again by themselves (light.h): the search turns to them
      * last, and no plan is below it */
     uint64_t light_ns;
-    /* The recomputed blocks of the solution with each kind of light operators; -1: none known. */
-    int32_t light_recompute[COH_LIGHT_COUNT];
-    /* The decisions of the solution, rounded to whole blocks. */
-    int32_t recompute, host_updates;
-    int32_t late; /* estimated: how late updates on the host lane run best */
+    coh_least_set plain; /* no operator is light */
+    /* By kind of light operators; COH_LIGHT_NONE, or `recompute` is -1: none known. */
+    coh_least_set light[COH_LIGHT_COUNT];
 } coh_least_step;
 
 /* How the body treats an operator. */

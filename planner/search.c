@@ -210,8 +210,8 @@ static size_t take_valleys(const coh_plan *plan, enum improved which, coh_candid
 static int is_near_least(const coh_plan *plan, const coh_decisions *d)
 {
     const int32_t few = (coh_graph_block_count(plan->graph) + 7) / 8;
-    const int32_t recompute = coh_block_set_count(&d->recompute) - plan->least.recompute;
-    const int32_t updates = d->host_updates - plan->least.host_updates;
+    const int32_t recompute = coh_block_set_count(&d->recompute) - plan->least.plain.recompute;
+    const int32_t updates = d->host_updates - plan->least.plain.host_updates;
     return recompute >= -few && recompute <= few && updates >= -few && updates <= few;
 }
 
@@ -340,7 +340,7 @@ static coh_status try_late(coh_candidates *candidates)
     for (size_t i = 0; i < count; i++)
         if (all[i].decisions.host_updates > 0) {
             list[taken] = all[i].decisions;
-            list[taken++].late = candidates->plan->least.late;
+            list[taken++].late = candidates->plan->least.plain.late;
         }
     coh_free(all);
     return coh_candidates_try(candidates, list, taken);
@@ -353,10 +353,11 @@ static coh_status search_late(coh_candidates *candidates, coh_initial_candidate 
     const coh_plan *plan = candidates->plan;
     const uint32_t half = evaluations_for(candidates->best.instruction_count);
     int late_count = 0;
-    if (plan->least.late == 0 || candidates->best.step_ns <= plan->least.ns + plan->least.ns / 500)
+    if (plan->least.plain.late == 0 ||
+        candidates->best.step_ns <= plan->least.ns + plan->least.ns / 500)
         return COH_OK;
     for (int i = 0; i < count; i++) {
-        starts[i].decisions.late = plan->least.late;
+        starts[i].decisions.late = plan->least.plain.late;
         if (starts[i].decisions.host_updates > 0)
             starts[late_count++] = starts[i];
     }

@@ -18,8 +18,9 @@
  *     less memory          if everything would fit: the best again, in the device memory of the
  *                          plan that keeps everything there, or a little more
  *
- * Then coh_plan_perturb, if the programme's bound is a hundredth or more below: of the best, up to
- * four decisions changed at random.
+ * Then coh_plan_perturb, if the programme's bound is a hundredth or more below: of the best, and of
+ * the best near the programme's solutions with light operators, up to four decisions changed at
+ * random.
  *
  * Evaluations are counted, never timed: the same inputs give the same plan. */
 #ifndef COH_PLANNER_SEARCH_H

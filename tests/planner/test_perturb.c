@@ -1,7 +1,8 @@
 /* Random changes at the end of a search: each changed set is one that a plan can have and differs
  * from the best within the documented limits, the same sets are tried whatever the threads, a worse
- * set is never taken, and nothing is tried where little can be gained. And a plan that is searched,
- * changed and finished is no slower than without the change. */
+ * set is never taken, and nothing is tried where little can be gained. Sets near the solutions of
+ * the linear programme come first, and lead to changes if one of them is fast enough. And a plan
+ * that is searched, changed and finished is no slower than without the change. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -36,6 +37,8 @@ static coh_plan *make_plan(int disk, coh_graph **out_graph)
     if (toy_plan_make(*out_graph, &options, &decisions, &plan) != COH_OK)
         fail_msg("%s", coh_last_error());
     plan->decisions.recompute = coh_block_set_first(RECOMPUTED);
+    for (int light = COH_LIGHT_ELEMENTS; light < COH_LIGHT_COUNT; light++)
+        plan->least.light[light].recompute = -1; /* none known: there are random sets only */
     return plan;
 }
 
@@ -170,6 +173,103 @@ static void the_best_is_the_fastest_tried(void **state)
     coh_graph_destroy(graph);
 }
 
+/* Gives the linear programme a solution with light operators. */
+static void know_solution(coh_plan *plan, int light, int32_t recompute)
+{
+    plan->least.light[light] =
+        (coh_least_set){ .recompute = recompute, .host_updates = 7, .late = 5 };
+}
+
+/* Around a solution come 3 numbers of host updates and 2 horizons; until some set fits, and once
+ * more, with an eighth of the 13 blocks more recomputed each time. */
+static void check_near(const coh_candidates *candidates, int light, int32_t recompute)
+{
+    int rounds_left = 2;
+    size_t at = 0;
+    for (int further = 0; further <= 3 && rounds_left > 0; further++) {
+        const int32_t count = recompute + 13 * further / 8;
+        const coh_block_set blocks = coh_block_set_spread(count < 13 ? count : 13, 13);
+        int updates[8] = { 0 }, horizons[2] = { 0 }, some = rounds_left < 2;
+        for (size_t end = at + 6; at < end; at++) {
+            const coh_decisions *d = &candidates->all[at].decisions;
+            assert_true(at < candidates->count);
+            assert_int_equal(d->light, light);
+            assert_memory_equal(&d->recompute, &blocks, sizeof(blocks));
+            assert_int_equal(d->late, 5);
+            assert_int_equal(d->resident, 1);
+            assert_int_equal(d->patient, COH_PATIENT_ALL);
+            assert_int_equal(d->boundary, COH_BOUNDARY_LATE);
+            assert_true(d->horizon == 32 || d->horizon == 96);
+            assert_in_range(d->host_updates, 0, 7);
+            updates[d->host_updates]++;
+            horizons[d->horizon == 96]++;
+            some |= candidates->all[at].valid;
+        }
+        assert_true(updates[7] == 2 && updates[6] == 2 && updates[4] == 2);
+        assert_true(horizons[0] == 3 && horizons[1] == 3);
+        rounds_left -= some;
+    }
+    assert_int_equal(candidates->count, at);
+}
+
+static void sets_near_the_solution_come_first(void **state)
+{
+    (void)state;
+    for (int32_t recompute = 0; recompute <= 12; recompute += 4) {
+        coh_graph *graph = NULL;
+        coh_plan *plan = make_plan(0, &graph);
+        coh_candidates candidates;
+        know_solution(plan, COH_LIGHT_CHEAP, recompute);
+        perturb(plan, 1, 0, 0, &candidates);
+        check_near(&candidates, COH_LIGHT_CHEAP, recompute);
+        coh_candidates_close(&candidates);
+        coh_plan_destroy(plan);
+        coh_graph_destroy(graph);
+    }
+}
+
+/* Returns how many of the last `count` sets tried have light operators. The plan's own set has
+ * none, and without a drive few changes give it some. */
+static int count_light(const coh_candidates *candidates, int count)
+{
+    int found = 0;
+    for (size_t i = candidates->count - (size_t)count; i < candidates->count; i++)
+        found += candidates->all[i].decisions.light != COH_LIGHT_NONE;
+    return found;
+}
+
+/* A 64th slower than the best, the start near the solution gets half of the changes; a
+ * nanosecond more, none. */
+static void a_start_that_is_much_slower_is_left(void **state)
+{
+    (void)state;
+    enum { CHANGES = 16 };
+    coh_graph *graph = NULL;
+    coh_plan *plan = make_plan(1, &graph); /* changes then leave light operators as they are */
+    coh_candidates candidates;
+    uint64_t start_ns = UINT64_MAX;
+    know_solution(plan, COH_LIGHT_ELEMENTS, 6);
+    perturb(plan, 1, 0, 0, &candidates);
+    for (size_t i = 0; i < candidates.count; i++)
+        if (candidates.all[i].valid && candidates.all[i].step_ns < start_ns)
+            start_ns = candidates.all[i].step_ns;
+    const size_t near = candidates.count;
+    coh_candidates_close(&candidates);
+    uint64_t best_ns = start_ns / 65 * 64;
+    while (best_ns + best_ns / 64 < start_ns)
+        best_ns++;
+    perturb(plan, best_ns, 0, CHANGES, &candidates);
+    assert_in_range(candidates.count, near + 2, near + CHANGES);
+    assert_in_range(count_light(&candidates, (int)(candidates.count - near)), 1, CHANGES);
+    coh_candidates_close(&candidates);
+    perturb(plan, best_ns - 1, 0, CHANGES, &candidates);
+    assert_in_range(candidates.count, near + 2, near + CHANGES);
+    assert_int_equal(count_light(&candidates, (int)(candidates.count - near)), 0);
+    coh_candidates_close(&candidates);
+    coh_plan_destroy(plan);
+    coh_graph_destroy(graph);
+}
+
 /* Within a hundredth of the bound nothing is tried; above that something is. */
 static void nothing_is_tried_near_the_bound(void **state)
 {
@@ -244,6 +344,8 @@ int main(void)
         cmocka_unit_test(changed_sets_are_sets_of_a_plan),
         cmocka_unit_test(threads_change_nothing),
         cmocka_unit_test(the_best_is_the_fastest_tried),
+        cmocka_unit_test(sets_near_the_solution_come_first),
+        cmocka_unit_test(a_start_that_is_much_slower_is_left),
         cmocka_unit_test(nothing_is_tried_near_the_bound),
         cmocka_unit_test(a_changed_plan_is_faster),
     };
