@@ -18,6 +18,7 @@
 #include "planner/plan_make.h"
 #include "planner/residency.h"
 #include "planner/search.h"
+#include "tests/length.h"
 #include "tests/planner/toy_graph.h"
 #include "tests/planner/toy_plan.h"
 
@@ -330,12 +331,11 @@ static void a_changed_plan_is_faster(void **state)
     static const int microbatches[] = { 1, 3, 40 }; /* 40: a folded search */
     int changed = 0;
     for (size_t i = 0; i < sizeof(microbatches) / sizeof(microbatches[0]); i++)
-        for (int percent = 50; percent <= 70; percent += 20) {
+        for (int percent = 50; percent <= (test_is_short() ? 50 : 70); percent += 20)
             changed += change_searched(microbatches[i], percent, COH_SEARCH_USUAL);
-            assert_false(change_searched(microbatches[i], percent, COH_SEARCH_COMPARE));
-            assert_false(change_searched(microbatches[i], percent, COH_SEARCH_QUICK));
-        }
     assert_true(changed > 0);
+    assert_false(change_searched(1, 50, COH_SEARCH_COMPARE));
+    assert_false(change_searched(1, 50, COH_SEARCH_QUICK));
 }
 
 int main(void)
