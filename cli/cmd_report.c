@@ -8,6 +8,7 @@
 #include "cli/commands.h"
 #include "cli/output.h"
 #include "cli/plan_report.h"
+#include "cli/recorded.h"
 #include "cohobate/machine.h"
 #include "report/format.h"
 #include "report/report.h"
@@ -50,26 +51,16 @@ static void take_budgets(const report_run *run, cli_options *options)
  * from a checkpoint, which may be gone: it has none. */
 static void find_what_ifs(const report_run *run, report_analysis *analysis)
 {
-    enum { ARGUMENTS = 256 };
-    char *arguments[ARGUMENTS + 1] = { 0 };
-    int count = 0, help = 0;
-    const char *name = report_run_argument(run, 1);
-    cli_options *options = calloc(1, sizeof(*options));
-    if (options && name && strcmp(name, "train") == 0 && run->trace &&
-        run->trace->instruction_count <= AGAIN_INSTRUCTIONS) {
-        for (const char *word;
-             count < ARGUMENTS && (word = report_run_argument(run, (size_t)count + 1)) != NULL;)
-            arguments[count++] = strdup(word);
-        if (cli_options_parse(CLI_TRAIN, count, arguments, options, &help) == COH_OK && !help &&
-            !options->resume) {
-            const uint64_t most_bytes = most_device_bytes(options); /* by the flags as typed */
-            take_budgets(run, options);
-            cli_report_what_ifs(options, most_bytes, AGAIN_SECONDS, analysis);
-        }
-        while (count > 0)
-            free(arguments[--count]);
+    if (!run->trace || run->trace->instruction_count > AGAIN_INSTRUCTIONS)
+        return;
+    cli_recorded *recorded = cli_recorded_open(run);
+    if (recorded && !recorded->options.resume) {
+        cli_options *options = &recorded->options;
+        const uint64_t most_bytes = most_device_bytes(options); /* by the flags as typed */
+        take_budgets(run, options);
+        cli_report_what_ifs(options, most_bytes, AGAIN_SECONDS, analysis);
     }
-    free(options);
+    cli_recorded_close(recorded);
 }
 
 static coh_status read_runs(const cli_options *options, runs *all)

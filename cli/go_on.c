@@ -41,7 +41,7 @@ static void add_command(const cli_run *run, size_t used_bytes, cli_line *line)
     cli_line command;
     cli_line_clear(&command);
     cli_line_add_word(&command, run->folder.path);
-    cli_options_add_again(run->options, &command);
+    cli_options_add_again(run->options, 1, &command);
     if (used_bytes + line->used + command.used + OTHER_WORDS_BYTES <= SENTENCE_BYTES) {
         cli_line_add(line, " with: cohobate train --resume %s", command.text);
         return;
@@ -72,7 +72,7 @@ void cli_train_say_at_once(const cli_run *run)
         return;
     cli_line_clear(&command);
     cli_line_add_word(&command, run->folder.path);
-    cli_options_add_again(run->options, &command);
+    cli_options_add_again(run->options, 1, &command);
     if (command.used > SENTENCE_BYTES)
         return;
     snprintf(

@@ -506,9 +506,10 @@ static coh_status make_graph(void *context, int64_t microbatch, coh_graph **out_
     return coh_model_train_graph(&job->model, microbatch, job->recipe.sequence, out_graph);
 }
 
-/* Refuses another batch than the plan's by its flags. A plan of another program has no note of its
- * batch, and is checked when it is read. */
-static coh_status check_planned_batch(const cli_job *job, const coh_plan_file *file)
+/* Refuses a plan of another number of trained parameters, with both models' names, and one of
+ * another batch by its flags. A plan of another program has no note of them, and is checked when it
+ * is read. */
+static coh_status check_planned_note(const cli_job *job, const coh_plan_file *file)
 {
     const cli_recipe *recipe = &job->recipe;
     const char *path = job->budget.plan_file;
@@ -517,6 +518,14 @@ static coh_status check_planned_batch(const cli_job *job, const coh_plan_file *f
     const coh_status status = cli_replay_read_note(path, file, &note, &model);
     if (status != COH_OK)
         return status == COH_ERR_CORRUPT ? COH_OK : status;
+    const uint64_t planned = coh_model_trained_count(&model);
+    const uint64_t trained = coh_model_trained_count(&job->model);
+    if (planned > 0 && trained > 0 && planned != trained)
+        return cli_fail(COH_ERR_ARGUMENT,
+                        "the plan %s is for %s with %" PRIu64
+                        " trained parameters, this run trains %" PRIu64
+                        " of %s: give the model and the adapters of the plan, or plan again",
+                        path, model.name, planned, trained, job->model.name);
     if (note.batch == recipe->batch && note.sequence == recipe->sequence)
         return COH_OK;
     return cli_fail(COH_ERR_ARGUMENT,
@@ -545,7 +554,7 @@ static coh_status replay(cli_job *job)
     coh_plan_file file = { .struct_bytes = sizeof(file) };
     CLI_TRY(coh_plan_check_budgets(&job->budget.options));
     CLI_TRY(cli_budget_plan_file(&job->budget, &file));
-    CLI_TRY(check_planned_batch(job, &file));
+    CLI_TRY(check_planned_note(job, &file));
     if (job->budget.takes_planned_micro_batch)
         CLI_TRY(use_planned_micro_batch(job, &file));
     CLI_TRY(make_graph(job, job->recipe.micro_batch, &job->graph));

@@ -727,11 +727,11 @@ coh_status cli_options_parse(cli_command command, int argument_count, char **arg
 
 /* ---- going on ---- */
 
-static void add_disks(const cli_options *options, cli_line *line)
+static void add_disks(const cli_options *options, int is_here, cli_line *line)
 {
     for (int32_t i = 0; i < options->disk_count; i++) {
         const cli_disk *disk = &options->disk[i];
-        char *absolute = realpath(disk->folder, NULL);
+        char *absolute = is_here ? realpath(disk->folder, NULL) : NULL;
         cli_line_add(line, " --disk ");
         cli_line_add_word(line, absolute ? absolute : disk->folder);
         free(absolute);
@@ -748,14 +748,14 @@ static void add_texts(const char *name, const char *const *texts, int32_t count,
     }
 }
 
-void cli_options_add_again(const cli_options *options, cli_line *line)
+void cli_options_add_again(const cli_options *options, int is_here, cli_line *line)
 {
     for (int f = 0; f < CLI_FLAG_COUNT; f++) {
         const cli_flag_row *row = &cli_flag_table[f];
         if (!row->again || !options->given[f])
             continue;
         if (row->value == CLI_VALUE_DISK)
-            add_disks(options, line);
+            add_disks(options, is_here, line);
         else if (row->value == CLI_VALUE_NONE)
             cli_line_add(line, " --%s", row->name);
         else if (row->value == CLI_VALUE_PIN)

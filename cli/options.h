@@ -159,8 +159,9 @@ coh_status cli_options_parse(cli_command command, int argument_count, char **arg
                              cli_options *out_options, int *out_help);
 
 /* Adds the given flags of a run that its checkpoints do not keep, as " --flag value", so that a
- * resumed run has them, too. Folders of --disk become absolute. */
-void cli_options_add_again(const cli_options *options, cli_line *line);
+ * resumed run has them, too. `is_here`: paths are of the working directory, and folders of --disk
+ * become absolute; else all are as they were typed. */
+void cli_options_add_again(const cli_options *options, int is_here, cli_line *line);
 
 /* Prints --help of one command, or of the program for CLI_COMMAND_COUNT, to standard output. */
 void cli_help(cli_command command);

@@ -413,15 +413,24 @@ void cli_screen_drive(const cli_options *options, const coh_plan_summary *summar
     cli_line_add(line, "\n");
 }
 
-/* The size of chunks is left out if no chunk moves. */
+/* Does data move between tiers or ranks? */
+static int moves(const coh_plan_summary *summary)
+{
+    int some = 0;
+    for (int lane = COH_LANE_H2D; lane < COH_LANE_COUNT; lane++)
+        some |= summary->link_bytes[lane] > 0;
+    return some;
+}
+
+/* The size of chunks is left out if no chunk moves. Where some do, the usual search may be better
+ * than the quick one. */
 static void add_program(const cli_job *job, cli_line *line)
 {
     const coh_plan_summary *s = &job->summary;
-    int moves = 0;
-    for (int lane = COH_LANE_H2D; lane < COH_LANE_COUNT; lane++)
-        moves |= s->link_bytes[lane] > 0;
     cli_line_add(line, "plan:   %u instructions in the step, ", s->instruction_count);
-    if (moves)
+    if (moves(s) && job->options->search == COH_SEARCH_QUICK && !job->options->plan_file)
+        cli_line_add(line, "found by the quick search, ");
+    if (moves(s))
         cli_line_add(line, "chunks of at most %s, ", cli_size(s->chunk_bytes).at);
     cli_line_add(
         line, "%d whole block%s recomputed; numbers %016" PRIx64 ", program %016" PRIx64 "\n",

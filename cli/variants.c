@@ -501,8 +501,25 @@ static coh_status improve_row(table *t, int row)
     return status;
 }
 
+/* Refuses entries that no row can have before the first row, which may take minutes. */
+static coh_status check_entries(const table *t)
+{
+    planned *row = NULL;
+    coh_status status = COH_OK;
+    CLI_TRY(open_planned(&row));
+    for (int i = 0; t->options->what_if[i] && status == COH_OK; i++) {
+        const char *entries = t->options->what_if[i];
+        status = change_options(t->options, entries, &row->options, &row->spec);
+        if (status != COH_OK)
+            status = cli_blame(status, "--what-if %s", entries);
+    }
+    free(row);
+    return status;
+}
+
 static coh_status add_rows(table *t, const cli_sweep *sweep)
 {
+    CLI_TRY(check_entries(t));
     CLI_TRY(add_row(t, "", -1));
     for (int i = 0; t->options->what_if[i]; i++) {
         const coh_status status = add_row(t, t->options->what_if[i], -1);

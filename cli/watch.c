@@ -10,6 +10,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "cli/recorded.h"
 #include "report/format.h"
 
 enum {
@@ -418,20 +419,36 @@ void cli_watch_add_status(const report_live *live, const cli_view *view, cli_lin
     cli_line_add(line, "%s quits, the run continues", view->has_keys ? "q" : "Ctrl-C");
 }
 
+/* Adds the command that continues, with the flags that it must be given again, as they were typed:
+ * paths among them are of the folder in which the run was started. */
+static void add_resume(const report_live *live, cli_line *line)
+{
+    enum { FLAGS_BYTES = 2048 };
+    cli_line flags;
+    char folder[CLI_PATH_BYTES], printable[FLAGS_BYTES];
+    cli_recorded *recorded = cli_recorded_open(&live->run);
+    cli_line_clear(&flags);
+    if (recorded)
+        cli_options_add_again(&recorded->options, 0, &flags);
+    cli_recorded_close(recorded);
+    report_copy_printable(live->run.folder, folder, sizeof(folder));
+    report_copy_printable(flags.text, printable, sizeof(printable));
+    cli_line_add(line, " with: cohobate train --resume ");
+    cli_line_add_word(line, folder);
+    cli_line_add(line, "%s",
+                 flags.used < FLAGS_BYTES ? printable : " and the flags of its command");
+}
+
 static void add_saved(const report_live *live, uint64_t step, cli_line *line)
 {
-    cli_line word;
-    char folder[CLI_PATH_BYTES];
-    report_copy_printable(live->run.folder, folder, sizeof(folder));
-    cli_line_clear(&word);
-    cli_line_add_word(&word, folder);
-    if (live->saved_step == 0)
+    if (live->saved_step == 0) {
         cli_line_add(line, ". It has no checkpoint");
-    else if (live->saved_step == step)
-        cli_line_add(line, ". Resume it with: cohobate train --resume %s", word.text);
-    else
-        cli_line_add(line, ". Resume it from step %" PRIu64 " with: cohobate train --resume %s",
-                     live->saved_step, word.text);
+        return;
+    }
+    cli_line_add(line, ". Resume it");
+    if (live->saved_step != step)
+        cli_line_add(line, " from step %" PRIu64, live->saved_step);
+    add_resume(live, line);
 }
 
 void cli_watch_add_end(const report_live *live, cli_line *line)

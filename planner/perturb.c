@@ -13,9 +13,10 @@
  * CHANGES_MOST changes. The search ends within 1/NEAR_PART of the bound. */
 enum { SETS_AT_ONCE = 4, CHANGES_MOST = 4, NEAR_PART = 100 };
 
-/* A start with light operators gets half of the changes unless it is slower than the best set by
- * more than 1/START_PART. The search for it has 1/EFFORT_PART of their effort. */
-enum { START_PART = 64, EFFORT_PART = 8 };
+/* A start with light operators gets half of the changes, and of their effort, unless it is slower
+ * than the best set by more than 1/START_PART. The sets among which it is found may take
+ * 1/EFFORT_PART of that effort in addition. */
+enum { START_PART = 64, EFFORT_PART = 4 };
 
 /* The host tier's window, in 64ths of it: how far it moves, and up to where. */
 enum { WINDOW_AWAY = 3, WINDOW_MOST = 24 };
@@ -158,47 +159,52 @@ enum { EIGHTHS = 8, FEWER_UPDATES = 3, HORIZONS = 2, FURTHER = 3 };
 enum { NEAR_LEAST = FEWER_UPDATES * HORIZONS };
 static const int32_t near_horizons[HORIZONS] = { COH_HORIZON_USUAL * 2, COH_HORIZON_USUAL * 6 };
 
-/* Lists the sets near the solution with the light operators of one kind. Returns their number. */
-static int list_near(const coh_candidates *candidates, int light, int further, coh_decisions *list)
+/* Set `index` near the solution with the light operators of one kind. */
+static coh_decisions near_least(const coh_candidates *candidates, int light, int further, int index)
 {
     const coh_plan *plan = candidates->plan;
     const coh_least_set *least = &plan->least.light[light];
     const int32_t blocks = coh_graph_block_count(plan->graph);
     const int32_t recompute = least->recompute + further * blocks / EIGHTHS;
-    if (least->recompute < 0)
-        return 0;
-    for (int i = 0; i < NEAR_LEAST; i++) {
-        const int32_t fewer = blocks * (i % FEWER_UPDATES) / EIGHTHS;
-        coh_decisions *d = &list[i];
-        *d = candidates->best.decisions;
-        d->device_bytes = coh_bytes_whole_pages(plan->options.device_memory_bytes);
-        d->light = light;
-        d->recompute = coh_block_set_spread(recompute < blocks ? recompute : blocks, blocks);
-        d->late = least->late;
-        coh_decide_host_updates(least->host_updates > fewer ? least->host_updates - fewer : 0, d);
-        d->resident = blocks / EIGHTHS;
-        d->horizon = near_horizons[i / FEWER_UPDATES];
-        d->patient = COH_PATIENT_ALL;
-        d->boundary = COH_BOUNDARY_LATE;
-    }
-    return NEAR_LEAST;
+    const int32_t fewer = blocks * (index % FEWER_UPDATES) / EIGHTHS;
+    coh_decisions d = candidates->best.decisions;
+    d.device_bytes = coh_bytes_whole_pages(plan->options.device_memory_bytes);
+    d.light = light;
+    d.recompute = coh_block_set_spread(recompute < blocks ? recompute : blocks, blocks);
+    d.late = least->late;
+    coh_decide_host_updates(least->host_updates > fewer ? least->host_updates - fewer : 0, &d);
+    d.resident = blocks / EIGHTHS;
+    d.horizon = near_horizons[index / FEWER_UPDATES];
+    d.patient = COH_PATIENT_ALL;
+    d.boundary = COH_BOUNDARY_LATE;
+    return d;
 }
 
-/* Tries the sets near the solutions of the linear programme with light operators: the search meets
- * these only if its best set is near them. Their effort does not count as that of
- * random changes. *out_start: the best one; not valid if none fits. */
+/* Lists the sets near all solutions, at most `most`. Returns their number. */
+static int list_near(const coh_candidates *candidates, int further, uint64_t most,
+                     coh_decisions *list)
+{
+    int count = 0;
+    for (int i = 0; i < NEAR_LEAST; i++)
+        for (int light = COH_LIGHT_ELEMENTS; light < COH_LIGHT_COUNT; light++)
+            if (candidates->plan->least.light[light].recompute >= 0 && (uint64_t)count < most)
+                list[count++] = near_least(candidates, light, further, i);
+    return count;
+}
+
+/* Tries sets near the solutions of the linear programme with light operators: the search meets
+ * these only if its best set is near them. *out_start: the best one; not valid if none fits. */
 static coh_status try_near_least(coh_candidates *candidates, coh_candidate *out_start)
 {
-    const size_t first = candidates->count;
-    const uint64_t effort_most = candidates->effort_most;
+    const uint64_t effort = candidates->best.effort > 0 ? candidates->best.effort : 1;
+    uint64_t most = candidates->effort_most / EFFORT_PART / effort;
     int rounds = 2; /* in which sets fit */
     *out_start = (coh_candidate){ 0 };
-    candidates->effort_most /= EFFORT_PART;
     for (int further = 0; further <= FURTHER && rounds > 0; further++) {
         coh_decisions list[COH_LIGHT_COUNT * NEAR_LEAST];
-        int count = 0;
-        for (int light = COH_LIGHT_ELEMENTS; light < COH_LIGHT_COUNT; light++)
-            count += list_near(candidates, light, further, list + count);
+        const size_t first = candidates->count;
+        const int count = list_near(candidates, further, most, list);
+        most -= (uint64_t)count;
         candidates->evaluations_most = candidates->evaluations + (uint32_t)count;
         COH_TRY(coh_candidates_try(candidates, list, count));
         for (size_t i = first; i < candidates->count; i++)
@@ -207,7 +213,6 @@ static coh_status try_near_least(coh_candidates *candidates, coh_candidate *out_
         rounds -= out_start->valid;
     }
     candidates->effort = 0;
-    candidates->effort_most = effort_most;
     return COH_OK;
 }
 
@@ -233,6 +238,7 @@ static coh_status change_best(coh_candidates *candidates, uint32_t most, uint64_
 coh_status coh_candidates_perturb(coh_candidates *candidates, uint32_t most, uint64_t bound_ns)
 {
     const uint64_t near_ns = bound_ns + bound_ns / NEAR_PART;
+    const uint64_t effort_most = candidates->effort_most;
     const coh_candidate best = candidates->best;
     coh_candidate start = { 0 };
     uint64_t set = 0;
@@ -240,7 +246,9 @@ coh_status coh_candidates_perturb(coh_candidates *candidates, uint32_t most, uin
         COH_TRY(try_near_least(candidates, &start));
     if (start.valid && start.step_ns <= best.step_ns + best.step_ns / START_PART) {
         candidates->best = start;
+        candidates->effort_most = effort_most / 2;
         COH_TRY(change_best(candidates, most / 2, near_ns, &set));
+        candidates->effort_most = effort_most;
         if (!coh_candidate_is_better(&candidates->best, &best))
             candidates->best = best;
         most -= most / 2;

@@ -90,7 +90,8 @@ typedef struct coh_least_step {
      * last, and no plan is below it */
     uint64_t light_ns;
     coh_least_set plain; /* no operator is light */
-    /* By kind of light operators; COH_LIGHT_NONE, or `recompute` is -1: none known. */
+    /* By kind of light operators. `recompute` is -1: no solution is known; always for
+     * COH_LIGHT_NONE. */
     coh_least_set light[COH_LIGHT_COUNT];
 } coh_least_step;
 

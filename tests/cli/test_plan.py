@@ -196,6 +196,14 @@ class Plan(ProgramTest):
         self.assertEqual(usual["numeric_fingerprint"], quick["numeric_fingerprint"])
         self.fails(2, "plan", "gpt2-nano", "--search", "long", says="usual|quick")
 
+    def test_the_screen_of_a_quick_search_says_so_if_it_could_be_faster(self):
+        flags, path = ["gpt2-nano", "--sequence", 16, "--batch", 2, "--threads", 2, *FEWER], self.path("plan.json")
+        for search, tiers, says in (("quick", self.disk(), 1), ("usual", [*self.disk(), "-o", path], 0), ("quick", [], 0),
+                                    ("quick", [*self.disk(), "--plan", path], 0)):
+            with self.subTest(search=search, tiers=tiers):
+                said = self.succeeds("plan", *flags, *tiers, "--search", search).out
+                self.assertEqual(said.count(" instructions in the step, found by the quick search, chunks of at most "), says)
+
     def test_the_screen_says_what_the_object_says(self):
         flags = [*self.disk(), "--dtype", "f32"]  # the size of the chunks follows from it
         said, planned = self.succeeds("plan", *NANO, *flags).out, self.plan(*flags)
@@ -455,6 +463,14 @@ class Plan(ProgramTest):
             done = self.fails(2, "train", *NANO, *flags, "--plan", path, "--data", self.corpus(), "--save", "none",
                               says="is for --batch 2 --sequence 16, this run has ")
             self.assertNotIn("micro-batch", done.err)
+
+    def test_a_plan_of_another_model_is_refused_by_its_name(self):
+        path = self.path("plan.json")
+        self.plan("-o", path)
+        done = self.fails(2, "train", "gpt2-pico", *NANO[1:], "--plan", path, "--data", self.corpus(), "--save", "none",
+                          says=f"plan {path} is for gpt2-nano with ")
+        self.assertIn(" of gpt2-pico: give the model and the adapters of the plan, or plan again", done.err)
+        self.assertNotIn("--batch", done.err)
 
     def test_a_plan_that_is_read_brings_its_tiers_and_no_smallest_budget(self):
         path = self.path("plan.json")

@@ -176,6 +176,7 @@ class Variants(ProgramTest):
         plan = ["plan", *NANO, *TIGHT]
         for flags, says in [
             (["--what-if", "warp=9"], "'warp' is no entry"),
+            (["--pin", "nothing=device", "--what-if", "pcie=2x", "--what-if", "warp=9"], "'warp' is no entry"),  # before a plan is tried
             (["--what-if", "pcie=fast"], "pcie=16GB/s"),
             (["--what-if", ""], "--what-if takes"),
             (["--what-if", "host-memory=1GB"], "device-memory="),

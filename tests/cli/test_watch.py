@@ -185,6 +185,17 @@ class Watch(TrainTest):
         for said in (self.once()[-1], self.succeeds("watch", odd).out.rstrip("\n"), shown):
             self.assertEqual(shlex.split(said[said.index("with: ") + 6:]), ["cohobate", "train", "--resume", odd])
 
+    def test_the_command_that_resumes_a_run_has_the_flags_that_it_must_be_given_again(self):
+        os.mkdir(self.path("run", "step-7"))
+        given = ["--batch", "2", "--device-memory", "40MiB", "--data", "text", "--disk=a drive", "--disk", "other"]
+        for command, again in ((["train", "gpt2-nano", *given], ["--device-memory", "40MiB", "--disk", "a drive", "--disk", "other"]),
+                               (["train", "--resume", "run", "--host-memory", "1GiB"], ["--host-memory", "1GiB"]),
+                               (["train", "gpt2-nano", "--disk", "a\033[2J"], ["--disk", "a?[2J"]),
+                               (["train", "gpt2-nano", "--of-a-later-version"], []), (["eval"], [])):
+            self.put(command=["cohobate", *command])
+            said = self.once()[-1]
+            self.assertEqual(shlex.split(said[said.index("with: ") + 6:]), ["cohobate", "train", "--resume", self.run_folder, *again])
+
     def test_a_folder_without_a_run_is_refused_as_by_report(self):
         self.fails(2, "watch", self.run_folder, says="holds no run.json")
         self.hold()

@@ -10,7 +10,6 @@
 #include <cmocka.h>
 
 #include "planner/candidates.h"
-#include "planner/neighbours.h"
 #include "planner/opcodes.h"
 #include "planner/plan_make.h"
 #include "planner/residency.h"

@@ -24,13 +24,15 @@
 
 enum { LAYERS = 13, ON_HOST = 5, RECOMPUTED = 6, LATE = 9, TRIED = 120 };
 
-/* A plan with a host tier and, with `disk`, a drive. */
-static coh_plan *make_plan(int disk, coh_graph **out_graph)
+/* A plan with a host tier and, with `disk`, a drive, in a part of the memory of all. */
+static coh_plan *make_plan_in(int percent, int disk, coh_graph **out_graph)
 {
     const toy_options toy = { .layers = LAYERS, .width = 32, .vocabulary = 100, .rows = 16 };
-    const toy_tiers tiers = {
-        .microbatches = 1, .deferred = 1, .order = COH_SWEEP_MICROBATCH, .percent = 60, .disk = disk
-    };
+    const toy_tiers tiers = { .microbatches = 1,
+                              .deferred = 1,
+                              .order = COH_SWEEP_MICROBATCH,
+                              .percent = percent,
+                              .disk = disk };
     const coh_decisions decisions = { .host_updates = ON_HOST, .late = LATE, .resident = 3 };
     coh_plan *plan = NULL;
     assert_int_equal(toy_graph_make(&toy, out_graph), COH_OK);
@@ -41,6 +43,11 @@ static coh_plan *make_plan(int disk, coh_graph **out_graph)
     for (int light = COH_LIGHT_ELEMENTS; light < COH_LIGHT_COUNT; light++)
         plan->least.light[light].recompute = -1; /* none known: there are random sets only */
     return plan;
+}
+
+static coh_plan *make_plan(int disk, coh_graph **out_graph)
+{
+    return make_plan_in(60, disk, out_graph);
 }
 
 /* Tries changes of a set that takes `step_ns`: none is better than one of 1 ns. */
@@ -131,12 +138,20 @@ static void changed_sets_are_sets_of_a_plan(void **state)
     }
 }
 
+/* Gives the linear programme a solution with light operators. */
+static void know_solution(coh_plan *plan, int light, int32_t recompute)
+{
+    plan->least.light[light] =
+        (coh_least_set){ .recompute = recompute, .host_updates = 7, .late = 5 };
+}
+
 static void threads_change_nothing(void **state)
 {
     (void)state;
     coh_graph *graph = NULL;
     coh_plan *plan = make_plan(1, &graph);
     coh_candidates one, other;
+    know_solution(plan, COH_LIGHT_CHEAP, 6);
     plan->options.thread_count = 1;
     perturb(plan, UINT64_MAX / 2, 0, TRIED, &one);
     plan->options.thread_count = 3;
@@ -174,13 +189,6 @@ static void the_best_is_the_fastest_tried(void **state)
     coh_graph_destroy(graph);
 }
 
-/* Gives the linear programme a solution with light operators. */
-static void know_solution(coh_plan *plan, int light, int32_t recompute)
-{
-    plan->least.light[light] =
-        (coh_least_set){ .recompute = recompute, .host_updates = 7, .late = 5 };
-}
-
 /* Around a solution come 3 numbers of host updates and 2 horizons; until some set fits, and once
  * more, with an eighth of the 13 blocks more recomputed each time. */
 static void check_near(const coh_candidates *candidates, int light, int32_t recompute)
@@ -216,17 +224,52 @@ static void check_near(const coh_candidates *candidates, int light, int32_t reco
 static void sets_near_the_solution_come_first(void **state)
 {
     (void)state;
-    for (int32_t recompute = 0; recompute <= 12; recompute += 4) {
-        coh_graph *graph = NULL;
-        coh_plan *plan = make_plan(0, &graph);
+    size_t most = 0;
+    coh_graph *graph = NULL;
+    coh_plan *plan = make_plan(0, &graph);
+    const uint64_t host_bytes = plan->options.host_memory_bytes;
+    know_solution(plan, COH_LIGHT_CHEAP, 4);
+    for (uint64_t part = 128; part > 0; part -= part > 16 ? 16 : 1) {
         coh_candidates candidates;
-        know_solution(plan, COH_LIGHT_CHEAP, recompute);
+        plan->options.host_memory_bytes = host_bytes / 128 * part & ~(uint64_t)4095;
         perturb(plan, 1, 0, 0, &candidates);
-        check_near(&candidates, COH_LIGHT_CHEAP, recompute);
+        check_near(&candidates, COH_LIGHT_CHEAP, 4);
+        if (candidates.all[candidates.count - 1].valid && candidates.count > most)
+            most = candidates.count;
         coh_candidates_close(&candidates);
-        coh_plan_destroy(plan);
-        coh_graph_destroy(graph);
     }
+    assert_true(most >= 18); /* in some memory the first sets do not fit, and later ones do */
+    coh_plan_destroy(plan);
+    coh_graph_destroy(graph);
+}
+
+/* With a quarter of the effort there is room for five sets like the best; both kinds of light
+ * operators take turns. Where the number of recomputed blocks is given, none is tried. */
+static void sets_near_the_solution_have_a_quarter_of_the_effort(void **state)
+{
+    (void)state;
+    coh_graph *graph = NULL;
+    coh_plan *plan = make_plan(0, &graph);
+    coh_candidates candidates;
+    know_solution(plan, COH_LIGHT_ELEMENTS, 6);
+    know_solution(plan, COH_LIGHT_CHEAP, 6);
+    for (int given = 0; given < 2; given++) {
+        plan->options.recompute = given ? COH_RECOMPUTE_NONE : COH_RECOMPUTE_AUTO;
+        assert_int_equal(coh_candidates_open(&candidates, plan, 0), COH_OK);
+        candidates.best = (coh_candidate){
+            .decisions = plan->decisions, .step_ns = 1, .valid = 1, .effort = UINT64_MAX / 20
+        };
+        candidates.effort_most = UINT64_MAX;
+        assert_int_equal(coh_candidates_perturb(&candidates, 0, 0), COH_OK);
+        assert_int_equal(candidates.count, given ? 0 : 5);
+        for (size_t i = 0; i < candidates.count; i++)
+            assert_int_equal(candidates.all[i].decisions.light,
+                             i % 2 ? COH_LIGHT_CHEAP : COH_LIGHT_ELEMENTS);
+        assert_true(candidates.effort == 0 && candidates.effort_most == UINT64_MAX);
+        coh_candidates_close(&candidates);
+    }
+    coh_plan_destroy(plan);
+    coh_graph_destroy(graph);
 }
 
 /* Returns how many of the last `count` sets tried have light operators. The plan's own set has
@@ -345,6 +388,7 @@ int main(void)
         cmocka_unit_test(threads_change_nothing),
         cmocka_unit_test(the_best_is_the_fastest_tried),
         cmocka_unit_test(sets_near_the_solution_come_first),
+        cmocka_unit_test(sets_near_the_solution_have_a_quarter_of_the_effort),
         cmocka_unit_test(a_start_that_is_much_slower_is_left),
         cmocka_unit_test(nothing_is_tried_near_the_bound),
         cmocka_unit_test(a_changed_plan_is_faster),
