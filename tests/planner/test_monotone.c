@@ -132,6 +132,8 @@ static void check_grid(uint64_t seed, int meet, tally *t)
     coh_plan_options_init(&options);
     options.microbatch_count = 1 + (int32_t)(seed % 3);
     options.deferred_update = seed % 2 == 0;
+    if (TEST_IS_SANITIZED) /* the usual search runs sanitized in other tests */
+        options.search = COH_SEARCH_QUICK;
     fill_grid(seed, meet, graph, &options, profiles, plans);
     for (int rate = 0; rate < RATES; rate += stride)
         for (int budget = 0; budget < BUDGETS; budget += stride) {
