@@ -219,12 +219,13 @@ static coh_status try_near_least(coh_candidates *candidates, coh_candidate *out_
 /* ---- both ---- */
 
 /* Changes the best set at random, `most` times. */
-static coh_status change_best(coh_candidates *candidates, uint32_t most, uint64_t near_ns,
+static coh_status change_best(coh_candidates *candidates, uint32_t most, uint64_t bound_ns,
                               uint64_t *set)
 {
     const coh_candidate *best = &candidates->best;
     candidates->evaluations_most = candidates->evaluations + most;
-    for (uint32_t tried = 0; tried < most && best->step_ns > near_ns; tried += SETS_AT_ONCE) {
+    for (uint32_t tried = 0; tried < most && coh_perturb_may_gain(best->step_ns, bound_ns);
+         tried += SETS_AT_ONCE) {
         coh_decisions list[SETS_AT_ONCE];
         for (int i = 0; i < SETS_AT_ONCE; i++) {
             list[i] = best->decisions;
@@ -235,23 +236,28 @@ static coh_status change_best(coh_candidates *candidates, uint32_t most, uint64_
     return COH_OK;
 }
 
+int coh_perturb_may_gain(uint64_t step_ns, uint64_t bound_ns)
+{
+    return step_ns > bound_ns + bound_ns / NEAR_PART;
+}
+
 coh_status coh_candidates_perturb(coh_candidates *candidates, uint32_t most, uint64_t bound_ns)
 {
-    const uint64_t near_ns = bound_ns + bound_ns / NEAR_PART;
     const uint64_t effort_most = candidates->effort_most;
     const coh_candidate best = candidates->best;
     coh_candidate start = { 0 };
     uint64_t set = 0;
-    if (best.step_ns > near_ns && candidates->plan->options.recompute == COH_RECOMPUTE_AUTO)
+    if (coh_perturb_may_gain(best.step_ns, bound_ns) &&
+        candidates->plan->options.recompute == COH_RECOMPUTE_AUTO)
         COH_TRY(try_near_least(candidates, &start));
     if (start.valid && start.step_ns <= best.step_ns + best.step_ns / START_PART) {
         candidates->best = start;
         candidates->effort_most = effort_most / 2;
-        COH_TRY(change_best(candidates, most / 2, near_ns, &set));
+        COH_TRY(change_best(candidates, most / 2, bound_ns, &set));
         candidates->effort_most = effort_most;
         if (!coh_candidate_is_better(&candidates->best, &best))
             candidates->best = best;
         most -= most / 2;
     }
-    return change_best(candidates, most, near_ns, &set);
+    return change_best(candidates, most, bound_ns, &set);
 }

@@ -14,9 +14,12 @@
 
 #include "planner/candidates.h"
 
-/* Tries at most `most` random sets beside those near the solutions, a few at a time, until the best
- * is within a hundredth of `bound_ns`, which random changes seldom gain. The best streams a
- * training step. Fails: as coh_candidates_try. */
+/* Returns 1 if a step is more than a hundredth above the bound: nearer, random changes seldom gain
+ * anything. */
+int coh_perturb_may_gain(uint64_t step_ns, uint64_t bound_ns);
+
+/* Tries at most `most` random sets beside those near the solutions, a few at a time, while they may
+ * gain something. The best streams a training step. Fails: as coh_candidates_try. */
 coh_status coh_candidates_perturb(coh_candidates *candidates, uint32_t most, uint64_t bound_ns);
 
 #endif

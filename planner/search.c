@@ -608,7 +608,8 @@ coh_status coh_plan_perturb(coh_plan *plan, int *out_is_changed)
     coh_candidate from;
     *out_is_changed = 0;
     if (plan->options.mode != COH_PLAN_TRAIN || plan->options.search != COH_SEARCH_USUAL ||
-        plan->depth == COH_PLAN_FITS || plan->least.ns == 0 || plan->decisions.in_memory)
+        plan->depth == COH_PLAN_FITS || plan->least.ns == 0 || plan->decisions.in_memory ||
+        !coh_perturb_may_gain(plan->step_ns, plan->least.light_ns))
         return COH_OK;
     COH_TRY(coh_candidate_make(plan, &plan->decisions, &from));
     if (!from.valid || from.effort > COH_PERTURB_EFFORT / PERTURBED_LEAST)
