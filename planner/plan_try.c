@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "base/refusal.h"
 #include "base/struct_bytes.h"
+#include "planner/neighbours.h"
 #include "planner/pins.h"
 #include "planner/plan.h"
 #include "planner/schedule.h"
@@ -154,8 +155,7 @@ static void move_updates(const coh_graph *graph, size_t op, int on_host, coh_dec
     const int32_t least = is_first ? blocks + 1 : before < blocks ? blocks - before : 1;
     if (coh_lower_is_on_host(graph, op, decisions->host_updates) == on_host)
         return;
-    decisions->host_updates = on_host ? least : least - 1;
-    decisions->late = decisions->host_updates > 0 ? decisions->late : 0;
+    coh_decide_host_updates(on_host ? least : least - 1, decisions);
 }
 
 coh_status coh_plan_try_update(const coh_plan *plan, int32_t index, int32_t on_host,

@@ -24,15 +24,13 @@
 
 enum { LAYERS = 13, ON_HOST = 5, RECOMPUTED = 6, LATE = 9, TRIED = 120 };
 
-/* A plan with a host tier and, with `disk`, a drive, in a part of the memory of all. */
-static coh_plan *make_plan_in(int percent, int disk, coh_graph **out_graph)
+/* A plan with a host tier and, with `disk`, a drive. */
+static coh_plan *make_plan(int disk, coh_graph **out_graph)
 {
     const toy_options toy = { .layers = LAYERS, .width = 32, .vocabulary = 100, .rows = 16 };
-    const toy_tiers tiers = { .microbatches = 1,
-                              .deferred = 1,
-                              .order = COH_SWEEP_MICROBATCH,
-                              .percent = percent,
-                              .disk = disk };
+    const toy_tiers tiers = {
+        .microbatches = 1, .deferred = 1, .order = COH_SWEEP_MICROBATCH, .percent = 60, .disk = disk
+    };
     const coh_decisions decisions = { .host_updates = ON_HOST, .late = LATE, .resident = 3 };
     coh_plan *plan = NULL;
     assert_int_equal(toy_graph_make(&toy, out_graph), COH_OK);
@@ -43,11 +41,6 @@ static coh_plan *make_plan_in(int percent, int disk, coh_graph **out_graph)
     for (int light = COH_LIGHT_ELEMENTS; light < COH_LIGHT_COUNT; light++)
         plan->least.light[light].recompute = -1; /* none known: there are random sets only */
     return plan;
-}
-
-static coh_plan *make_plan(int disk, coh_graph **out_graph)
-{
-    return make_plan_in(60, disk, out_graph);
 }
 
 /* Tries changes of a set that takes `step_ns`: none is better than one of 1 ns. */
@@ -274,7 +267,7 @@ static void sets_near_the_solution_have_a_quarter_of_the_effort(void **state)
 }
 
 /* Returns how many of the last `count` sets tried have light operators. The plan's own set has
- * none, and without a drive few changes give it some. */
+ * none, and with a drive no change gives it some. */
 static int count_light(const coh_candidates *candidates, int count)
 {
     int found = 0;
