@@ -532,15 +532,16 @@ coh_status coh_arena_map_init(coh_arena_map *map, uint64_t begin, uint64_t end,
         map->stride_bits++;
     const uint64_t usual = (strides - 1) << map->stride_bits;
     map->usual_end = end - begin < usual ? end : begin + usual;
-    COH_TRY(COH_ALLOC(COH_ARENA_STRIDES, &map->taken_last));
-    COH_TRY(COH_ALLOC(COH_ARENA_STRIDES, &map->settles_at));
-    for (int i = 0; i < COH_ARENA_STRIDES; i++)
+    const size_t count = stride_of(map, end) + 1;
+    COH_TRY(COH_ALLOC(count, &map->taken_last));
+    COH_TRY(COH_ALLOC(count, &map->settles_at));
+    for (size_t i = 0; i < count; i++)
         map->in_stride[i] = map->taken_last[i] = -1;
-    COH_TRY(COH_ALLOC(COH_ARENA_STRIDES, &map->most_free));
-    COH_TRY(COH_ALLOC(COH_ARENA_STRIDES, &map->oldest_free));
-    COH_TRY(COH_ALLOC(COH_ARENA_STRIDES, &map->uses));
+    COH_TRY(COH_ALLOC(count, &map->most_free));
+    COH_TRY(COH_ALLOC(count, &map->oldest_free));
+    COH_TRY(COH_ALLOC(count, &map->uses));
     COH_TRY(COH_ALLOC(BLOCKS, &map->uses_of_block));
-    for (int i = 0; i < COH_ARENA_STRIDES; i++)
+    for (size_t i = 0; i < count; i++)
         map->uses[i] = no_uses;
     for (int i = 0; i < BLOCKS; i++)
         map->uses_of_block[i] = no_uses;

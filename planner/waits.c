@@ -81,13 +81,28 @@ static int sort_digit(const uint64_t *from, uint64_t *to, size_t count, int shif
     return 1;
 }
 
+/* Sorts few values by insertion. */
+enum { FEW_VALUES = 64 };
+static void sort_few(uint64_t *values, size_t count)
+{
+    for (size_t i = 1; i < count; i++) {
+        const uint64_t value = values[i];
+        size_t place = i;
+        for (; place > 0 && values[place - 1] > value; place--)
+            values[place] = values[place - 1];
+        values[place] = value;
+    }
+}
+
 /* Sorts by radix, from the lowest digit on: a program has several hundred thousand boundaries, most
  * of them of few digits that differ. May exchange *values for another allocation. */
 static coh_status sort_u64(uint64_t **values, size_t count)
 {
     uint64_t *other = NULL;
-    if (count == 0)
+    if (count <= FEW_VALUES) {
+        sort_few(*values, count);
         return COH_OK;
+    }
     COH_TRY(COH_ALLOC(count, &other));
     for (int shift = 0; shift < 64; shift += DIGIT_BITS)
         if (sort_digit(*values, other, count, shift)) {
