@@ -94,11 +94,31 @@ static coh_status bind_successors(const coh_layout *layout, coh_bound *bound)
     return COH_OK;
 }
 
+/* Pairs each extent that is written in place of another one with that one: their operands have
+ * equal chunks. */
+static void bind_takers(coh_bound *bound)
+{
+    const coh_program *program = bound->program;
+    for (uint32_t i = 0; i < program->instruction_count; i++) {
+        const coh_operand *operands = &program->operands[program->instructions[i].operand_begin];
+        for (uint32_t o = 0; o < program->instructions[i].operand_count; o++)
+            for (uint32_t t = 0; operands[o].takes > 0 && t < operands[o].touch_count; t++) {
+                const uint32_t touch = operands[operands[o].takes - 1].touch_begin + t;
+                const uint32_t from = program->touches[touch].extent;
+                bound->takes[program->touches[operands[o].touch_begin + t].extent] = from + 1;
+                bound->is_taken[from] = 1;
+            }
+    }
+}
+
 static coh_status bind_extents(const coh_layout *layout, coh_bound *bound)
 {
     const coh_program *program = bound->program;
     COH_TRY(COH_ALLOC(program->extent_count, &bound->goes_on_as));
     COH_TRY(COH_ALLOC(program->extent_count, &bound->comes_from));
+    COH_TRY(COH_ALLOC(program->extent_count, &bound->takes));
+    COH_TRY(COH_ALLOC(program->extent_count, &bound->is_taken));
+    bind_takers(bound);
     for (int parity = 0; parity < 2; parity++)
         COH_TRY(COH_ALLOC(program->extent_count, &bound->extents[parity]));
     COH_TRY(bind_successors(layout, bound));
@@ -305,6 +325,8 @@ void coh_bound_fini(coh_bound *bound)
     coh_free(bound->slots);
     coh_free(bound->uses);
     coh_free(bound->use_begin);
+    coh_free(bound->takes);
+    coh_free(bound->is_taken);
     coh_free(bound->extents[0]);
     coh_free(bound->extents[1]);
     coh_free(bound->goes_on_as);

@@ -35,15 +35,17 @@ static size_t bytes_of(const coh_graph_op_entry *op, coh_phase phase, const coh_
     }
 }
 
-static int is_written(const coh_op_kind *kind, coh_phase phase, coh_role role)
+static int is_written(const coh_op_kind *kind, coh_phase phase, const coh_bound_port *port)
 {
-    switch (role) {
+    switch ((coh_role)port->role) {
     case COH_ROLE_OUTPUT:
     case COH_ROLE_LOSS:
     case COH_ROLE_STATE:
         return phase == COH_PHASE_FORWARD;
     case COH_ROLE_SAVED:
         return phase == COH_PHASE_FORWARD || kind->row_split_parameters != 0;
+    case COH_ROLE_OUTPUT_GRAD:
+        return (int)(kind->overwrites_output_grads >> port->port & 1u);
     case COH_ROLE_INPUT_GRAD:
     case COH_ROLE_PARAMETER_GRAD:
     case COH_ROLE_CACHE:
@@ -133,8 +135,7 @@ static void copy_in(coh_call_check *check, const coh_checked_call *checked, copy
         copy *c = &copies[i];
         *c = (copy){ .view = &checked->ports[i].view,
                      .bytes = bytes_of(checked->op, checked->phase, &port),
-                     .is_written =
-                         is_written(&checked->op->kind, checked->phase, (coh_role)port.role),
+                     .is_written = is_written(&checked->op->kind, checked->phase, &port),
                      .is_first = 1 };
         for (uint32_t other = 0; other < i && c->data == NULL; other++)
             if (copies[other].view->data == port.view.data && copies[other].is_first) {

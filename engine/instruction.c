@@ -67,6 +67,13 @@ static void delay(const coh_step *step, const coh_ticket *ticket,
               NULL);
 }
 
+static void leave_ledger(coh_step *step, const coh_extent *extent)
+{
+    const coh_chunk *chunk = &step->layout->chunks[extent->chunk];
+    coh_ledger_leave(step->ledger, (coh_tier)extent->tier,
+                     step->layout->objects[chunk->object].stream, extent->offset, extent->bytes);
+}
+
 static void enter(coh_step *step, const coh_bound *bound, uint64_t number, uint32_t index)
 {
     coh_extent_state *states = bound->extents[number % 2];
@@ -75,6 +82,8 @@ static void enter(coh_step *step, const coh_bound *bound, uint64_t number, uint3
         if (atomic_exchange_explicit(&states[bound->uses[i]].entered, 1, memory_order_acq_rel))
             continue;
         const coh_chunk *chunk = &step->layout->chunks[extent->chunk];
+        if (bound->takes[bound->uses[i]] > 0)
+            leave_ledger(step, &bound->program->extents[bound->takes[bound->uses[i]] - 1]);
         coh_ledger_enter(step->ledger, (coh_tier)extent->tier,
                          step->layout->objects[chunk->object].stream, extent->offset,
                          extent->bytes);
@@ -100,11 +109,9 @@ static void end_extent(coh_step *step, const coh_bound *bound, uint32_t index,
     atomic_store_explicit(&state->remaining, coh_extent_users(extent) + bound->comes_from[index],
                           memory_order_relaxed);
     atomic_store_explicit(&state->entered, extent->at_begin, memory_order_relaxed);
-    if (extent->at_end)
-        return;
-    const coh_chunk *chunk = &step->layout->chunks[extent->chunk];
-    coh_ledger_leave(step->ledger, (coh_tier)extent->tier,
-                     step->layout->objects[chunk->object].stream, extent->offset, extent->bytes);
+    if (extent->at_end || bound->is_taken[index])
+        return; /* stays, or another one has entered its bytes */
+    leave_ledger(step, extent);
     if (step->options.poison) {
         coh_status status =
             coh_step_fill(step, (coh_tier)extent->tier, extent->offset, 0xff, extent->bytes);

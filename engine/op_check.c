@@ -37,7 +37,8 @@ static const struct {
     [COH_OP_FAULT_WRITES_INPUT] = { "writes to a port that it may only read",
                                     { "it was", "it is" },
                                     "scratch is kept in an input: use workspace_bytes, or declare "
-                                    "the pair in forward_in_place or backward_in_place" },
+                                    "the pair in forward_in_place or backward_in_place, or the "
+                                    "gradient in overwrites_output_grads" },
     [COH_OP_FAULT_VARIES] = { "gives other bits for an equal call",
                               { "first", "then" },
                               "a static variable, a random number from elsewhere, uninitialised "

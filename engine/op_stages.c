@@ -483,13 +483,14 @@ static void check_in_place(bench *b)
 {
     const coh_op_kind *kind = &b->op->kind;
     coh_trial_way way = COH_TRIAL_PLAIN;
-    way.in_place = 1;
-    if (kind->in_place_count[COH_PHASE_FORWARD] + kind->in_place_count[COH_PHASE_BACKWARD] == 0)
-        return;
+    const int32_t *counts = kind->in_place_count;
+    const int32_t most = counts[COH_PHASE_FORWARD] > counts[COH_PHASE_BACKWARD]
+                             ? counts[COH_PHASE_FORWARD]
+                             : counts[COH_PHASE_BACKWARD];
     if (!pairs_fit(b))
         coh_op_report_add(b->shared, COH_OP_FAULT_IN_PLACE, NULL,
                           "the two ports of a pair have different sizes");
-    else
+    for (way.in_place = 1; way.in_place <= most; way.in_place++)
         expect_plain(b, &b->first, &way, COH_OP_FAULT_IN_PLACE, NULL);
 }
 

@@ -354,9 +354,19 @@ static coh_status run(coh_trial *trial, const coh_trial_way *way, coh_phase phas
 
 /* ---- phases ---- */
 
-coh_status coh_trial_forward(coh_trial *trial, const coh_trial_way *way)
+/* Returns the pair of ports that shares memory in the present phase; NULL: none. */
+static const coh_in_place *pair_of(const coh_trial *trial, const coh_trial_way *way)
 {
     const coh_op_kind *kind = &trial->op->kind;
+    const coh_in_place *pairs =
+        trial->phase == COH_PHASE_FORWARD ? kind->forward_in_place : kind->backward_in_place;
+    return way->in_place > 0 && way->in_place <= kind->in_place_count[trial->phase]
+               ? &pairs[way->in_place - 1]
+               : NULL;
+}
+
+coh_status coh_trial_forward(coh_trial *trial, const coh_trial_way *way)
+{
     trial->phase = COH_PHASE_FORWARD;
     set_guards(trial, way);
     load(trial, COH_TRIAL_INPUT);
@@ -371,14 +381,13 @@ coh_status coh_trial_forward(coh_trial *trial, const coh_trial_way *way)
     fill_role(trial, way, COH_TRIAL_CACHE, 0);
     fill_role(trial, way, COH_TRIAL_WORKSPACE, COH_PHASE_FORWARD);
     trial->call = plain_call(trial, way, COH_PHASE_FORWARD);
-    for (int32_t i = 0; way->in_place && i < kind->in_place_count[COH_PHASE_FORWARD]; i++) {
-        const coh_in_place pair = kind->forward_in_place[i];
-        trial->call.output[pair.to].data = trial->call.input[pair.from].data;
-    }
+    const coh_in_place *pair = pair_of(trial, way);
+    if (pair != NULL)
+        trial->call.output[pair->to].data = trial->call.input[pair->from].data;
     COH_TRY(run(trial, way, COH_PHASE_FORWARD));
-    for (int32_t i = 0; way->in_place && i < kind->in_place_count[COH_PHASE_FORWARD]; i++) {
-        const coh_trial_buffer *to = &trial->buffer[COH_TRIAL_OUTPUT][kind->forward_in_place[i].to];
-        memcpy(to->data, trial->call.output[kind->forward_in_place[i].to].data, to->bytes);
+    if (pair != NULL) {
+        const coh_trial_buffer *to = &trial->buffer[COH_TRIAL_OUTPUT][pair->to];
+        memcpy(to->data, trial->call.output[pair->to].data, to->bytes);
         load(trial, COH_TRIAL_INPUT); /* backward of this trial finds them again */
     }
     keep(trial, COH_TRIAL_OUTPUT);
@@ -451,15 +460,13 @@ coh_status coh_trial_backward(coh_trial *trial, const coh_trial_way *way)
                   way->skips.parameters | frozen, call->parameter_grad);
     call->input_grad_adds = way->adds.inputs;
     call->parameter_grad_adds = way->adds.parameters;
-    for (int32_t i = 0; way->in_place && i < kind->in_place_count[COH_PHASE_BACKWARD]; i++) {
-        const coh_in_place pair = kind->backward_in_place[i];
-        call->input_grad[pair.to].data = call->output_grad[pair.from].data;
-    }
+    const coh_in_place *pair = pair_of(trial, way);
+    if (pair != NULL)
+        call->input_grad[pair->to].data = call->output_grad[pair->from].data;
     COH_TRY(run(trial, way, COH_PHASE_BACKWARD));
-    for (int32_t i = 0; way->in_place && i < kind->in_place_count[COH_PHASE_BACKWARD]; i++) {
-        const int8_t to = kind->backward_in_place[i].to;
-        const coh_trial_buffer *b = &trial->buffer[COH_TRIAL_INPUT_GRAD][to];
-        memcpy(b->data, call->input_grad[to].data, b->bytes);
+    if (pair != NULL) {
+        const coh_trial_buffer *b = &trial->buffer[COH_TRIAL_INPUT_GRAD][pair->to];
+        memcpy(b->data, call->input_grad[pair->to].data, b->bytes);
     }
     return COH_OK;
 }
@@ -554,7 +561,7 @@ int coh_trial_spoilt(const coh_trial *trial, const coh_trial_way *way, coh_trial
     return spoilt(trial, COH_TRIAL_INPUT, read_inputs(kind, way), out_place) ||
            spoilt(trial, COH_TRIAL_PARAMETER, kind->backward_reads.parameters, out_place) ||
            spoilt(trial, COH_TRIAL_OUTPUT, read_outputs(kind, way), out_place) ||
-           spoilt(trial, COH_TRIAL_OUTPUT_GRAD, all, out_place) ||
+           spoilt(trial, COH_TRIAL_OUTPUT_GRAD, ~kind->overwrites_output_grads, out_place) ||
            spoilt(trial, COH_TRIAL_SAVED, saved, out_place);
 }
 

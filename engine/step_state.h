@@ -107,6 +107,8 @@ typedef struct coh_bound {
     coh_extent_state *extents[2];
     uint32_t *goes_on_as; /* by extent: 1 + its continuation in the next run, left there; 0: none */
     uint8_t *comes_from;  /* by extent: 1: it is the continuation of another */
+    uint32_t *takes;      /* by extent: 1 + the one in whose place it is entered; 0: none */
+    uint8_t *is_taken;    /* by extent: 1: another one is entered in its place */
     /* By chunk: versions that one run makes. A chunk's generation in the store is the number of
      * versions made by all earlier runs, plus this per repetition, plus the instruction's
      * version. */

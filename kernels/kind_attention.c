@@ -345,16 +345,17 @@ const coh_op_kind coh_kind_attention_dropout = {
     .draws = 1,
 };
 
-/* A block of y is written after its own block of q was read, and dq after all of dy was. */
+/* A block of y is written after its own block of q was read. dq never takes dy's place: cuDNN would
+ * then need a copy of dy. */
 const coh_op_kind coh_kind_attention_grouped = {
     KIND_WITH_SCORES("attention_grouped", 1, coh_attention_grouped_attributes),
     INPUTS(3, 7u),
-    COH_KIND_IN_PLACE,
+    .forward_in_place = { { 0, 0 } },
+    .in_place_count = { 1, 0 },
     .infer = grouped_infer,
     DEVICES(grouped_plain, .workspace = coh_cuda_workspace_attention_grouped),
 };
 
-/* dq never takes dy's place: cuDNN would then need a copy of dy. */
 const coh_op_kind coh_kind_attention_grouped_atomic = {
     KIND_WITH_SCORES("attention_grouped_atomic", 1, coh_attention_grouped_attributes),
     INPUTS(3, 7u),
@@ -369,7 +370,8 @@ const coh_op_kind coh_kind_attention_grouped_atomic = {
 const coh_op_kind coh_kind_attention_grouped_dropout = {
     KIND_WITH_SCORES("attention_grouped_dropout", 1, coh_attention_grouped_dropout_attributes),
     INPUTS(3, 7u),
-    COH_KIND_IN_PLACE,
+    .forward_in_place = { { 0, 0 } },
+    .in_place_count = { 1, 0 },
     .infer = grouped_infer_dropout,
     DEVICES(grouped_dropout, .workspace = coh_cuda_workspace_attention_grouped_dropout),
     .draws = 1,

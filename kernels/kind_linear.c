@@ -283,21 +283,19 @@ const coh_op_kind coh_kind_linear_residual = {
 
 /* ---- with an activation ---- */
 
-/* Returns the bytes of partial sums and dh. */
-static size_t activated_bytes(coh_dtype dtype, int64_t N, int64_t O)
+/* Returns the bytes of partial sums. */
+static size_t partials_bytes(int64_t N, int64_t O)
 {
-    return (size_t)coh_kernel_activation_partials(N, O) * sizeof(float) +
-           (size_t)(N * O) * coh_dtype_bytes(dtype);
+    return (size_t)coh_kernel_activation_partials(N, O) * sizeof(float);
 }
 
 static size_t gpu_workspace_activated(const void *attributes, const coh_shape *inputs,
                                       coh_phase phase)
 {
     const coh_linear_attributes *a = attributes;
-    return phase == COH_PHASE_BACKWARD
-               ? gpu_sums_bytes(a, &inputs[0]) +
-                     activated_bytes(inputs[0].dtype, coh_shape_rows(&inputs[0]), a->outputs)
-               : 0;
+    return phase == COH_PHASE_BACKWARD ? gpu_sums_bytes(a, &inputs[0]) +
+                                             partials_bytes(coh_shape_rows(&inputs[0]), a->outputs)
+                                       : 0;
 }
 
 /* `saves`: forward saves the sums before the activation. */
@@ -310,20 +308,18 @@ static coh_status infer_activated(const void *attributes, const coh_shape *input
     const coh_shape *y = &facts->output[0];
     const int64_t O = y->dim[y->rank - 1], N = coh_shape_rows(y);
     facts->saved_bytes = saves ? (size_t)(N * O) * coh_dtype_bytes(y->dtype) : 0;
-    facts->workspace_bytes[COH_PHASE_BACKWARD] += activated_bytes(y->dtype, N, O);
+    facts->workspace_bytes[COH_PHASE_BACKWARD] += partials_bytes(N, O);
     facts->flops[COH_PHASE_FORWARD] += forward_flops * (double)N * (double)O;
     facts->flops[COH_PHASE_BACKWARD] += backward_flops * (double)N * (double)O;
     return COH_OK;
 }
 
-/* Workspace: partial sums, dx's sums, dh. dh of all columns is made with the first range. */
+/* Workspace: partial sums, dx's sums. The first range overwrites dy with dh, of all columns. */
 static coh_status backward_activation(const coh_call *call, coh_activation activation,
                                       const void *of)
 {
     const coh_shape *dy = &call->output_grad[0].shape;
-    const int64_t I = call->parameter[0].shape.dim[1], N = coh_shape_rows(dy),
-                  O = dy->dim[dy->rank - 1];
-    float *sums = (float *)call->workspace + coh_kernel_activation_partials(N, O);
+    const int64_t N = coh_shape_rows(dy), O = dy->dim[dy->rank - 1];
     coh_activation_gradient gradient = {
         .activation = activation,
         .dtype = dy->dtype,
@@ -331,7 +327,7 @@ static coh_status backward_activation(const coh_call *call, coh_activation activ
         .O = O,
         .dy = call->output_grad[0].data,
         .of = of,
-        .dh = (char *)sums + sums_bytes(dy->dtype, N, I, O, coh_kernel_row_blocks(call->queue)),
+        .dh = call->output_grad[0].data,
         .sums = call->parameter_grad[1].data,
         .sums_adds = (call->parameter_grad_adds & 2u) != 0,
         .f32_grads = coh_call_has_f32_grads(call, 1),
@@ -339,7 +335,7 @@ static coh_status backward_activation(const coh_call *call, coh_activation activ
     };
     if (call->row_begin == 0)
         coh_kernel_activation_gradient(call->queue, &gradient);
-    spread(call, gradient.dh, sums);
+    spread(call, gradient.dh, (char *)call->workspace + partials_bytes(N, O));
     return COH_OK;
 }
 
@@ -367,6 +363,7 @@ static coh_status backward_gelu(const coh_call *call)
 const coh_op_kind coh_kind_linear_gelu = {
     LINEAR_KIND("linear_gelu", 1, 1, 0u),
     COH_KIND_RUNS_WITH(forward_gelu, backward_gelu, .workspace = gpu_workspace_activated),
+    .overwrites_output_grads = 1u,
     .infer = infer_gelu,
 };
 
@@ -393,5 +390,6 @@ static coh_status backward_relu(const coh_call *call)
 const coh_op_kind coh_kind_linear_relu = {
     LINEAR_KIND("linear_relu", 1, 1, 1u),
     COH_KIND_RUNS_WITH(forward_relu, backward_relu, .workspace = gpu_workspace_activated),
+    .overwrites_output_grads = 1u,
     .infer = infer_relu,
 };

@@ -271,14 +271,17 @@ static void device_moves_until(writer *w, int64_t key_end)
     }
 }
 
-/* Adds a lowered operand to the newest instruction: its place in `tier`, according to `level`. */
+/* Adds a lowered operand to the newest instruction: its place in `tier`, according to `level`.
+ * `takes`: see coh_operand. */
 static void add_lowered_operand(writer *w, const coh_lowered_operand *operand, coh_tier tier,
-                                const coh_residency *level, const coh_placing *placing)
+                                const coh_residency *level, const coh_placing *placing,
+                                uint8_t takes)
 {
     const coh_layout *layout = w->a->layout;
     uint32_t first = layout->objects[operand->object].chunk_begin + operand->touch_begin;
     uint32_t first_extent = tier == COH_TIER_HOST ? (uint32_t)w->a->device->extent_count : 0;
     add_operand(w, (coh_operand){ .object = operand->object,
+                                  .takes = takes,
                                   .tier = (uint8_t)tier,
                                   .access = operand->access,
                                   .role = operand->role,
@@ -311,7 +314,11 @@ static void lowered_instruction(writer *w, uint32_t step)
         const coh_lowered_operand *operand = &w->a->lowered->operands[i];
         const coh_residency *level = is_host ? w->a->host : w->a->device;
         const coh_placing *placing = &level->placings[is_host ? w->outer_operand++ : i];
-        add_lowered_operand(w, operand, is_host ? COH_TIER_HOST : COH_TIER_DEVICE, level, placing);
+        const coh_placing *taken = /* of the device: only there is anything in place */
+            operand->takes > 0 ? &level->placings[w->a->operand_begin[step] + operand->takes - 1]
+                               : NULL;
+        add_lowered_operand(w, operand, is_host ? COH_TIER_HOST : COH_TIER_DEVICE, level, placing,
+                            taken != NULL && taken->offset == placing->offset ? operand->takes : 0);
     }
     if (is_host)
         host_moves_until(w, 2 * host_step + 2, position);

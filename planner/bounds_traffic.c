@@ -20,6 +20,7 @@ enum { ROUNDS_MOST = 6 };
 typedef struct use {
     uint32_t step;
     uint8_t reads, writes, is_far;
+    uint8_t takes; /* written in place of another chunk: no memory of its own in this step */
 } use;
 
 typedef struct use_lists {
@@ -45,12 +46,13 @@ static void add_use(use_lists *lists, uint32_t chunk, uint32_t step,
 {
     uint32_t end = lists->end[chunk];
     if (end == lists->begin[chunk] || lists->uses[end - 1].step != step) {
-        lists->uses[end] = (use){ .step = step, .is_far = operand->is_far };
+        lists->uses[end] = (use){ .step = step, .is_far = operand->is_far, .takes = 1 };
         lists->end[chunk] = ++end;
     }
     use *last = &lists->uses[end - 1];
     last->reads |= (operand->access & COH_ACCESS_READ) != 0;
     last->writes |= (operand->access & COH_ACCESS_WRITE) != 0;
+    last->takes &= operand->takes > 0;
 }
 
 static coh_status make_lists(const coh_layout *layout, const coh_sequence *sequence,
@@ -183,7 +185,7 @@ static uint32_t sure_keep_of(const ring *r, uint32_t from)
 static coh_traffic_access access_of(const ring *r, uint32_t from, uint32_t chunk)
 {
     const use *u = &r->uses[from];
-    coh_traffic_access access = { .chunk = chunk, .reads = u->reads };
+    coh_traffic_access access = { .chunk = chunk, .reads = u->reads, .takes = u->takes };
     if (r->spans != NULL) {
         access.keep = sure_keep_of(r, from);
         access.era = sure_era_of(r, from);
@@ -242,7 +244,7 @@ static coh_status spread(const coh_layout *layout, const use_lists *lists,
                 continue;
             uint32_t step = kept_order(&r, &r.uses[i]);
             t->accesses[cursor[step]++] = access_of(&r, i, chunk);
-            t->touched_bytes[step] += t->chunk_bytes[chunk];
+            t->touched_bytes[step] += r.uses[i].takes ? 0 : t->chunk_bytes[chunk];
         }
     }
     coh_free(cursor);
@@ -529,7 +531,7 @@ static coh_status store_step(keeper *k, uint64_t step)
         const coh_traffic_access *access = &t->accesses[i];
         if (k->end[access->chunk] == step)
             lose(k, access->chunk, k->kept[access->chunk]);
-        fixed_bytes += access->inside ? 0 : t->chunk_bytes[access->chunk];
+        fixed_bytes += access->inside || access->takes ? 0 : t->chunk_bytes[access->chunk];
     }
     k->moved_bytes += shrink(k, fixed_bytes);
     for (uint32_t i = t->begin[local]; i < t->begin[local + 1]; i++) {

@@ -34,6 +34,7 @@ typedef struct coh_traffic_access {
     uint8_t reads;  /* reads the content of the chunk */
     uint8_t leaves; /* what is written here is read in the next tier out */
     uint8_t inside; /* strictly inside an era */
+    uint8_t takes;  /* written in the memory of another chunk of the step (lower.h) */
 } coh_traffic_access;
 
 /* Takes effect before a step. With keep and era 0: a step without a fixed order may have used the
@@ -47,7 +48,7 @@ typedef struct coh_traffic {
     uint32_t step_count, chunk_count;
     coh_traffic_access *accesses; /* of step s: [begin[s], begin[s + 1]) */
     uint32_t *begin;
-    uint64_t *touched_bytes; /* by step */
+    uint64_t *touched_bytes; /* by step, but for what is written in place of something else */
     uint64_t *chunk_bytes;
     coh_traffic_mark *marks; /* before step s: [mark_begin[s], mark_begin[s + 1]) */
     uint32_t *mark_begin;    /* NULL: all steps have a fixed order */

@@ -139,7 +139,10 @@ typedef struct change {
 
 typedef struct curve {
     uint64_t *instruction_ns; /* begin and end of each instruction, in the settled run */
-    uint64_t *lives; /* of each extent: its first instruction's begin, its last one's end */
+    uint32_t *root;           /* by extent: coh_program_extent_roots */
+    /* Of each extent that is its own root: the begin of the first instruction that uses its bytes,
+     * and the end of the last one. */
+    uint64_t *lives;
     change *changes;
     size_t count;
     int64_t at_begin[COH_STREAM_COUNT]; /* bytes present when the period begins */
@@ -173,7 +176,7 @@ static void add_life(curve *c, uint64_t begin, uint64_t end, int64_t bytes, uint
 
 static void add_instruction_to_life(const curve *c, uint32_t instruction, uint32_t extent)
 {
-    uint64_t *life = &c->lives[2 * (size_t)extent];
+    uint64_t *life = &c->lives[2 * (size_t)c->root[extent]];
     const uint64_t *times = &c->instruction_ns[2 * (size_t)instruction];
     life[0] = times[0] < life[0] ? times[0] : life[0];
     life[1] = times[1] > life[1] ? times[1] : life[1];
@@ -181,6 +184,7 @@ static void add_instruction_to_life(const curve *c, uint32_t instruction, uint32
 
 static void find_lives(const coh_program *body, const curve *c)
 {
+    coh_program_extent_roots(body, c->root);
     for (uint32_t i = 0; i < body->extent_count; i++)
         c->lives[2 * (size_t)i] = UINT64_MAX;
     for (uint32_t i = 0; i < body->instruction_count; i++) {
@@ -301,6 +305,7 @@ static void curve_fini(curve *c)
 {
     coh_free(c->changes);
     coh_free(c->lives);
+    coh_free(c->root);
     coh_free(c->instruction_ns);
 }
 
@@ -311,6 +316,7 @@ static coh_status curve_init(const coh_layout *layout, const coh_program *body,
     coh_simulation simulation;
     COH_TRY(COH_ALLOC(2 * (size_t)body->instruction_count, &c->instruction_ns));
     COH_TRY(COH_ALLOC(2 * (size_t)body->extent_count, &c->lives));
+    COH_TRY(COH_ALLOC(body->extent_count, &c->root));
     COH_TRY(COH_ALLOC(2 * (size_t)body->extent_count, &c->changes));
     COH_TRY(coh_simulate_priced(layout, body, pricer, &simulation, c->instruction_ns));
     c->period_ns = simulation.period_ns > 0 ? simulation.period_ns : 1;

@@ -94,7 +94,8 @@ static int masks_are_within(const coh_op_kind *kind)
             beyond(masks[i].parameters, kind->parameter_count))
             return 0;
     return !beyond(kind->row_split_parameters, kind->parameter_count) &&
-           !beyond(kind->can_widen_grad, kind->parameter_count);
+           !beyond(kind->can_widen_grad, kind->parameter_count) &&
+           !beyond(kind->overwrites_output_grads, kind->output_count);
 }
 
 /* reads_for_parameters is a part of backward_reads, since it says which of them may be left out. */

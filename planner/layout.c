@@ -483,43 +483,6 @@ static coh_status mark_backward(builder *b)
     return COH_OK;
 }
 
-static void fill(int32_t *numbers, size_t count, int32_t value)
-{
-    for (size_t i = 0; i < count; i++)
-        numbers[i] = value;
-}
-
-/* Records which operators use each tensor and group, so that lowering an operator looks at no
- * other. */
-static coh_status mark_uses(builder *b)
-{
-    const coh_graph *graph = b->graph;
-    coh_object_map *map = b->map;
-    COH_TRY(COH_ALLOC(graph->tensor_count, &map->last_backward_of_tensor));
-    COH_TRY(COH_ALLOC(graph->tensor_count, &map->is_read_elsewhere));
-    COH_TRY(COH_ALLOC(b->layout->group_count, &map->first_backward_of_group));
-    fill(map->last_backward_of_tensor, graph->tensor_count, -1);
-    fill(map->first_backward_of_group, b->layout->group_count, -1);
-    for (int32_t i = 0; i < (int32_t)graph->op_count; i++) {
-        const coh_graph_op_entry *op = &graph->ops[i];
-        for (int32_t port = 0; port < op->kind.input_count; port++) {
-            const int32_t tensor = op->input[port], from = graph->tensors[tensor].producer;
-            if (map->runs_backward[i])
-                map->last_backward_of_tensor[tensor] = i;
-            if (from >= 0 && graph->ops[from].block != op->block)
-                map->is_read_elsewhere[tensor] = 1;
-        }
-        for (int32_t port = 0; map->runs_backward[i] && port < op->kind.parameter_count; port++) {
-            if (op->parameter[port] < 0)
-                continue;
-            int32_t *first =
-                &map->first_backward_of_group[map->group_of_parameter[op->parameter[port]]];
-            *first = *first < 0 ? i : *first;
-        }
-    }
-    return COH_OK;
-}
-
 /* Adds an object that each micro-batch of a sweep by layers has separately. */
 static coh_status add_copy(builder *b, coh_stream stream, int32_t owner, uint64_t bytes,
                            size_t copy, int32_t *out_object)
@@ -733,7 +696,7 @@ static coh_status build_all(builder *b)
     COH_TRY(mark_backward(b));
     COH_TRY(add_groups(b));
     COH_TRY(add_received(b));
-    COH_TRY(mark_uses(b));
+    COH_TRY(coh_object_map_uses(b->graph, b->layout->group_count, b->map));
     COH_TRY(add_tensors(b));
     COH_TRY(add_operator_objects(b));
     return add_pinned_objects(b);
@@ -769,27 +732,4 @@ coh_status coh_layout_build(const coh_graph *graph, const coh_plan_options *opti
         coh_object_map_fini(out_map);
     }
     return status;
-}
-
-void coh_object_map_fini(coh_object_map *map)
-{
-    coh_free(map->activation);
-    coh_free(map->gradient);
-    coh_free(map->saved);
-    coh_free(map->cache);
-    coh_free(map->workspace[COH_PHASE_FORWARD]);
-    coh_free(map->workspace[COH_PHASE_BACKWARD]);
-    coh_free(map->input_scratch);
-    coh_free(map->parameter_scratch);
-    coh_free(map->kept);
-    coh_free(map->group_of_parameter);
-    coh_free(map->layout_of_parameter);
-    coh_free(map->reaches_loss);
-    coh_free(map->runs_backward);
-    coh_free(map->last_backward_of_tensor);
-    coh_free(map->first_backward_of_group);
-    coh_free(map->is_read_elsewhere);
-    coh_free(map->row_unit);
-    coh_free(map->again_at);
-    *map = (coh_object_map){ 0 };
 }

@@ -35,6 +35,9 @@ typedef struct coh_object_map {
     int32_t *last_backward_of_tensor;
     int32_t *first_backward_of_group;
     uint8_t *is_read_elsewhere; /* by tensor: an operator outside its producer's block reads it */
+    uint8_t *is_read_backward;  /* by tensor: some backward reads it */
+    int32_t *last_forward_of_tensor; /* the last operator whose forward reads it; -1: none */
+    int32_t *forward_reads;          /* by tensor: input ports that it has */
     /* by graph parameter: row ranges are multiples of it; 0: not split */
     int64_t *row_unit;
     /* by operator of a kept block: the one before whose backward it runs again (light.h); -1: none.
@@ -68,6 +71,9 @@ static inline uint64_t coh_layout_chunk_bytes(uint64_t chunk_bytes)
 coh_status coh_layout_build(const coh_graph *graph, const coh_plan_options *options,
                             const coh_decisions *decisions, coh_layout *out_layout,
                             coh_object_map *out_map);
+/* Fills in what the map says of uses: from last_backward_of_tensor to forward_reads. Needs
+ * runs_backward and group_of_parameter. Fails: COH_ERR_MEMORY. */
+coh_status coh_object_map_uses(const coh_graph *graph, uint32_t group_count, coh_object_map *map);
 void coh_object_map_fini(coh_object_map *map); /* accepts a zeroed struct */
 
 /* Index in activation and gradient. */

@@ -63,7 +63,8 @@ static void set_live(live_set *live, int32_t object, int is_live)
 }
 
 /* Goes from the last instruction to the first: an object that an instruction reads exists before
- * the instruction; an object that it writes without reading does not. With `or_fewer`, an object
+ * the instruction; an object that it writes without reading does not, and while the instruction
+ * runs, not one that it may write in place of another. With `or_fewer`, an object
  * that only a recomputation reads does not count: a program that keeps the results does not need
  * it. Returns the most bytes at one instruction. */
 static uint64_t most_live(const coh_lowered *lowered, int or_fewer, live_set *live)
@@ -74,7 +75,7 @@ static uint64_t most_live(const coh_lowered *lowered, int or_fewer, live_set *li
             &lowered->operands[lowered->instructions[instruction].operand_begin];
         const uint32_t count = lowered->instructions[instruction].operand_count;
         for (uint32_t i = 0; i < count; i++)
-            set_live(live, operands[i].object, 1);
+            set_live(live, operands[i].object, operands[i].takes == 0);
         most = live->bytes > most ? live->bytes : most;
         for (uint32_t i = 0; i < count; i++)
             set_live(live, operands[i].object, 0);

@@ -19,6 +19,9 @@ typedef struct coh_lowered_operand {
     /* 1: used in the next tier out, by an instruction of the host lane. There its chunks are
      * placed one by one; a copy in this tier is stale after the instruction has written. */
     uint8_t is_far;
+    /* 1 + index, in its instruction, of the operand in whose memory it is written (in place): what
+     * that one reads, nothing reads afterwards. 0: none */
+    uint8_t takes;
 } coh_lowered_operand;
 
 typedef struct coh_lowered_instruction {

@@ -281,6 +281,58 @@ static coh_status random_cell(coh_lower_writer *w, int32_t index)
     return coh_lower_operand_all(w, w->layout->cells, COH_ACCESS_READ, COH_ROLE_CELLS);
 }
 
+/* ---- in place ---- */
+
+/* Lets the newest operand be written in the memory of an operand that is read only, if it fits:
+ * both are objects of equal size, so that they have equal chunks. */
+static void take_memory(coh_lower_writer *w, int32_t from)
+{
+    const coh_lowered *lowered = w->lowered;
+    coh_lowered_operand *operands =
+        &lowered->operands[lowered->instructions[lowered->instruction_count - 1].operand_begin];
+    const int newest = newest_operand(lowered), taken = find_operand(lowered, from);
+    const coh_object *of = &w->layout->objects[operands[newest].object];
+    if (taken < 0 || taken >= newest || operands[taken].access != COH_ACCESS_READ ||
+        operands[newest].access != COH_ACCESS_WRITE || w->layout->objects[from].pinned ||
+        of->pinned || of->bytes != w->layout->objects[from].bytes)
+        return;
+    for (int i = 0; i < newest; i++)
+        if (operands[i].takes == taken + 1)
+            return;
+    operands[newest].takes = (uint8_t)(taken + 1);
+}
+
+/* Returns 1 if nothing reads a tensor after operator `index` has, in this program. Where backward
+ * follows, the operator must be the only one that reads it: it runs again only after what makes the
+ * tensor, in the same block, has run again. */
+static int dies_in_forward(const coh_lower_writer *w, int32_t tensor, int32_t index)
+{
+    const coh_graph_tensor *facts = &w->graph->tensors[tensor];
+    const int has_backward =
+        w->options->mode == COH_PLAN_TRAIN && w->lowered->kind == COH_PROGRAM_BODY;
+    int ports = 0;
+    for (int32_t port = 0; port < w->graph->ops[index].kind.input_count; port++)
+        ports += w->graph->ops[index].input[port] == tensor;
+    return facts->producer >= 0 && !facts->is_output && ports == 1 &&
+           w->map->last_forward_of_tensor[tensor] == index &&
+           (!has_backward ||
+            (!w->map->is_read_backward[tensor] && w->map->forward_reads[tensor] == 1 &&
+             w->graph->ops[facts->producer].block == w->graph->ops[index].block));
+}
+
+/* Lets output `port` of the newest instruction, a forward of all rows, be written in place of an
+ * input, where its kind can. */
+static void forward_in_place(coh_lower_writer *w, int32_t index, int32_t microbatch, int32_t port)
+{
+    const coh_graph_op_entry *op = &w->graph->ops[index];
+    for (int32_t i = 0; i < op->kind.in_place_count[COH_PHASE_FORWARD]; i++) {
+        const coh_in_place pair = op->kind.forward_in_place[i];
+        const int32_t tensor = op->input[pair.from];
+        if (pair.to == port && dies_in_forward(w, tensor, index))
+            take_memory(w, w->map->activation[coh_tensor_index(w->map, tensor, microbatch)]);
+    }
+}
+
 static coh_status forward_instruction(coh_lower_writer *w, coh_opcode opcode, int32_t index,
                                       int32_t microbatch, coh_row_range rows)
 {
@@ -296,9 +348,12 @@ static coh_status forward_instruction(coh_lower_writer *w, coh_opcode opcode, in
         COH_TRY(parameter_port(w, op->parameter[port], rows, COH_ACCESS_READ,
                                w->layout->groups[group].work, COH_ROLE_PARAMETER, port));
     }
-    for (int32_t port = 0; port < op->kind.output_count; port++)
+    for (int32_t port = 0; port < op->kind.output_count; port++) {
         COH_TRY(tensor_port(w, op->output[port], microbatch, writes_or_adds(rows, 0),
                             COH_ROLE_OUTPUT, port));
+        if (rows.count == 0)
+            forward_in_place(w, index, microbatch, port);
+    }
     for (int32_t port = 0; port < op->kind.state_count; port++) {
         COH_TRY(coh_lower_operand_all(w, w->map->kept[coh_port_index(index, port)], COH_ACCESS_BOTH,
                                       COH_ROLE_STATE));
@@ -328,6 +383,20 @@ static int input_grad_adds(const coh_lower_writer *w, int32_t index, int32_t por
     return w->map->last_backward_of_tensor[tensor] > index;
 }
 
+/* Lets the gradient of input `port` of the newest instruction, a backward of all rows that writes
+ * it first, be written in place of the gradient of an output, where its kind can: only the backward
+ * of its producer reads a tensor's gradient. */
+static void backward_in_place(coh_lower_writer *w, int32_t index, int32_t microbatch, int32_t port)
+{
+    const coh_graph_op_entry *op = &w->graph->ops[index];
+    for (int32_t i = 0; i < op->kind.in_place_count[COH_PHASE_BACKWARD]; i++) {
+        const coh_in_place pair = op->kind.backward_in_place[i];
+        const int32_t from = gradient_object(w, op->output[pair.from], microbatch);
+        if (pair.to == port && from >= 0)
+            take_memory(w, from);
+    }
+}
+
 static coh_status input_grad_ports(coh_lower_writer *w, int32_t index, int32_t microbatch,
                                    coh_row_range rows)
 {
@@ -342,6 +411,8 @@ static coh_status input_grad_ports(coh_lower_writer *w, int32_t index, int32_t m
             continue;
         COH_TRY(coh_lower_operand_all(w, object, writes_or_adds(rows, adds), COH_ROLE_INPUT_GRAD));
         COH_TRY(coh_lower_bind(w, COH_ROLE_INPUT_GRAD, port, 0, shape));
+        if (rows.count == 0 && scratch < 0)
+            backward_in_place(w, index, microbatch, port);
         if (adds)
             w->lowered->calls[w->lowered->call_count - 1].input_grad_adds |= 1u << port;
     }
@@ -405,9 +476,13 @@ static coh_status backward_reads(coh_lower_writer *w, int32_t index, int32_t mic
     }
     for (int32_t port = 0; port < op->kind.output_count; port++) {
         int32_t gradient = gradient_object(w, op->output[port], microbatch);
+        const uint32_t bit = op->kind.overwrites_output_grads & 1u << port;
         if (gradient < 0)
             continue;
-        COH_TRY(coh_lower_operand_all(w, gradient, COH_ACCESS_READ, COH_ROLE_OUTPUT_GRAD));
+        COH_TRY(coh_lower_operand_all(w, gradient,
+                                      bit && rows.begin == 0 ? COH_ACCESS_BOTH : COH_ACCESS_READ,
+                                      COH_ROLE_OUTPUT_GRAD));
+        w->lowered->calls[w->lowered->call_count - 1].overwritten_grads |= bit;
         COH_TRY(coh_lower_bind(w, COH_ROLE_OUTPUT_GRAD, port, 0, &op->facts.output[port]));
     }
     return COH_OK;

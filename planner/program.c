@@ -127,6 +127,21 @@ uint64_t coh_program_hash(const coh_layout *layout, const coh_program *program)
     return hash;
 }
 
+void coh_program_extent_roots(const coh_program *program, uint32_t *out_root)
+{
+    for (uint32_t e = 0; e < program->extent_count; e++)
+        out_root[e] = e;
+    for (uint32_t i = 0; i < program->instruction_count; i++) {
+        const coh_operand *operands = &program->operands[program->instructions[i].operand_begin];
+        for (uint32_t o = 0; o < program->instructions[i].operand_count; o++)
+            for (uint32_t t = 0; operands[o].takes > 0 && t < operands[o].touch_count; t++) {
+                const coh_operand *taken = &operands[operands[o].takes - 1];
+                out_root[program->touches[operands[o].touch_begin + t].extent] =
+                    out_root[program->touches[taken->touch_begin + t].extent];
+            }
+    }
+}
+
 const char *coh_opcode_name(coh_opcode opcode)
 {
     return (unsigned)opcode < COH_OP_COUNT ? coh_opcode_rows[opcode].name : "unknown";

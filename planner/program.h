@@ -444,6 +444,9 @@ typedef struct coh_touch {
 typedef struct coh_operand {
     int32_t object;
     uint8_t tier, access, role;
+    /* 1 + index, in its instruction, of an earlier operand at the same place, which only reads:
+     * this one is written in place of it, and its extents end. 0: none */
+    uint8_t takes;
     uint32_t touch_begin, touch_count;
     uint64_t object_offset, bytes;
     uint64_t offset; /* in the arena, or in the file */
@@ -474,6 +477,7 @@ typedef struct coh_instruction_call {
     int64_t row_begin, row_end, row_count; /* see coh_call */
     int32_t column_slices;                 /* 1: ranges of a kind with column_slices */
     uint32_t input_grad_adds, parameter_grad_adds;
+    uint32_t overwritten_grads; /* bit i: it may write to the gradient of output i */
     uint32_t binding_begin, binding_count;
 } coh_instruction_call;
 
@@ -545,6 +549,10 @@ typedef struct coh_program {
 /* Releases the tables; accepts a zeroed struct. */
 void coh_program_fini(coh_program *program);
 void coh_layout_fini(coh_layout *layout);
+
+/* Finds for each extent whose bytes it continues: the root of those in whose place it was written;
+ * else itself. out_root: by extent. */
+void coh_program_extent_roots(const coh_program *program, uint32_t *out_root);
 
 /* XXH3 of all tables except the derived order of waits: two programs with the same hash do the
  * same. */

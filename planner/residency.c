@@ -117,16 +117,6 @@ static coh_status evict(coh_runner *r, int32_t segment)
 
 /* ---- placing the windows of a step ---- */
 
-static int has_home(const coh_level *level, uint32_t chunk)
-{
-    return level->home_offset != NULL && level->home_offset[chunk] != COH_NO_HOME;
-}
-
-static int has_rule(const coh_level *level, uint32_t chunk, int rule)
-{
-    return level->rules != NULL && (level->rules[chunk] & rule) != 0;
-}
-
 /* Returns 1 if the window is resident in one piece. */
 static int stands(const coh_runner *r, const coh_lowered_operand *operand)
 {
@@ -195,21 +185,16 @@ static coh_status take_place(coh_runner *r, const coh_lowered_operand *operand, 
     return COH_OK;
 }
 
-static int is_pinned(const coh_runner *r, const coh_lowered_operand *operand)
-{
-    return r->level->tier == COH_TIER_DEVICE && r->layout->objects[operand->object].pinned;
-}
-
 /* Places one window; *out_placed is 0 if there is no space besides what this step already holds. */
 static coh_status place_window(coh_runner *r, const coh_lowered_operand *operand, int *out_placed)
 {
     *out_placed = 1;
-    if (is_pinned(r, operand))
+    if (coh_is_pinned_here(r->level, operand))
         return COH_OK;
     if (!stands(r, operand)) {
         uint64_t offset = 0;
         uint32_t window_first = coh_runner_first_chunk(r, operand) + operand->window_begin;
-        if (has_home(r->level, window_first))
+        if (coh_level_has_home(r->level, window_first))
             offset = r->level->home_offset[window_first];
         else
             *out_placed = coh_residency_choose(r, operand, &offset);
@@ -223,15 +208,46 @@ static coh_status place_window(coh_runner *r, const coh_lowered_operand *operand
     return COH_OK;
 }
 
-/* The bytes of the window of operand begin + i; 0: it is far. The first ones are listed, since they
- * are compared again for each size. */
+/* ---- in place ---- */
+
+static int takes_place(const coh_runner *r, uint32_t i)
+{
+    return i < 64 && (r->takers >> i & 1) != 0;
+}
+
+static void find_takers(coh_runner *r, const coh_lowered_operand *operands, uint32_t count)
+{
+    r->takers = 0;
+    for (uint32_t i = 0; i < count && i < 64; i++)
+        if (coh_level_takes(r->level, operands, &operands[i]))
+            r->takers |= UINT64_C(1) << i;
+}
+
+/* Gives the place of operand `taken`, which the step reads for the last time, to `operand`. */
+static coh_status take_over(coh_runner *r, const coh_lowered_operand *taken,
+                            const coh_lowered_operand *operand)
+{
+    const uint32_t from = coh_runner_first_chunk(r, taken), to = coh_runner_first_chunk(r, operand);
+    for (uint32_t i = operand->window_begin; i < operand->window_end; i++) {
+        const int32_t segment = r->map.segment_of_chunk[from + i];
+        const uint64_t offset = r->map.segments[segment].offset;
+        r->map.segments[segment].last_use = (int32_t)r->step;
+        release(r, segment);
+        COH_TRY(reserve(r, to + i, offset));
+    }
+    pin(r, operand);
+    return COH_OK;
+}
+
+/* The bytes of the window of operand begin + i; 0: it is far, or takes another one's place. The
+ * first ones are listed, since they are compared again for each size. */
 enum { LISTED_WINDOWS = 16 };
 static uint64_t window_bytes(const coh_runner *r, const coh_lowered_operand *operands, uint32_t i,
                              const uint64_t *listed)
 {
     if (i < LISTED_WINDOWS && listed != NULL)
         return listed[i];
-    return operands[i].is_far ? 0 : coh_runner_window_bytes(r, &operands[i]);
+    return operands[i].is_far || takes_place(r, i) ? 0 : coh_runner_window_bytes(r, &operands[i]);
 }
 
 /* Places all windows of the step's operands [begin, end): resident ones first, then the largest
@@ -241,11 +257,13 @@ static coh_status place_step(coh_runner *r, uint32_t begin, uint32_t end, int *o
     const coh_lowered_operand *operands = &r->sequence->operands[begin];
     const uint32_t count = end - begin;
     uint64_t listed[LISTED_WINDOWS];
+    find_takers(r, operands, count);
     for (uint32_t i = 0; i < count && i < LISTED_WINDOWS; i++)
         listed[i] = window_bytes(r, operands, i, NULL);
     *out_placed = 1;
     for (uint32_t i = 0; i < count; i++)
-        if (!operands[i].is_far && !is_pinned(r, &operands[i]) && stands(r, &operands[i]))
+        if (!operands[i].is_far && !coh_is_pinned_here(r->level, &operands[i]) &&
+            stands(r, &operands[i]))
             pin(r, &operands[i]);
     uint64_t ceiling = UINT64_MAX;
     for (;;) {
@@ -273,8 +291,8 @@ static coh_status evict_all(coh_runner *r)
 {
     for (int32_t i = r->map.first; i >= 0;) {
         int32_t next = r->map.segments[i].next, chunk = r->map.segments[i].chunk;
-        if (chunk >= 0 && !has_home(r->level, (uint32_t)chunk) &&
-            !(has_rule(r->level, (uint32_t)chunk, COH_CHUNK_STAYS) &&
+        if (chunk >= 0 && !coh_level_has_home(r->level, (uint32_t)chunk) &&
+            !(coh_level_has_rule(r->level, (uint32_t)chunk, COH_CHUNK_STAYS) &&
               coh_next_use_is_needed(&r->next, (uint32_t)chunk)))
             COH_TRY(evict(r, i));
         i = next;
@@ -345,7 +363,7 @@ static coh_status touch_chunk(coh_runner *r, const coh_lowered_operand *operand,
     int reads = (operand->access & COH_ACCESS_READ) != 0;
     int writes = (operand->access & COH_ACCESS_WRITE) != 0;
     uint32_t extent = COH_NO_EXTENT;
-    if (is_pinned(r, operand))
+    if (coh_is_pinned_here(r->level, operand))
         COH_TRY(pinned_extent(r, chunk, &extent));
     else
         COH_TRY(acquire(r, chunk, reads, &extent));
@@ -372,7 +390,8 @@ static int32_t leaves_after(const coh_runner *r, const coh_lowered_operand *oper
     const coh_sequence *sequence = r->sequence;
     int32_t step = r->last_write[chunk];
     for (uint32_t i = sequence->operand_begin[local_step];
-         is_pinned(r, operand) && i < sequence->operand_begin[local_step + 1]; i++) {
+         coh_is_pinned_here(r->level, operand) && i < sequence->operand_begin[local_step + 1];
+         i++) {
         const coh_lowered_operand *other = &sequence->operands[i];
         const int32_t made = r->last_write[coh_runner_first_chunk(r, other) + other->touch_begin];
         step = made - 1 > step ? made - 1 : step;
@@ -385,9 +404,9 @@ static int32_t leaves_after(const coh_runner *r, const coh_lowered_operand *oper
 static coh_status touch_far(coh_runner *r, const coh_lowered_operand *operand, uint32_t chunk,
                             uint32_t local_step)
 {
-    int32_t segment = is_pinned(r, operand) ? -1 : r->map.segment_of_chunk[chunk];
+    int32_t segment = coh_is_pinned_here(r->level, operand) ? -1 : r->map.segment_of_chunk[chunk];
     uint32_t extent = segment >= 0 ? r->map.segments[segment].extent : COH_NO_EXTENT;
-    if (is_pinned(r, operand))
+    if (coh_is_pinned_here(r->level, operand))
         COH_TRY(pinned_extent(r, chunk, &extent));
     if (r->far_version[chunk] != r->version[chunk]) {
         if (extent == COH_NO_EXTENT)
@@ -431,10 +450,12 @@ static void end_placing(coh_runner *r)
 static coh_status touch_step(coh_runner *r, uint32_t local_step)
 {
     const coh_sequence *sequence = r->sequence;
-    for (uint32_t i = sequence->operand_begin[local_step];
-         i < sequence->operand_begin[local_step + 1]; i++) {
+    const uint32_t begin = sequence->operand_begin[local_step];
+    for (uint32_t i = begin; i < sequence->operand_begin[local_step + 1]; i++) {
         const coh_lowered_operand *operand = &sequence->operands[i];
         int32_t given = sequence->operand_version != NULL ? sequence->operand_version[i] : -1;
+        if (takes_place(r, i - begin))
+            COH_TRY(take_over(r, &sequence->operands[begin + operand->takes - 1], operand));
         COH_TRY(add_placing(r));
         for (uint32_t k = operand->touch_begin; k < operand->touch_end; k++) {
             uint32_t chunk = coh_runner_first_chunk(r, operand) + k;
@@ -456,7 +477,7 @@ static coh_status leave_step(coh_runner *r, uint32_t local_step)
     for (uint32_t i = sequence->operand_begin[local_step];
          i < sequence->operand_begin[local_step + 1]; i++) {
         const coh_lowered_operand *operand = &sequence->operands[i];
-        if (is_pinned(r, operand))
+        if (coh_is_pinned_here(r->level, operand))
             continue;
         for (uint32_t k = operand->touch_begin; k < operand->touch_end; k++) {
             uint32_t chunk = coh_runner_first_chunk(r, operand) + k;
@@ -472,7 +493,7 @@ static coh_status leave_step(coh_runner *r, uint32_t local_step)
             if (!coh_next_use_is_needed(&r->next, chunk)) {
                 snapshot_lost(r, chunk);
                 release(r, segment);
-            } else if (has_rule(r->level, chunk, COH_CHUNK_LEAVES) &&
+            } else if (coh_level_has_rule(r->level, chunk, COH_CHUNK_LEAVES) &&
                        r->map.segments[segment].next_use > r->step + IDLE_STEPS) {
                 COH_TRY(evict(r, segment));
             }
@@ -623,8 +644,9 @@ static int is_fixed(const coh_runner *r)
         return 0;
     for (uint32_t i = 0; i < sequence->operand_begin[sequence->step_count]; i++) {
         const coh_lowered_operand *operand = &sequence->operands[i];
-        if (!operand->is_far && !is_pinned(r, operand) &&
-            !has_home(r->level, coh_runner_first_chunk(r, operand) + operand->window_begin))
+        if (!operand->is_far && !coh_is_pinned_here(r->level, operand) &&
+            !coh_level_has_home(r->level,
+                                coh_runner_first_chunk(r, operand) + operand->window_begin))
             return 0;
     }
     return 1;
@@ -713,61 +735,4 @@ void coh_residency_fini(coh_residency *residency)
     coh_free(residency->touch_extents);
     coh_free(residency->touch_versions);
     *residency = (coh_residency){ 0 };
-}
-
-/* ---- the bound ---- */
-
-/* Returns the offset from which the search places chunks. */
-static uint64_t level_base(const coh_level *level)
-{
-    return level->home_offset != NULL && level->floor_bytes > level->base_bytes ? level->floor_bytes
-                                                                                : level->base_bytes;
-}
-
-uint64_t coh_residency_step_bytes(const coh_level *level, const coh_sequence *sequence,
-                                  uint32_t step)
-{
-    coh_runner r = { .level = level, .layout = level->layout };
-    uint64_t bytes = level_base(level);
-    for (uint32_t i = sequence->operand_begin[step]; i < sequence->operand_begin[step + 1]; i++) {
-        const coh_lowered_operand *operand = &sequence->operands[i];
-        int seen = is_pinned(&r, operand) || operand->is_far ||
-                   has_home(level, coh_runner_first_chunk(&r, operand));
-        for (uint32_t k = sequence->operand_begin[step]; !seen && k < i; k++)
-            seen = sequence->operands[k].object == operand->object && !sequence->operands[k].is_far;
-        bytes += seen ? 0 : coh_runner_window_bytes(&r, operand);
-    }
-    return bytes;
-}
-
-/* Goes backwards through the steps and records whether a step's kept objects are needed across its
- * begin; *bytes is the size of those that are. `is_wanted`: by first chunk of an object. */
-static void pass_kept(const coh_level *level, const coh_sequence *sequence, uint32_t step,
-                      int before, uint8_t *is_wanted, uint64_t *bytes)
-{
-    for (uint32_t i = sequence->operand_begin[step]; i < sequence->operand_begin[step + 1]; i++) {
-        const coh_lowered_operand *operand = &sequence->operands[i];
-        const coh_object *object = &level->layout->objects[operand->object];
-        const int wanted = before && (operand->access & COH_ACCESS_READ) != 0;
-        if (!has_rule(level, object->chunk_begin, COH_CHUNK_STAYS))
-            continue;
-        *bytes += wanted ? object->bytes : 0;
-        *bytes -= is_wanted[object->chunk_begin] ? object->bytes : 0;
-        is_wanted[object->chunk_begin] = (uint8_t)wanted;
-    }
-}
-
-coh_status coh_residency_kept_bytes(const coh_level *level, const coh_sequence *sequence,
-                                    uint64_t *out_bytes)
-{
-    uint64_t bytes = 0;
-    uint8_t *is_wanted = NULL;
-    COH_TRY(COH_ALLOC(level->layout->chunk_count, &is_wanted));
-    for (uint32_t step = sequence->step_count; step-- > 0;) {
-        pass_kept(level, sequence, step, 0, is_wanted, &bytes); /* counted as windows */
-        out_bytes[step] = bytes;
-        pass_kept(level, sequence, step, 1, is_wanted, &bytes);
-    }
-    coh_free(is_wanted);
-    return COH_OK;
 }

@@ -34,8 +34,9 @@ typedef struct coh_runner {
     uint64_t last_begin, last_end; /* the place chosen last */
     int is_compute;                /* the step is no exchange */
     int is_fixed;                  /* each window has a home: no place is searched */
-    int packs;     /* the step needs the whole capacity: only the first free place is tried */
-    uint32_t step; /* absolute: the second body of a free run continues the count */
+    int packs;       /* the step needs the whole capacity: only the first free place is tried */
+    uint64_t takers; /* bit i: operand i of the step takes the place of another one */
+    uint32_t step;   /* absolute: the second body of a free run continues the count */
 } coh_runner;
 
 static inline const coh_chunk *coh_runner_chunk(const coh_runner *r, uint32_t chunk)
@@ -56,6 +57,32 @@ static inline uint64_t coh_runner_window_bytes(const coh_runner *r,
     const coh_chunk *begin = coh_runner_chunk(r, coh_runner_first_chunk(r, operand));
     const coh_chunk *first = begin + operand->window_begin, *last = begin + operand->window_end - 1;
     return last->object_offset + last->bytes - first->object_offset;
+}
+
+static inline int coh_level_has_home(const coh_level *level, uint32_t chunk)
+{
+    return level->home_offset != NULL && level->home_offset[chunk] != COH_NO_HOME;
+}
+
+static inline int coh_level_has_rule(const coh_level *level, uint32_t chunk, int rule)
+{
+    return level->rules != NULL && (level->rules[chunk] & rule) != 0;
+}
+
+static inline int coh_is_pinned_here(const coh_level *level, const coh_lowered_operand *operand)
+{
+    return level->tier == COH_TIER_DEVICE && level->layout->objects[operand->object].pinned;
+}
+
+/* Returns 1 if an operand of a step, which has these operands, takes the place of the one in whose
+ * memory it may be written: neither has a home. */
+static inline int coh_level_takes(const coh_level *level, const coh_lowered_operand *operands,
+                                  const coh_lowered_operand *operand)
+{
+    const coh_object *objects = level->layout->objects;
+    return operand->takes > 0 && level->tier == COH_TIER_DEVICE &&
+           !coh_level_has_home(level, objects[operand->object].chunk_begin) &&
+           !coh_level_has_home(level, objects[operands[operand->takes - 1].object].chunk_begin);
 }
 
 /* residency.c: one run, in pieces. `out` (may be NULL) is filled as it proceeds. */

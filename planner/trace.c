@@ -13,8 +13,9 @@
 typedef struct scene {
     const coh_plan *plan;
     const coh_program *body;
-    uint64_t *instruction_ns;               /* begin and end of each instruction */
-    uint32_t *first, *last;                 /* user of each extent; COH_TRACE_NONE: none */
+    uint64_t *instruction_ns; /* begin and end of each instruction */
+    uint32_t *root;           /* by extent: coh_program_extent_roots */
+    uint32_t *first, *last;   /* users of these bytes, by root; COH_TRACE_NONE: none, or no root */
     uint32_t *instructions[COH_LANE_COUNT]; /* by ordinal - 1 */
     uint32_t *all;                          /* what `instructions` points into */
     uint64_t predicted_ns;
@@ -25,21 +26,24 @@ static void scene_fini(scene *s)
     coh_free(s->instruction_ns);
     coh_free(s->first);
     coh_free(s->last);
+    coh_free(s->root);
     coh_free(s->all);
 }
 
 static void find_users(const scene *s)
 {
     const coh_program *body = s->body;
+    coh_program_extent_roots(body, s->root);
     for (uint32_t i = 0; i < body->extent_count; i++)
         s->first[i] = s->last[i] = COH_TRACE_NONE;
     for (uint32_t i = 0; i < body->instruction_count; i++) {
         const coh_operand *operands = &body->operands[body->instructions[i].operand_begin];
         for (uint32_t o = 0; o < body->instructions[i].operand_count; o++)
             for (uint32_t t = 0; t < operands[o].touch_count; t++) {
-                const uint32_t extent = body->touches[operands[o].touch_begin + t].extent;
+                uint32_t extent = body->touches[operands[o].touch_begin + t].extent;
                 if (extent == COH_EXTENT_FILE)
                     continue;
+                extent = s->root[extent];
                 if (s->first[extent] == COH_TRACE_NONE)
                     s->first[extent] = i;
                 s->last[extent] = i;
@@ -57,6 +61,7 @@ static coh_status scene_init(scene *s, const coh_plan *plan)
     COH_TRY(COH_ALLOC(2 * (size_t)body->instruction_count, &s->instruction_ns));
     COH_TRY(COH_ALLOC(body->extent_count, &s->first));
     COH_TRY(COH_ALLOC(body->extent_count, &s->last));
+    COH_TRY(COH_ALLOC(body->extent_count, &s->root));
     COH_TRY(COH_ALLOC(body->instruction_count, &s->all));
     for (int lane = 0; lane < COH_LANE_COUNT; lane++) {
         s->instructions[lane] = s->all + begin;

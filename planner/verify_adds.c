@@ -10,9 +10,9 @@
  * parameter was written in this step. Here each parameter is tracked separately: its first
  * contribution of a replica overwrites, later ones add. A parameter alone in its group (this
  * includes all that are taken in row ranges) is tracked chunk by chunk. The gradient of an
- * activation is tracked micro-batch by micro-batch. */
+ * activation is tracked micro-batch by micro-batch, up to the call that overwrites it. */
 typedef struct region_table {
-    /* 0: not yet written; 1 + replica, for an activation: 1 + micro-batch */
+    /* 0: not yet written, or overwritten; 1 + replica, for an activation: 1 + micro-batch */
     uint32_t *by_parameter, *by_chunk;
 } region_table;
 
@@ -27,6 +27,19 @@ static coh_status check_region(coh_verifier *v, uint32_t instruction, uint32_t c
     return coh_verify_breach(v, COH_RULE_EXACTLY_ONCE, instruction, chunk,
                              adds ? "the first contribution adds to what an earlier step left"
                                   : "a contribution overwrites an earlier one of the same step");
+}
+
+/* Checks that a call that overwrites an output's gradient finds it summed. Afterwards it is none,
+ * so that no contribution may add to it. */
+static coh_status check_spent(coh_verifier *v, uint32_t instruction, uint32_t chunk,
+                              uint32_t *region, uint32_t mark)
+{
+    const int is_there = *region == mark;
+    *region = 0;
+    return is_there ? COH_OK
+                    : coh_verify_breach(v, COH_RULE_EXACTLY_ONCE, instruction, chunk,
+                                        "it overwrites a gradient to which nothing contributed in "
+                                        "this micro-batch");
 }
 
 static coh_status check_grad_binding(coh_verifier *v, region_table *regions, uint32_t instruction,
@@ -73,6 +86,9 @@ static coh_status check_binding(coh_verifier *v, region_table *regions, uint32_t
     if (stream != COH_STREAM_ACTIVATION_GRAD || call->row_begin > 0)
         return COH_OK; /* later row ranges continue what the first began */
     uint32_t chunk = coh_operand_touches(v, operand)[0].chunk;
+    if (binding->role == COH_ROLE_OUTPUT_GRAD)
+        return check_spent(v, index, chunk, &regions->by_chunk[chunk],
+                           (uint32_t)call->microbatch + 1);
     return check_region(v, index, chunk, &regions->by_chunk[chunk], (uint32_t)call->microbatch + 1,
                         adds);
 }

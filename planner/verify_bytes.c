@@ -93,6 +93,11 @@ static coh_status check_touch(coh_scene *scene, const instruction_instance *at,
         scene->extent_mark[touch->extent] = at->instance;
         COH_TRY(coh_scene_use(scene, at->run, at->index, touch->extent));
     }
+    if (touch->extent != COH_EXTENT_FILE && scene->life_of[touch->extent] >= COH_LIFE_LEFT)
+        return coh_verify_breach(scene->v, COH_RULE_OVERLAP, at->index, touch->chunk,
+                                 "another operand of the instruction has taken the place of "
+                                 "extent %" PRIu32,
+                                 touch->extent);
     if ((access_before == COH_ACCESS_READ && is_written) ||
         ((access_before & COH_ACCESS_WRITE) && !is_written))
         COH_TRY(
@@ -129,6 +134,9 @@ static void apply_instruction(coh_scene *scene, const instruction_instance *at)
     for (uint32_t o = 0; o < instruction->operand_count; o++) {
         const coh_touch *touches = coh_operand_touches(scene->v, &operands[o]);
         for (uint32_t t = 0; t < operands[o].touch_count; t++) {
+            if (touches[t].extent != COH_EXTENT_FILE &&
+                scene->life_of[touches[t].extent] == COH_LIFE_LEFT)
+                continue; /* another operand has taken its place */
             coh_scene_place *place = place_of(scene, &touches[t]);
             uint32_t chunk = touches[t].chunk;
             if (!(operands[o].access & COH_ACCESS_WRITE)) {
@@ -149,6 +157,17 @@ static void apply_instruction(coh_scene *scene, const instruction_instance *at)
     }
 }
 
+/* Leaves the extents of an operand that no other instruction uses. */
+static coh_status release_operand(coh_scene *scene, uint32_t index, const coh_operand *operand)
+{
+    for (uint32_t t = operand->touch_begin; t < operand->touch_begin + operand->touch_count; t++) {
+        const uint32_t extent = scene->v->program->touches[t].extent;
+        if (extent != COH_EXTENT_FILE)
+            COH_TRY(coh_scene_release(scene, index, extent, scene->live_after[t]));
+    }
+    return COH_OK;
+}
+
 static coh_status run_instruction(coh_scene *scene, uint32_t run, uint32_t index)
 {
     coh_verifier *v = scene->v;
@@ -165,18 +184,16 @@ static coh_status run_instruction(coh_scene *scene, uint32_t run, uint32_t index
             (uint8_t)(coh_opcode_moves(instruction->opcode) && instruction->operand_count == 2 &&
                       operands[0].touch_count == operands[1].touch_count)
     };
-    for (uint32_t o = 0; o < instruction->operand_count; o++)
+    for (uint32_t o = 0; o < instruction->operand_count; o++) {
+        if (operands[o].takes > 0)
+            COH_TRY(release_operand(scene, index, &operands[operands[o].takes - 1]));
         for (uint32_t t = 0; t < operands[o].touch_count; t++)
             COH_TRY(check_touch(scene, &at, &operands[o],
                                 &v->program->touches[operands[o].touch_begin + t]));
+    }
     apply_instruction(scene, &at);
     for (uint32_t o = 0; o < instruction->operand_count; o++)
-        for (uint32_t t = 0; t < operands[o].touch_count; t++) {
-            const coh_touch *touch = &v->program->touches[operands[o].touch_begin + t];
-            if (touch->extent != COH_EXTENT_FILE)
-                COH_TRY(coh_scene_release(scene, index, touch->extent,
-                                          scene->live_after[operands[o].touch_begin + t]));
-        }
+        COH_TRY(release_operand(scene, index, &operands[o]));
     return COH_OK;
 }
 

@@ -27,10 +27,11 @@ static int access_of_port(uint8_t opcode, const coh_operand *operand, coh_stream
     switch ((coh_role)operand->role) {
     case COH_ROLE_INPUT:
     case COH_ROLE_PARAMETER:
-    case COH_ROLE_OUTPUT_GRAD:
     case COH_ROLE_CELLS:
     case COH_ROLE_FROM:
         return COH_MAY_READ;
+    case COH_ROLE_OUTPUT_GRAD: /* the first range of rows may overwrite it */
+        return row_begin > 0 ? COH_MAY_READ : COH_MAY_READ | COH_MAY_BOTH;
     case COH_ROLE_OUTPUT: /* the losses of all micro-batches share a chunk */
         return is_backward                 ? COH_MAY_READ
                : stream == COH_STREAM_LOSS ? COH_MAY_BOTH
@@ -166,6 +167,49 @@ static coh_status check_touches(coh_verifier *v, uint32_t instruction, const coh
     return COH_OK;
 }
 
+/* Returns the number of ports of an instruction's call that an operand holds. */
+static uint32_t count_ports(const coh_verifier *v, uint32_t index, int operand)
+{
+    const coh_instruction_call *call = &v->program->calls[v->program->instructions[index].call];
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < call->binding_count; i++)
+        count += v->program->bindings[call->binding_begin + i].operand == operand;
+    return count;
+}
+
+/* Checks an operand that is written in place of another one: that one comes before, has the same
+ * chunks' bytes at the same place, is read only and through one port, and the call is of all
+ * rows. */
+static coh_status check_takes(coh_verifier *v, uint32_t index, const coh_operand *operand)
+{
+    const coh_instruction *instruction = &v->program->instructions[index];
+    const coh_operand *operands = coh_instruction_operands(v, index);
+    const int is_backward = instruction->opcode == COH_OP_BACKWARD;
+    if (operand->takes == 0)
+        return COH_OK;
+    const coh_operand *taken = &operands[operand->takes - 1];
+    int is_good = taken < operand && taken->tier == operand->tier &&
+                  taken->offset == operand->offset && taken->bytes == operand->bytes &&
+                  taken->object != operand->object && taken->access == COH_ACCESS_READ &&
+                  operand->access == COH_ACCESS_WRITE && instruction->call >= 0 &&
+                  taken->role == (is_backward ? COH_ROLE_OUTPUT_GRAD : COH_ROLE_INPUT) &&
+                  operand->role == (is_backward ? COH_ROLE_INPUT_GRAD : COH_ROLE_OUTPUT) &&
+                  v->program->calls[instruction->call].row_count == 0;
+    for (uint32_t o = 0; o < instruction->operand_count && is_good; o++)
+        is_good = &operands[o] == operand || operands[o].takes != operand->takes;
+    is_good = is_good && taken->touch_count == operand->touch_count &&
+              count_ports(v, index, operand->takes - 1) == 1;
+    for (uint32_t t = 0; is_good && t < operand->touch_count; t++)
+        is_good = v->layout->chunks[coh_operand_touches(v, taken)[t].chunk].bytes ==
+                  v->layout->chunks[coh_operand_touches(v, operand)[t].chunk].bytes;
+    if (!is_good)
+        return coh_verify_breach(v, COH_RULE_FORM, index, coh_operand_touches(v, operand)[0].chunk,
+                                 "an operand of role %d takes the place of operand %d, which it "
+                                 "cannot be written in place of",
+                                 operand->role, operand->takes - 1);
+    return COH_OK;
+}
+
 static coh_status check_operand(coh_verifier *v, uint32_t instruction_index,
                                 const coh_operand *operand)
 {
@@ -208,6 +252,7 @@ static coh_status check_operand(coh_verifier *v, uint32_t instruction_index,
         COH_TRY(coh_verify_breach(v, COH_RULE_FORM, instruction_index, chunk,
                                   "an operand of role %d has access %d here", operand->role,
                                   operand->access));
+    COH_TRY(check_takes(v, instruction_index, operand));
     return check_touches(v, instruction_index, operand);
 }
 
@@ -258,7 +303,8 @@ static uint64_t element_bytes(coh_dtype dtype)
 }
 
 /* Checks that operands that a call adds to are read and written. An input gradient that is read and
- * written is added to, unless it only accumulates the row ranges of one call. */
+ * written is added to, unless it only accumulates the row ranges of one call. The gradient of an
+ * output is read and written if the call may overwrite it; the first range of rows does. */
 static coh_status check_adding(coh_verifier *v, uint32_t instruction_index,
                                const coh_instruction_call *call, const coh_binding *binding)
 {
@@ -267,15 +313,16 @@ static coh_status check_adding(coh_verifier *v, uint32_t instruction_index,
                     : binding->role == COH_ROLE_INPUT_GRAD || binding->role == COH_ROLE_TO
                         ? call->input_grad_adds
                         : 0;
+    if (binding->role == COH_ROLE_OUTPUT_GRAD)
+        adds = call->row_begin == 0 ? call->overwritten_grads : 0;
     int is_set = (adds >> (binding->port % 32)) & 1;
     int is_wanted = operand->access == COH_ACCESS_BOTH && call->row_begin == 0 &&
-                    v->layout->objects[operand->object].stream == COH_STREAM_ACTIVATION_GRAD &&
-                    binding->role != COH_ROLE_OUTPUT_GRAD;
+                    v->layout->objects[operand->object].stream == COH_STREAM_ACTIVATION_GRAD;
     if ((is_set && operand->access != COH_ACCESS_BOTH) || (is_wanted && !is_set))
-        COH_TRY(coh_verify_breach(v, COH_RULE_FORM, instruction_index, UINT32_MAX,
-                                  "port %d of role %d is %s, its operand has access %d",
-                                  binding->port, binding->role, is_set ? "added to" : "overwritten",
-                                  operand->access));
+        COH_TRY(coh_verify_breach(
+            v, COH_RULE_FORM, instruction_index, UINT32_MAX,
+            "port %d of role %d is %s, its operand has access %d", binding->port, binding->role,
+            is_set ? "read and written" : "read or written alone", operand->access));
     return COH_OK;
 }
 

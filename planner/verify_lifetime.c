@@ -224,6 +224,24 @@ static void end_life(coh_scene *scene, uint32_t index)
     scene->unused_lives[scene->unused_count++] = index;
 }
 
+/* Returns the number in a lane of an instruction. */
+static uint32_t number_of(const coh_verifier *v, uint32_t run, uint32_t instruction)
+{
+    return run * v->lane_length[v->program->instructions[instruction].lane] +
+           v->ordinals[instruction];
+}
+
+/* Returns the highest number of a lane that used a life before the instruction. It may have used
+ * the life itself: an operand that takes the place of another one follows it at once. */
+static uint32_t uses_before(const coh_scene *scene, uint32_t run, uint32_t instruction,
+                            const coh_life *life, int lane)
+{
+    const int is_own = instruction != COH_NO_INSTRUCTION &&
+                       scene->v->program->instructions[instruction].lane == lane &&
+                       life->uses[lane] == number_of(scene->v, run, instruction);
+    return is_own ? life->use_before : life->uses[lane];
+}
+
 /* Checks that the tenant of a cell that `life` takes was left, and that all of its uses are ordered
  * before the life's. */
 static coh_status follow(coh_scene *scene, uint32_t run, uint32_t instruction, coh_life *life,
@@ -240,11 +258,12 @@ static coh_status follow(coh_scene *scene, uint32_t run, uint32_t instruction, c
             program->extents[other->extent].use_count, scene->used[other->extent]));
     }
     for (int lane = 0; lane < COH_LANE_COUNT; lane++) {
+        const uint32_t used = uses_before(scene, run, instruction, other, lane);
         if (instruction != COH_NO_INSTRUCTION &&
-            coh_instruction_clock(scene->v, run, instruction)[lane] < other->uses[lane])
-            COH_TRY(not_ordered(scene, instruction, life->extent, lane, other->uses[lane]));
-        if (other->uses[lane] > life->before[lane])
-            life->before[lane] = other->uses[lane];
+            coh_instruction_clock(scene->v, run, instruction)[lane] < used)
+            COH_TRY(not_ordered(scene, instruction, life->extent, lane, used));
+        if (used > life->before[lane])
+            life->before[lane] = used;
     }
     return COH_OK;
 }
@@ -362,7 +381,8 @@ coh_status coh_scene_use(coh_scene *scene, uint32_t run, uint32_t instruction, u
         if (clock[lane] < life->before[lane])
             COH_TRY(not_ordered(scene, instruction, extent, lane, life->before[lane]));
     int lane = v->program->instructions[instruction].lane;
-    life->uses[lane] = run * v->lane_length[lane] + v->ordinals[instruction];
+    life->use_before = life->uses[lane];
+    life->uses[lane] = number_of(v, run, instruction);
     scene->used[extent]++;
     return COH_OK;
 }

@@ -34,6 +34,7 @@ typedef struct coh_life {
     uint32_t extent;
     uint32_t cell_count;           /* of which it is the tenant */
     uint32_t uses[COH_LANE_COUNT]; /* highest number that used it, all runs */
+    uint32_t use_before; /* of the lane that used it last: the highest number before that use */
     /* numbers that must have retired before any of its instructions starts */
     uint32_t before[COH_LANE_COUNT];
     uint8_t is_left, is_evicted, is_unused;

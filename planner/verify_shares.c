@@ -173,8 +173,8 @@ static coh_status note_port(coh_verifier *v, share_book *book, uint32_t instruct
         return append(&book->uses, (share){ call->operator_index, call->microbatch, wanted,
                                             port_of(binding), 0, -1, instruction });
     }
-    if (!(operand->access & COH_ACCESS_WRITE))
-        return COH_OK;
+    if (!(operand->access & COH_ACCESS_WRITE) || binding->role == COH_ROLE_OUTPUT_GRAD)
+        return COH_OK; /* what overwrites a gradient contributes nothing: verify_adds.c */
     const uint32_t made = share_of_write(v, chunk);
     if (made != UINT32_MAX)
         return note_share(v, book, instruction, made, port_of(binding));

@@ -342,10 +342,11 @@ static coh_status check_operands(coh_verifier *v, uint32_t instruction_index)
     for (uint32_t i = 0; i < instruction->operand_count; i++) {
         const coh_operand *operand = &program->operands[instruction->operand_begin + i];
         if (!object_exists(v->layout, operand->object) || operand->tier >= COH_TIER_COUNT ||
-            operand->touch_count == 0 ||
+            operand->touch_count == 0 || operand->takes > i ||
             !fits(operand->touch_begin, operand->touch_count, program->touch_count))
             return bad(v, instruction_index,
-                       "an operand with a bad object, tier or range of touches");
+                       "an operand with a bad object, tier or range of touches, or that is written "
+                       "in place of one that does not come before");
         for (uint32_t t = 0; t < operand->touch_count; t++) {
             const coh_touch *touch = &program->touches[operand->touch_begin + t];
             if (touch->chunk >= v->layout->chunk_count ||

@@ -128,9 +128,10 @@ typedef struct coh_call {
     coh_view input[COH_PORT_MAX];
     /* forward: written. backward: those in backward_reads.outputs */
     coh_view output[COH_PORT_MAX];
-    coh_view parameter[COH_PORT_MAX];   /* backward: those in backward_reads.parameters */
-    coh_view state[COH_PORT_MAX];       /* forward: read and written */
-    coh_view output_grad[COH_PORT_MAX]; /* backward: read; NULL data for a loss */
+    coh_view parameter[COH_PORT_MAX]; /* backward: those in backward_reads.parameters */
+    coh_view state[COH_PORT_MAX];     /* forward: read and written */
+    /* backward: read, or overwritten too (overwrites_output_grads); NULL data for a loss */
+    coh_view output_grad[COH_PORT_MAX];
     /* backward: written, or added to; NULL only if can_skip_grad allows it, or for an integer */
     coh_view input_grad[COH_PORT_MAX];
     coh_view parameter_grad[COH_PORT_MAX]; /* likewise, for frozen parameters */
@@ -235,7 +236,9 @@ typedef struct coh_op_kind {
      * needs none). The others always get memory to write to, scratch if necessary. */
     coh_port_mask can_skip_grad;
 
-    /* Pairs that may share memory; the planner decides whether they do. */
+    /* Pairs that may share memory. A plan has one of them do so if nothing reads the first port
+     * afterwards, both have equal sizes, the second is written (not added to), and rows are not
+     * split. */
     coh_in_place forward_in_place[2], backward_in_place[2];
     int32_t in_place_count[COH_PHASE_COUNT];
 
@@ -279,6 +282,10 @@ typedef struct coh_op_kind {
     /* Without column_slices: the blocks of rows that its kernels for a GPU take at once, so that
      * ranges are multiples of as many there. 0: 1. */
     int32_t gpu_row_blocks;
+    /* Bit i: backward may write to output_grad[i], which nothing reads afterwards. It can hold what
+     * backward computes from that gradient, in place of as much workspace. If rows are split, only
+     * the call with row_begin 0 writes, and later calls find what it wrote. */
+    uint32_t overwrites_output_grads;
 } coh_op_kind;
 
 /* Runs piece(argument, i) for 0 <= i < piece_count on the pool behind `queue`; returns when all are

@@ -62,7 +62,7 @@ class Allocations(ProgramTest):
         self.assertGreater(result["link_bytes"]["read"], 0)
 
     def test_steps_that_run_twice(self):
-        result = self.counts_nothing("disk, speculating", "--device-memory", size("2200KiB", "32MiB"), "--disk", self.folder, "--clip-mode",
+        result = self.counts_nothing("disk, speculating", "--device-memory", size("2300KiB", "21MiB"), "--disk", self.folder, "--clip-mode",
                                      "speculate", "--clip", "0.01")
         self.assertEqual(result["steps_run_twice"], STEPS)
 

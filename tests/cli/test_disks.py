@@ -92,7 +92,7 @@ class Disks(TrainTest):
         self.succeeds(*plan, *self.folders("a", "b", limit=f":{half}MiB"))
         # of two budgets that are too small the refusal names whole units of all folders, so that equal parts are enough
         small = ["plan", "gpt2-nano", "--search", "quick"]
-        said = self.fails(3, *small, "--device-memory", "20MiB", *self.folders("a", "b", limit=":10MiB"), says="; enough is --device-memory ").err
+        said = self.fails(3, *small, "--device-memory", "16MiB", *self.folders("a", "b", limit=":10MiB"), says="; enough is --device-memory ").err
         device, together = re.search(r"enough is --device-memory (\S+) --disk \(all together\):(\S+)$", said.strip()).groups()
         self.assertEqual(bytes_of(together) % (4 * MIB), 0)
         self.succeeds(*small, "--device-memory", device, *self.folders("a", "b", limit=f":{bytes_of(together) // 2 // MIB}MiB"))

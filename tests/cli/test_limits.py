@@ -137,8 +137,8 @@ class Limits(ProgramTest):
         self.assertRegex(said, limit_of_more + r"without a far tier; a change that is enough: --disk DIR:[\d.]+GiB, where micro-batch \d+ fits, or raise")
         self.succeeds(*gpt2, "--disk", self.folder, *QUICK, preexec_fn=lower(480))
         pinned = [*gpt2, "--disk", self.folder, "--sequence", 1024, "--pin", "blocks.*=keep"]
-        said = self.fails(3, *pinned, preexec_fn=lower(480), says="leave out pins").err
-        self.assertRegex(said, limit_of_more + r"with these pins no schedule .* or leave out pins \(then at least [\d.]+MiB\)$")
+        said = self.fails(3, *pinned, preexec_fn=lower(430), says="leave out pins").err
+        self.assertRegex(said, limit_of_more.replace("491520", "440320") + r"with these pins no schedule .* or leave out pins \(then at least [\d.]+MiB\)$")
         self.assertRegex(self.fails(3, *train, "--device-memory", "1GiB", preexec_fn=lower(), says=hard).err,
                          rf"{limit}: {hard}, or give --device-memory of at most that: device memory: the plan takes")
         run_folder = self.path("small")

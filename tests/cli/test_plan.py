@@ -264,7 +264,7 @@ class Plan(ProgramTest):
         sequence = ["--sequence", 128, *FEWER] if SHORT else ["--sequence", 512]
         plan = self.succeeds("plan", "opt-125m", "--profile", "h200,host-memory=64GB,host-memory-rate=1TB/s", "--calibration", "none", *sequence,
                              "--batch", 16, "--micro-batch", 16, "--dtype", "bf16", "--state", "split", "--clip-mode", "previous",
-                             "--device-memory", "900MiB", "-o", self.path("plan.json"), "--json").json
+                             "--device-memory", "935MiB" if SHORT else "950MiB", "-o", self.path("plan.json"), "--json").json
         with open(self.path("plan.json"), encoding="utf-8") as file:
             self.assertGreater(json.load(file)["decisions"]["late"], 0)
         self.assertEqual(plan["binding"], "host window")
@@ -587,8 +587,8 @@ class Plan(ProgramTest):
     def test_gradients_that_wait_lie_in_host_memory_if_there_is_room(self):
         # All that lives between steps, 8 bytes a parameter, is three quarters of the two memories.
         done = self.succeeds("plan", "opt-125m", *QUICK, "--dtype", "bf16", "--sequence", "1024", "--batch", "4", "--micro-batch", "4",
-                             "--state", "lean", "--profile", "a100-40g,device-memory=500MB,host-memory=800MB", "--json").json
-        self.assertLess(done["stream_bytes"], 0.8 * (500e6 + 800e6))
+                             "--state", "lean", "--profile", "a100-40g,device-memory=500MB,host-memory=820MB", "--json").json
+        self.assertLess(done["stream_bytes"], 0.8 * (500e6 + 820e6))
         gradients = done["parameter_bytes"]
         self.assertLess(done["link_bytes"].get("write", 0), gradients / 8)
 
@@ -605,9 +605,8 @@ class Plan(ProgramTest):
     @on_any_processor
     def test_norms_that_run_again_have_their_own_word(self):
         """A block that is not recomputed runs them again by themselves, before what reads them."""
-        device = ["130MiB", "--chunk", "2MiB"] if SHORT else ["150MiB"]
         again = ["plan", "gpt2-nano", "--sequence", 512, "--batch", 8, "--dtype", "f32", "--threads", 2, "--device-memory",
-                 *device, "--disk", self.folder, "--calibration", "none"]
+                 "136MiB", "--chunk", "1MiB", "--disk", self.folder, "--calibration", "none"]
         made, said = self.object_and_screen(*again)
         self.assertEqual(made["recomputes"], 0)
         kinds = {op["kind"] for op in made["operators"] if op["activations"] == "again"}

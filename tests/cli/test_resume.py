@@ -118,7 +118,7 @@ class Resume(TrainTest):
         self.fails(2, "plan", "gpt2-nano", "--clip", 0, "--clip-mode", "speculate", says="no limit to clip to")
 
     def test_a_plan_that_speculates_says_so_and_is_kept(self):
-        flags = [self.path("model"), *SMALL, "--batch", 4, "--device-memory", "300KiB", "--disk", self.folder, "--clip-mode",
+        flags = [self.path("model"), *SMALL, "--batch", 4, "--device-memory", "290KiB", "--disk", self.folder, "--clip-mode",
                  "speculate"]
         planned = self.succeeds("plan", *flags, "--json").json
         self.assertGreater(planned["kept_bytes"], 0)

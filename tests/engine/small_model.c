@@ -265,6 +265,30 @@ coh_status small_model_create_overwriting(coh_dtype dtype, coh_graph **out_graph
     return create(&kind, dtype, -1, out_graph);
 }
 
+coh_status small_model_create_in_place(coh_dtype dtype, coh_graph **out_graph)
+{
+    coh_op_kind kind = layer_kind; /* each piece is read before it is written */
+    kind.in_place_count[COH_PHASE_FORWARD] = kind.in_place_count[COH_PHASE_BACKWARD] = 1;
+    return create(&kind, dtype, -1, out_graph);
+}
+
+static coh_status spoiling_backward(const coh_call *call)
+{
+    const coh_view *dy = &call->output_grad[0];
+    const coh_status status = layer_backward(call);
+    memset(dy->data, 0xff,
+           (size_t)coh_shape_elements(&dy->shape) * coh_dtype_bytes(dy->shape.dtype));
+    return status;
+}
+
+coh_status small_model_create_spoiling(coh_dtype dtype, coh_graph **out_graph)
+{
+    coh_op_kind kind = layer_kind;
+    kind.devices[COH_DEVICE_HOST].backward = spoiling_backward;
+    kind.overwrites_output_grads = 1;
+    return create(&kind, dtype, -1, out_graph);
+}
+
 void small_model_input(coh_dtype dtype, uint64_t step, float *input, void *stored)
 {
     for (int i = 0; i < SMALL_MICROBATCHES * SMALL_ELEMENTS; i++) {

@@ -25,6 +25,13 @@ coh_status small_model_create_frozen(coh_dtype dtype, int layer, coh_graph **out
  * inserts scratch and ADD instructions. */
 coh_status small_model_create_overwriting(coh_dtype dtype, coh_graph **out_graph);
 
+/* Makes the model with layers that may be written in place of their input, and their gradients
+ * likewise. */
+coh_status small_model_create_in_place(coh_dtype dtype, coh_graph **out_graph);
+
+/* Makes the model with layers that overwrite the gradient of their output, with NaN. */
+coh_status small_model_create_spoiling(coh_dtype dtype, coh_graph **out_graph);
+
 /* The model in plain loops. f32: everything between parameters and gradients in double. bf16: every
  * value that the model stores is rounded when stored. */
 typedef struct small_oracle {

@@ -1,4 +1,5 @@
-/* A wrapped layer that only overwrites its gradients trains to the same bits as one that adds. Here
+/* Layers that write in place, or over what they have read, train to the same bits. So does
+ * a wrapped layer that only overwrites its gradients, as one that adds. Here
  * every value is one product or one sum, so scratch and ADD round as the kernel's own addition
  * does. In bf16 the scratch is rounded first, so only different placements give the same bits. */
 #include <setjmp.h>
@@ -8,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "planner/plan.h"
 #include "tests/engine/must.h"
 #include "tests/engine/small_model.h"
 #include "tests/search_length.h"
@@ -109,12 +111,69 @@ static void kinds_that_know_of_no_f32_gradients_train_with_them(void **state)
     coh_graph_destroy(overwriting);
 }
 
+/* Operands of a program that are written in place of another one. */
+static uint32_t count_takers(const coh_program *program)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < program->operand_count; i++)
+        count += program->operands[i].takes > 0;
+    return count;
+}
+
+static uint64_t in_memory_bytes(const coh_graph *graph)
+{
+    coh_plan_options options;
+    uint64_t bytes = 0;
+    coh_plan_options_init(&options);
+    must(coh_plan_in_memory_bytes(graph, &options, &bytes), "in memory");
+    return bytes;
+}
+
+/* Forward keeps its inputs for backward in training only. */
+static void check_what_is_in_place(const coh_graph *graph)
+{
+    coh_plan_options options;
+    coh_plan *plan = NULL;
+    coh_plan_options_init(&options);
+    must(coh_plan_create(graph, &options, &plan), "plan");
+    const coh_program *body = &plan->programs[COH_PROGRAM_BODY];
+    for (uint32_t i = 0; i < body->instruction_count; i++)
+        for (uint32_t o = 0; o < body->instructions[i].operand_count; o++)
+            assert_true(body->operands[body->instructions[i].operand_begin + o].takes == 0 ||
+                        body->instructions[i].opcode == COH_OP_BACKWARD);
+    assert_int_equal(count_takers(body), SMALL_LAYERS - 1);
+    assert_int_equal(count_takers(&plan->programs[COH_PROGRAM_EVALUATE]), SMALL_LAYERS - 1);
+    coh_plan_destroy(plan);
+}
+
+static void what_is_written_in_place_has_the_same_bits_in_less_memory(void **state)
+{
+    (void)state;
+    coh_graph *apart = NULL, *in_place = NULL, *spoiling = NULL;
+    must(small_model_create(COH_DTYPE_F32, &apart), "graph");
+    must(small_model_create_in_place(COH_DTYPE_F32, &in_place), "graph");
+    must(small_model_create_spoiling(COH_DTYPE_F32, &spoiling), "graph");
+    check_what_is_in_place(in_place);
+    assert_true(in_memory_bytes(in_place) <= in_memory_bytes(apart));
+    for (int deferred = 0; deferred < 2; deferred++) {
+        const uint64_t expected = train(COH_DTYPE_F32, apart, 100, deferred);
+        for (uint64_t percent = 60; percent <= 100; percent += 40) {
+            assert_int_equal(train(COH_DTYPE_F32, in_place, percent, deferred), expected);
+            assert_int_equal(train(COH_DTYPE_F32, spoiling, percent, deferred), expected);
+        }
+    }
+    coh_graph_destroy(apart);
+    coh_graph_destroy(in_place);
+    coh_graph_destroy(spoiling);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(kinds_that_overwrite_train_to_the_bits_of_kinds_that_add),
         cmocka_unit_test(in_bf16_scratch_and_sums_do_not_depend_on_the_placement),
         cmocka_unit_test(kinds_that_know_of_no_f32_gradients_train_with_them),
+        cmocka_unit_test(what_is_written_in_place_has_the_same_bits_in_less_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -374,6 +374,35 @@ static void check_owned(machine *m, uint32_t instruction, const coh_operand *ope
               p->owner - 1);
 }
 
+/* Enters an extent in place of one of an operand before, whose last use this is, and which keeps
+ * its bytes until they are read. */
+static void take_from(machine *m, uint32_t index, const coh_operand *operand, uint32_t extent)
+{
+    const coh_instruction *instruction = &m->program->instructions[index];
+    const coh_operand *taken =
+        &m->program->operands[instruction->operand_begin + operand->takes - 1];
+    if (taken >= operand || taken->access != COH_ACCESS_READ ||
+        operand->access != COH_ACCESS_WRITE || extent == COH_EXTENT_FILE) {
+        fault(m, index, "it takes a place that it cannot be written in");
+        return;
+    }
+    int is_found = 0;
+    for (uint32_t t = 0; t < taken->touch_count; t++) {
+        const uint32_t e = m->program->touches[taken->touch_begin + t].extent;
+        const coh_extent *left = &m->program->extents[e];
+        if (left->tier != operand->tier || left->offset != m->program->extents[extent].offset)
+            continue;
+        is_found = 1;
+        if (m->used[e] + 1 != left->use_count || left->at_end)
+            fault(m, index, "extent %u is taken before its last use", e);
+        EACH_PIECE(m, p, left->tier, left->offset, left->bytes)
+        p->owner = 0;
+    }
+    if (!is_found)
+        fault(m, index, "it takes the place of what lies elsewhere");
+    own(m, index, extent);
+}
+
 static void enter_and_check(machine *m, uint32_t index)
 {
     const coh_instruction *instruction = &m->program->instructions[index];
@@ -396,8 +425,10 @@ static void enter_and_check(machine *m, uint32_t index)
             const coh_chunk *chunk = &m->layout->chunks[touch->chunk];
             if (chunk->object != operand->object || chunk->object_offset != object_offset)
                 fault(m, index, "operand %u says other bytes than it touches", o);
-            if (touch->extent != COH_EXTENT_FILE && !m->is_in[touch->extent] &&
-                m->used[touch->extent] == 0) {
+            if (operand->takes > 0)
+                take_from(m, index, operand, touch->extent);
+            else if (touch->extent != COH_EXTENT_FILE && !m->is_in[touch->extent] &&
+                     m->used[touch->extent] == 0) {
                 own(m, index, touch->extent);
                 poison(m, operand->tier, m->program->extents[touch->extent].offset,
                        m->program->extents[touch->extent].bytes);
@@ -546,7 +577,7 @@ static void leave(machine *m, uint32_t index)
                 continue;
             m->is_in[e] = 0;
             EACH_PIECE(m, p, extent->tier, extent->offset, extent->bytes)
-            {
+            if (p->owner == e + 1) { /* else another one has taken its place */
                 p->owner = 0;
                 p->symbol = 0;
             }

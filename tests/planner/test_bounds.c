@@ -298,6 +298,7 @@ static void check_seed(uint64_t seed, int drives, tally *t)
     coh_decisions decisions;
     make_toy(&d, &toy);
     toy.holds = seed % 5 < 2;
+    toy.in_place = seed % 2 == 0;
     assert_int_equal(toy_graph_make(&toy, &graph), COH_OK);
     coh_plan_options_init(&options);
     options.microbatch_count = 1 + (int32_t)draw(&d, 3);
@@ -456,6 +457,7 @@ static int check_plan(uint64_t seed, int *out_tight)
     coh_profile profile;
     uint64_t least_ns = 1;
     make_toy(&d, &toy);
+    toy.in_place = seed % 2 == 0;
     assert_int_equal(toy_graph_make(&toy, &graph), COH_OK);
     coh_plan_options_init(&options);
     options.microbatch_count = 1 + (int32_t)draw(&d, 3);

@@ -57,6 +57,7 @@ KIND(adds_to_parameter_2, kind->can_add_grad.parameters = 4)
 KIND(skips_input_2, kind->can_skip_grad.inputs = 4)
 KIND(splits_parameter_2, kind->row_split_parameters = 4)
 KIND(widens_parameter_2, kind->can_widen_grad = 4)
+KIND(overwrites_gradient_1, kind->overwrites_output_grads = 2)
 KIND(leaves_out_what_it_does_not_read, kind->reads_for_parameters.inputs = 2)
 KIND(shares_input_2, (kind->in_place_count[0] = 1, kind->forward_in_place[0].from = 2))
 KIND(has_nine_inputs, kind->input_count = 9)
@@ -97,6 +98,7 @@ static const struct {
     { skips_input_2, NULL, "port that it does not have" },
     { splits_parameter_2, NULL, "port that it does not have" },
     { widens_parameter_2, NULL, "port that it does not have" },
+    { overwrites_gradient_1, NULL, "port that it does not have" },
     { shares_input_2, NULL, "port that it does not have" },
     { leaves_out_what_it_does_not_read, NULL, "reads_for_parameters" },
     { has_nine_inputs, NULL, "9 ports" },

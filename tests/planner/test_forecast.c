@@ -46,7 +46,9 @@ static coh_plan *streamed_plans[2];
 static int make_plans(void **state)
 {
     (void)state;
-    const toy_options options = { .layers = 3, .width = 128, .vocabulary = 900, .rows = 300 };
+    const toy_options options = {
+        .layers = 3, .width = 128, .vocabulary = 900, .rows = 300, .in_place = 1
+    };
     assert_int_equal(toy_graph_make(&options, &toy), COH_OK);
     for (int with_host = 0; with_host < 2; with_host++)
         streamed_plans[with_host] = make_streamed(toy, with_host);
@@ -211,8 +213,10 @@ static life find_life(const coh_program *body, const uint64_t *instruction_ns, u
             for (uint32_t t = 0; t < operand->touch_count; t++)
                 if (body->touches[operand->touch_begin + t].extent == extent) {
                     found.is_used = 1;
-                    if (instruction_ns[2 * i] < found.begin)
-                        found.begin = instruction_ns[2 * i];
+                    /* until the end, bytes that it is written in place of are those of another */
+                    const uint64_t begin = instruction_ns[2 * i + (operand->takes > 0)];
+                    if (begin < found.begin)
+                        found.begin = begin;
                     if (instruction_ns[2 * i + 1] > found.end)
                         found.end = instruction_ns[2 * i + 1];
                 }

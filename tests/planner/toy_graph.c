@@ -113,6 +113,7 @@ static const coh_op_kind mix_kind = { KIND_HEAD("toy.mix"),
                                       .backward_reads = { .inputs = 1, .parameters = 1 },
                                       .can_add_grad = { .inputs = 1, .parameters = 3 },
                                       .can_widen_grad = 3,
+                                      .overwrites_output_grads = 1,
                                       .infer = infer_mix };
 static const coh_op_kind mix_sliced_kind = { KIND_HEAD("toy.mix_sliced"),
                                              .input_count = 1,
@@ -122,6 +123,7 @@ static const coh_op_kind mix_sliced_kind = { KIND_HEAD("toy.mix_sliced"),
                                              .can_add_grad = { .inputs = 1, .parameters = 3 },
                                              .row_split_parameters = 1,
                                              .column_slices = 1,
+                                             .overwrites_output_grads = 1,
                                              .infer = infer_mix };
 static const coh_op_kind mix_overwriting_kind = {
     KIND_HEAD("toy.mix_overwriting"),
@@ -138,8 +140,13 @@ static const coh_op_kind three_kind = { KIND_HEAD("toy.three"),
                                         .backward_reads = { .parameters = 7 },
                                         .can_add_grad = { .inputs = 1, .parameters = 7 },
                                         .infer = infer_three };
-static const coh_op_kind join_kind = { KIND_HEAD("toy.join"), .input_count = 2, .output_count = 1,
-                                       .can_add_grad = { .inputs = 3 }, .infer = infer_join };
+static const coh_op_kind join_kind = { KIND_HEAD("toy.join"),
+                                       .input_count = 2,
+                                       .output_count = 1,
+                                       .can_add_grad = { .inputs = 3 },
+                                       .forward_in_place = { { 1, 0 } },
+                                       .backward_in_place = { { 0, 1 }, { 0, 0 } },
+                                       .infer = infer_join };
 static const coh_op_kind join_holding_kind = { KIND_HEAD("toy.join_holding"),
                                                .input_count = 2,
                                                .output_count = 1,
@@ -185,7 +192,10 @@ static coh_status add_layer(coh_graph *graph, const toy_options *options,
     args.frozen_parameters = 0;
     both[1] = mixed;
     args.inputs = both;
-    return coh_graph_op(graph, &join_kind, &args, x, NULL);
+    kind = join_kind;
+    for (int phase = 0; options->in_place && phase < COH_PHASE_COUNT; phase++)
+        kind.in_place_count[phase] = phase == COH_PHASE_FORWARD ? 1 : 2;
+    return coh_graph_op(graph, &kind, &args, x, NULL);
 }
 
 /* Adds two operators that share the middle one of their three parameters, and a branch without a

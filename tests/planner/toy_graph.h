@@ -17,6 +17,7 @@ typedef struct toy_options {
     int slices;      /* 1: the mixes may come in slices of 64 columns */
     int atomics;     /* 1: the mixes may add by atomics on a GPU */
     int holds;       /* 1: what precedes a mix keeps its inputs, so that it is light (light.h) */
+    int in_place;    /* 1: the joins may work in place */
     int extras;      /* 1: a shared parameter between two plain ones; a branch without a loss */
 } toy_options;
 

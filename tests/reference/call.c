@@ -111,7 +111,7 @@ void coh_case_create(coh_case *out_case, const coh_op_kind *kind, const void *at
                      const coh_shape *inputs, uint64_t seed)
 {
     coh_case *one = out_case;
-    *one = (coh_case){ .kind = kind, .attributes = attributes };
+    *one = (coh_case){ .kind = kind, .attributes = attributes, .seed = seed };
     coh_status status = kind->infer(attributes, inputs, &one->facts);
     if (status != COH_OK) {
         fprintf(stderr, "%s: %s\n", kind->name, coh_last_error());
@@ -242,6 +242,9 @@ static coh_call prepare(coh_case *one, coh_phase phase, void *queue)
     keep_named(call.input, kind->input_count, kind->backward_reads.inputs & ~left_out.inputs);
     keep_named(call.output, kind->output_count, kind->backward_reads.outputs & ~left_out.outputs);
     keep_named(call.parameter, kind->parameter_count, kind->backward_reads.parameters);
+    for (int i = 0; i < kind->output_count; i++)
+        if (kind->overwrites_output_grads >> i & 1u)
+            fill_normal(&call.output_grad[i], one->seed, 100 + (uint64_t)i);
     for (int i = 0; i < kind->input_count; i++)
         if ((call.input_grad_adds >> i & 1u) == 0)
             poison_view(&call.input_grad[i]);

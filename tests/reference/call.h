@@ -22,6 +22,7 @@ typedef struct coh_case {
     void *blocks[64]; /* whole pages each */
     size_t block_bytes[64];
     int block_count;
+    uint64_t seed; /* of the random values */
     /* Waits until the queue has done what was enqueued; called before the workspace is poisoned for
      * the next range. NULL: calls are done when they return. */
     void (*wait)(void);
