@@ -210,15 +210,18 @@ static coh_status place_window(coh_runner *r, const coh_lowered_operand *operand
 
 /* ---- in place ---- */
 
+/* Operands of a step that have a bit in coh_runner.takers; the others take no place. */
+enum { TAKERS_MOST = 64 };
+
 static int takes_place(const coh_runner *r, uint32_t i)
 {
-    return i < 64 && (r->takers >> i & 1) != 0;
+    return i < TAKERS_MOST && (r->takers >> i & 1) != 0;
 }
 
 static void find_takers(coh_runner *r, const coh_lowered_operand *operands, uint32_t count)
 {
     r->takers = 0;
-    for (uint32_t i = 0; i < count && i < 64; i++)
+    for (uint32_t i = 0; i < count && i < TAKERS_MOST; i++)
         if (coh_level_takes(r->level, operands, &operands[i]))
             r->takers |= UINT64_C(1) << i;
 }
