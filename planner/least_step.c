@@ -20,8 +20,10 @@ typedef coh_step_unit unit;
 enum { AHEAD = COH_AHEAD, BETWEEN = COH_BETWEEN, BACK = COH_BACK, ANY = AHEAD | BETWEEN | BACK };
 enum { MASKS = COH_PHASE_MASKS, PHASES = COH_PHASES };
 
-/* Where memory is counted, as bits of a pattern: what lies in memory there. */
-enum { BEGIN = 1, TURN = 2, MIDDLE = 4, BOUNDARIES = 3, PATTERNS = 8 };
+/* Where memory is counted, as bits of a pattern: what lies in memory there. Of several passes TURN
+ * is the first turn; REST and MIDDLE are the means of the other turns and of the begins between
+ * passes. */
+enum { BEGIN = 1, TURN = 2, REST = 4, MIDDLE = 8, BOUNDARIES = 4, PATTERNS = 16 };
 
 /* Two levels of memory: the innermost with its link, and all but the drive. */
 enum { LEVELS = 2 };
@@ -50,14 +52,14 @@ typedef struct level {
     double memory_part[2]; /* of host memory's rate, by way */
 } level;
 
-enum { ROWS_PER_UNIT = 24, COLUMNS_PER_UNIT = 64 };
+enum { ROWS_PER_UNIT = 24, COLUMNS_PER_UNIT = 128 };
 
 typedef struct programme {
     const facts *f;
     const coh_plan_options *options;
     const coh_pricer *pricer;
     level levels[LEVELS];
-    int patterns;   /* BEGIN | TURN, with MIDDLE if there are several passes */
+    int patterns;   /* BEGIN | TURN, with REST | MIDDLE if there are several passes */
     cost fixed;     /* of the shares that are all zero */
     cost *columns;  /* by column: what it adds */
     double *shares; /* by share row and column */
@@ -107,7 +109,9 @@ static void read_weights(const programme *p, const level *l, double bytes, doubl
     if (!(pattern & BEGIN))
         move(l, out, WAY_IN, AHEAD, bytes);
     if (!(pattern & TURN))
-        move(l, out, WAY_IN, BACK, p->f->passes * back);
+        move(l, out, WAY_IN, BACK, back);
+    if (!(pattern & REST))
+        move(l, out, WAY_IN, BACK, (p->f->passes - 1) * back);
     if (!(pattern & MIDDLE))
         move(l, out, WAY_IN, BETWEEN, (p->f->passes - 1) * bytes);
     keep(l, out, pattern, bytes);
@@ -119,24 +123,23 @@ static int frozen_weights(const programme *p, const level *l, const unit *u, int
     return u->frozen > 0;
 }
 
-/* Returns 1 if it is known in which phases an update may run and its results leave. */
-static int is_timed(const programme *p, const level *l)
+/* Returns 1 if updates run in the last backward: they are not deferred, and not the host's. */
+static int is_in_back(const programme *p, const level *l)
 {
-    return p->f->passes == 1 && (is_deferred(p) || l->number == 0);
+    return !is_deferred(p) && l->number == 0;
 }
 
-/* Changed content that the update leaves: it crosses unless it never leaves memory. */
+/* Changed content that the update leaves: it crosses unless it never leaves memory. A deferred
+ * update runs before the first turn, so what is not in memory there has left before. */
 static void store_changed(const programme *p, const level *l, double bytes, int pattern, cost *out)
 {
-    const int is_simple = is_timed(p, l);
-    int mask = AHEAD | BACK;
-    if (pattern == p->patterns)
-        return;
-    if (is_simple && is_deferred(p) && !(pattern & TURN))
+    int mask = ANY;
+    if (is_deferred(p) && !(pattern & TURN))
         mask = AHEAD;
-    if (is_simple && !is_deferred(p) && !(pattern & BEGIN))
+    if (is_in_back(p, l) && !(pattern & BEGIN))
         mask = BACK;
-    move(l, out, WAY_OUT, is_simple ? mask : ANY, bytes);
+    if (pattern != p->patterns)
+        move(l, out, WAY_OUT, mask, bytes);
 }
 
 static int own_weights(const programme *p, const level *l, const unit *u, int pattern, cost *out)
@@ -157,32 +160,30 @@ static int host_weights(const programme *p, const level *l, const unit *u, int p
 
 static int states(const programme *p, const level *l, const unit *u, int pattern, cost *out)
 {
-    const int is_simple = is_timed(p, l);
+    const int leaves = pattern != p->patterns;
     int mask = ANY;
-    if (is_deferred(p) && !(pattern & BEGIN))
-        mask = AHEAD;
-    else if (is_deferred(p))
-        mask = BETWEEN | BACK;
-    else if (is_simple)
+    if (is_deferred(p))
+        mask = pattern & BEGIN ? BETWEEN | BACK : AHEAD;
+    else if (is_in_back(p, l) && p->f->passes == 1)
         mask = pattern & TURN ? AHEAD : BACK;
-    if (pattern != p->patterns)
+    if (leaves)
         move(l, out, WAY_IN, mask, u->state);
     store_changed(p, l, u->state, pattern, out);
     keep(l, out, pattern, u->state);
-    return u->state > 0;
+    /* what leaves gains nothing by staying in between */
+    return u->state > 0 && !(leaves && (pattern & (REST | MIDDLE)));
 }
 
-/* Gradients from one micro-batch to the next. */
+/* Gradients from one micro-batch to the next; there are none at the first turn. */
 static int sums(const programme *p, const level *l, const unit *u, int pattern, cost *out)
 {
     const double times = p->f->passes - 1;
-    if (!(pattern & TURN) || !(pattern & MIDDLE)) {
+    if (!(pattern & REST) || !(pattern & MIDDLE)) {
         move(l, out, WAY_OUT, pattern & MIDDLE ? BETWEEN | BACK : BACK, times * u->grad);
-        move(l, out, WAY_IN, pattern & TURN ? BETWEEN : BACK, times * u->grad);
+        move(l, out, WAY_IN, pattern & REST ? BETWEEN : BACK, times * u->grad);
     }
-    keep(l, out, pattern & MIDDLE, u->grad);
-    keep(l, out, pattern & TURN, u->grad * times / p->f->passes); /* not at the first turn */
-    return times > 0 && u->grad > 0 && !(pattern & BEGIN);
+    keep(l, out, pattern, u->grad);
+    return times > 0 && u->grad > 0 && !(pattern & (BEGIN | TURN));
 }
 
 /* Gradients that wait for a deferred update on the device. */
@@ -204,26 +205,26 @@ static int host_gradients(const programme *p, const level *l, const unit *u, int
     return u->grad > 0 && !(pattern & ~BEGIN);
 }
 
-/* Activations: written before the turn, read after it. */
-static void activations(const programme *p, const level *l, double bytes, int pattern, cost *out)
+/* Activations: written before their turn, read after it. */
+static int activations(const programme *p, const level *l, double bytes, int pattern, cost *out)
 {
-    if (!(pattern & TURN)) {
-        move(l, out, WAY_OUT, AHEAD | BETWEEN, p->f->passes * bytes);
-        move(l, out, WAY_IN, BACK, p->f->passes * bytes);
-    }
+    const double first = pattern & TURN ? 0 : bytes;
+    const double others = pattern & REST ? 0 : (p->f->passes - 1) * bytes;
+    move(l, out, WAY_OUT, AHEAD, first);
+    move(l, out, WAY_OUT, BETWEEN, others);
+    move(l, out, WAY_IN, BACK, first + others);
     keep(l, out, pattern, bytes);
+    return bytes > 0 && !(pattern & ~(TURN | REST));
 }
 
 static int kept(const programme *p, const level *l, const unit *u, int pattern, cost *out)
 {
-    activations(p, l, u->kept, pattern, out);
-    return u->kept > 0 && !(pattern & ~TURN);
+    return activations(p, l, u->kept, pattern, out);
 }
 
 static int recomputed(const programme *p, const level *l, const unit *u, int pattern, cost *out)
 {
-    activations(p, l, u->recomputed, pattern, out);
-    return u->recomputed > 0 && !(pattern & ~TURN);
+    return activations(p, l, u->recomputed, pattern, out);
 }
 
 /* Adds `factor` times a cost to a column, or to what is fixed (column -1). */
@@ -557,7 +558,7 @@ static coh_status build_and_solve(const facts *f, const coh_plan_options *option
     programme p = { .f = f,
                     .options = options,
                     .pricer = pricer,
-                    .patterns = f->passes > 1 ? BEGIN | TURN | MIDDLE : BEGIN | TURN };
+                    .patterns = f->passes > 1 ? BEGIN | TURN | REST | MIDDLE : BEGIN | TURN };
     coh_status status = COH_OK;
     p.column_most = f->unit_count * COLUMNS_PER_UNIT;
     p.row_most = f->unit_count * ROWS_PER_UNIT;
