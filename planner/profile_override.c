@@ -150,6 +150,21 @@ static int parse_generation(const entry *e, const char *text, change *out_change
     return 0;
 }
 
+/* Returns 1 for a size by which a user means that a tier is not there. */
+static int is_none(const char *text)
+{
+    uint64_t bytes = 1;
+    return strcmp(text, "none") == 0 || (coh_size_parse(text, &bytes) == COH_OK && bytes == 0);
+}
+
+/* Returns what a user calls the tier that can be left out of a plan; COH_TERM_COUNT: none. */
+static coh_term term_of_tier(const entry *e)
+{
+    if (strcmp(e->name, "disk") == 0)
+        return COH_TERM_DISK;
+    return strcmp(e->name, "host-memory") == 0 ? COH_TERM_HOST_MEMORY : COH_TERM_COUNT;
+}
+
 static coh_status parse_change(const entry *e, const char *text, change *out_change)
 {
     if (e->kind == ENTRY_DRIVES)
@@ -165,6 +180,11 @@ static coh_status parse_change(const entry *e, const char *text, change *out_cha
     case ENTRY_BYTES:
         if (parse_size(text, 0, out_change))
             return COH_OK;
+        if (is_none(text) && term_of_tier(e) != COH_TERM_COUNT)
+            return coh_fail(COH_ERR_ARGUMENT,
+                            "%s takes a size with its unit or a factor, not '%.40s': to plan "
+                            "without it give %s none beside the profile",
+                            e->name, text, coh_term_text(term_of_tier(e)));
         return coh_fail(COH_ERR_ARGUMENT,
                         "%s takes a size with its unit or a factor, not '%.40s': for example "
                         "%s=80GB or %s=2x",
