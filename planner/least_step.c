@@ -17,7 +17,8 @@
 typedef coh_step_facts facts;
 typedef coh_step_unit unit;
 
-enum { AHEAD = COH_AHEAD, BETWEEN = COH_BETWEEN, BACK = COH_BACK, ANY = AHEAD | BETWEEN | BACK };
+enum { AHEAD = COH_AHEAD, BETWEEN = COH_BETWEEN, BACK = COH_BACK, EARLIER = COH_EARLIER };
+enum { BACKS = BACK | EARLIER, ANY = AHEAD | BETWEEN | BACKS };
 enum { MASKS = COH_PHASE_MASKS, PHASES = COH_PHASES };
 
 /* Where memory is counted, as bits of a pattern: what lies in memory there. Of several passes TURN
@@ -78,6 +79,14 @@ static void need(cost *c, int lane, int mask, double ns)
     c->ns[lane][mask] += ns;
 }
 
+/* Adds compute time of all backwards, equal parts of each. */
+static void need_back(const programme *p, cost *c, double ns)
+{
+    need(c, LANE_COMPUTE, BACK, ns / p->f->passes);
+    if (p->f->passes > 1)
+        need(c, LANE_COMPUTE, EARLIER, ns - ns / p->f->passes);
+}
+
 /* Adds a transfer of the level in one direction. */
 static void move(const level *l, cost *c, int way, int mask, double bytes)
 {
@@ -109,9 +118,9 @@ static void read_weights(const programme *p, const level *l, double bytes, doubl
     if (!(pattern & BEGIN))
         move(l, out, WAY_IN, AHEAD, bytes);
     if (!(pattern & TURN))
-        move(l, out, WAY_IN, BACK, back);
+        move(l, out, WAY_IN, BACKS, back);
     if (!(pattern & REST))
-        move(l, out, WAY_IN, BACK, (p->f->passes - 1) * back);
+        move(l, out, WAY_IN, BACKS, (p->f->passes - 1) * back);
     if (!(pattern & MIDDLE))
         move(l, out, WAY_IN, BETWEEN, (p->f->passes - 1) * bytes);
     keep(l, out, pattern, bytes);
@@ -158,20 +167,29 @@ static int host_weights(const programme *p, const level *l, const unit *u, int p
     return u->work > 0 && (!is_deferred(p) || !(pattern & BEGIN));
 }
 
+/* Where states lie when they are updated: at the first turn if updates are deferred, else at the
+ * last one. */
+static int update_turn(const programme *p)
+{
+    return is_deferred(p) || p->f->passes == 1 ? TURN : REST;
+}
+
 static int states(const programme *p, const level *l, const unit *u, int pattern, cost *out)
 {
-    const int leaves = pattern != p->patterns;
+    const int turn = update_turn(p), leaves = pattern != p->patterns;
     int mask = ANY;
     if (is_deferred(p))
-        mask = pattern & BEGIN ? BETWEEN | BACK : AHEAD;
-    else if (is_in_back(p, l) && p->f->passes == 1)
-        mask = pattern & TURN ? AHEAD : BACK;
+        mask = pattern & BEGIN ? BETWEEN | BACKS : AHEAD;
+    else if (is_in_back(p, l))
+        mask = !(pattern & turn) ? BACK : p->f->passes == 1 ? AHEAD : ANY;
     if (leaves)
         move(l, out, WAY_IN, mask, u->state);
     store_changed(p, l, u->state, pattern, out);
-    keep(l, out, pattern, u->state);
-    /* what leaves gains nothing by staying in between */
-    return u->state > 0 && !(leaves && (pattern & (REST | MIDDLE)));
+    keep(l, out, leaves ? pattern & ~REST : pattern, u->state);
+    if (leaves && (pattern & REST)) /* at one of these turns */
+        keep(l, out, REST, u->state / (p->f->passes - 1));
+    /* what leaves gains nothing by staying elsewhere */
+    return u->state > 0 && !(leaves && (pattern & ~(BEGIN | turn)));
 }
 
 /* Gradients from one micro-batch to the next; there are none at the first turn. */
@@ -179,8 +197,8 @@ static int sums(const programme *p, const level *l, const unit *u, int pattern, 
 {
     const double times = p->f->passes - 1;
     if (!(pattern & REST) || !(pattern & MIDDLE)) {
-        move(l, out, WAY_OUT, pattern & MIDDLE ? BETWEEN | BACK : BACK, times * u->grad);
-        move(l, out, WAY_IN, pattern & REST ? BETWEEN : BACK, times * u->grad);
+        move(l, out, WAY_OUT, pattern & MIDDLE ? BETWEEN | EARLIER : EARLIER, times * u->grad);
+        move(l, out, WAY_IN, pattern & REST ? BETWEEN : BACKS, times * u->grad);
     }
     keep(l, out, pattern, u->grad);
     return times > 0 && u->grad > 0 && !(pattern & (BEGIN | TURN));
@@ -212,7 +230,7 @@ static int activations(const programme *p, const level *l, double bytes, int pat
     const double others = pattern & REST ? 0 : (p->f->passes - 1) * bytes;
     move(l, out, WAY_OUT, AHEAD, first);
     move(l, out, WAY_OUT, BETWEEN, others);
-    move(l, out, WAY_IN, BACK, first + others);
+    move(l, out, WAY_IN, BACKS, first + others);
     keep(l, out, pattern, bytes);
     return bytes > 0 && !(pattern & ~(TURN | REST));
 }
@@ -309,8 +327,8 @@ static void add_unit(programme *p, int index)
     need(&host, LANE_HOST, is_deferred(p) ? AHEAD : AHEAD | BACK, u->host_update_ns);
     need(&host, LANE_MEMORY, is_deferred(p) ? AHEAD : AHEAD | BACK,
          u->host_update_ns * p->pricer->profile->memory_part[COH_LANE_HOST]);
-    need(&again, LANE_COMPUTE, BACK, u->recompute_ns);
-    need(&light, LANE_COMPUTE, BACK, u->light_ns);
+    need_back(p, &again, u->recompute_ns);
+    need_back(p, &light, u->light_ns);
     charge(p, -1, &device, u->copies);
     if (u->grad > 0 && o->host_memory_bytes > 0) {
         p->update_column[index] = updated.with = add_share(p);
@@ -401,10 +419,16 @@ static double *cell(const table *t, int row, int column)
     return &t->values[(size_t)row * (size_t)(t->columns + 1) + (size_t)column];
 }
 
-/* Sums what falls into a mask of phases; without BETWEEN, that phase does not exist. */
+/* Returns the phases that exist. */
+static int phases_of(const programme *p)
+{
+    return p->f->passes > 1 ? ANY : AHEAD | BACK;
+}
+
+/* Sums what falls into a mask of phases, of those that exist. */
 static double inside(const programme *p, const cost *c, int lane, int mask)
 {
-    const int exists = p->patterns & MIDDLE ? ANY : AHEAD | BACK;
+    const int exists = phases_of(p);
     double ns = 0;
     for (int m = 1; m < MASKS; m++)
         if (((m & exists) & ~mask) == 0)
@@ -418,8 +442,7 @@ static void add_times(const programme *p, double most_ns, table *t)
     for (int lane = 0; lane < LANES; lane++)
         for (int mask = 1; mask < MASKS; mask++) {
             const int number = (lane - LANE_LINKS) / 4;
-            if ((!(p->patterns & MIDDLE) && (mask & BETWEEN)) ||
-                (lane >= LANE_LINKS && !p->levels[number].exists))
+            if ((mask & ~phases_of(p)) || (lane >= LANE_LINKS && !p->levels[number].exists))
                 continue;
             double limit = -inside(p, &p->fixed, lane, mask) / most_ns;
             for (int column = 0; column < p->column_count; column++)
@@ -486,13 +509,13 @@ static double most_fixed_ns(const programme *p)
  * recomputes so many blocks. */
 static int32_t estimate_late(const programme *p, int32_t recompute)
 {
-    double back_ns = p->f->compute_ns[BACK], host_ns = 0;
+    double back_ns = 0, host_ns = 0;
     for (int i = 0; i < p->f->unit_count; i++) {
         const unit *u = &p->f->units[i];
         back_ns += u->is_block ? u->copies * u->recompute_ns * recompute / p->f->block_count : 0;
         host_ns += u->copies * u->host_update_ns;
     }
-    back_ns /= p->f->passes;
+    back_ns = p->f->compute_ns[BACK] + back_ns / p->f->passes;
     return back_ns < host_ns ? (int32_t)(COH_LATE_PARTS * (1 - back_ns / host_ns)) : 0;
 }
 
@@ -524,7 +547,7 @@ static void read_decisions(const programme *p, const double *x, coh_least_set *o
 static coh_status solve(const programme *p, coh_least_step *out)
 {
     const double most_ns = most_fixed_ns(p) + 1;
-    const int phases = p->patterns & MIDDLE ? PHASES : PHASES - 1;
+    const int phases = __builtin_popcount((unsigned)phases_of(p));
     table t = { .columns = p->column_count + PHASES };
     const int row_most = LANES * MASKS + LEVELS * BOUNDARIES + 2 + p->row_count;
     double *x = NULL, value = 0;
@@ -537,7 +560,7 @@ static coh_status solve(const programme *p, coh_least_step *out)
     add_far_room(p, &t);
     add_shares(p, &t);
     for (int phase = 0; phase < PHASES; phase++)
-        if (1 << phase != BETWEEN || (p->patterns & MIDDLE))
+        if (1 << phase & phases_of(p))
             *cell(&t, t.rows, p->column_count + phase) = -1;
     COH_TRY_GOTO(status, coh_simplex_maximise(t.values, t.rows, t.columns, x, &value, &is_most),
                  done);

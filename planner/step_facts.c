@@ -130,6 +130,18 @@ static void mark_live(const scene *f, const coh_lowered *lowered, size_t turn, i
     }
 }
 
+/* Returns the backward that an instruction after the turn belongs to; several if that is not
+ * known. */
+static int back_of(const scene *f, const coh_lowered *lowered, size_t index)
+{
+    const int32_t call = lowered->instructions[index].call;
+    if (f->passes == 1)
+        return COH_BACK;
+    if (call < 0)
+        return COH_BACK | COH_EARLIER;
+    return lowered->calls[call].microbatch == f->microbatches - 1 ? COH_BACK : COH_EARLIER;
+}
+
 /* Adds the update of a group to its unit, for either lane. */
 static void add_update(scene *f, const coh_lowered *lowered, size_t index)
 {
@@ -167,7 +179,7 @@ static void measure(scene *f, const coh_lowered *lowered)
         else if (instruction->opcode != COH_OP_NORM || coh_plan_defers(f->options))
             f->compute_ns[is_ahead     ? COH_AHEAD
                           : is_between ? COH_BETWEEN
-                                       : COH_BACK] +=
+                                       : back_of(f, lowered, i)] +=
                 times_of(f, lowered, i) * least_ns(f, lowered, i, COH_LANE_COMPUTE);
     }
     mark_live(f, lowered, turn, f->is_live);

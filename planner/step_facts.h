@@ -2,7 +2,7 @@
  * of the linear programme of least_step.h.
  *
  *     |  forward     |   backward    |  forward   |   backward  ...  CLIP |
- *     |  AHEAD       |   BACK        |  BETWEEN   |   BACK                |
+ *     |  AHEAD       |   EARLIER     |  BETWEEN   |   BACK                |
  *
  * The body is lowered twice, with no block recomputed and with all; the difference is what
  * recomputation costs and saves. Each instruction has the least time of any partition of its
@@ -13,8 +13,16 @@
 #include "planner/layout.h"
 #include "planner/plan.h"
 
-/* The phases of a step, as bits of a mask. */
-enum { COH_AHEAD = 1, COH_BETWEEN = 2, COH_BACK = 4, COH_PHASE_MASKS = 8, COH_PHASES = 3 };
+/* The phases of a step, as bits of a mask. BACK is the last backward, in which gradients become
+ * final; with one pass there is no BETWEEN and no EARLIER. */
+enum {
+    COH_AHEAD = 1,
+    COH_BETWEEN = 2,
+    COH_BACK = 4,
+    COH_EARLIER = 8,
+    COH_PHASE_MASKS = 16,
+    COH_PHASES = 4
+};
 
 /* No chunk is smaller, except at the end of an object. */
 #define COH_CHUNK_LEAST ((double)COH_GRAIN_ELEMENTS * 2)
