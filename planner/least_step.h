@@ -9,16 +9,17 @@
  *       |  AHEAD       |   EARLIER     |  BETWEEN   |   BACK                |
  *
  * AHEAD is the forward that applies the deferred updates: of the first micro-batch, or of all in a
- * sweep by layers. BETWEEN is the forward of the other micro-batches. BACK is the last backward, the
- * only one in which gradients become final, and EARLIER the others. A byte that is read in a phase
+ * sweep by layers. BETWEEN is the forward of the other micro-batches. BACK is the last backward,
+ * in which alone gradients become final, and EARLIER the others. A byte that is read in a phase
  * either lies in memory when the phase begins, or crosses the link within it. The first turn is
  * counted apart from the mean of the others: a deferred update runs before it, so what that changes
- * lies in memory there, or has left in AHEAD. The variables are the shares of each
- * parameter, state, gradient and activation that lie in memory at each boundary, the share of each
- * block that is recomputed, and the share that the host updates. Shares are real numbers, equal
- * blocks are one block, transfers overlap perfectly within a phase, and device and host together
- * are one memory over the drive. Each of these only lowers the result: averaged over its runs,
- * every settled schedule is a solution. */
+ * lies in memory there, or has left in AHEAD.
+ *
+ * The variables are the shares of each parameter, state, gradient and activation that lie in memory
+ * at each boundary, the share of each block that is recomputed, and the share that the host
+ * updates. Shares are real numbers, equal blocks are one block, transfers overlap perfectly within
+ * a phase, and device and host together are one memory over the drive. Each of these only lowers
+ * the result: averaged over its runs, every settled schedule is a solution. */
 #ifndef COH_PLANNER_LEAST_STEP_H
 #define COH_PLANNER_LEAST_STEP_H
 

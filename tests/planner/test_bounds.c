@@ -547,6 +547,81 @@ static void facts_of_many_micro_batches_grow_evenly(void **state)
     }
 }
 
+/* Makes a machine whose memory is so fast that updates take hardly any time. */
+static void make_fast_memory(coh_profile *out)
+{
+    coh_profile_builtin(2, 0, 0, out);
+    out->memory_bytes_per_s = out->host_update_bytes_per_s = coh_figure_of(1e15);
+}
+
+/* Computes the bound with one memory of `room_bytes` over a drive, of which one lane is slow. */
+static double least_of(const coh_graph *graph, const coh_plan_options *given, double room_bytes,
+                       coh_lane slow, double ns_per_byte)
+{
+    coh_plan_options options = *given;
+    coh_profile profile;
+    coh_pricer pricer;
+    coh_least_step least;
+    options.device_memory_bytes = (uint64_t)room_bytes;
+    make_fast_memory(&profile);
+    for (int lane = COH_LANE_READ; lane <= COH_LANE_WRITE; lane++) {
+        const double factor = lane == (int)slow ? 1 : 1000;
+        profile.link[lane] =
+            (coh_link_profile){ .bytes_per_s = coh_figure_of(factor * 1e9 / ns_per_byte),
+                                .depth = 1 };
+    }
+    assert_int_equal(coh_pricer_init(&pricer, &profile, graph), COH_OK);
+    assert_int_equal(coh_least_step_find(graph, &options, &pricer, &least), COH_OK);
+    coh_pricer_fini(&pricer);
+    return (double)least.light_ns;
+}
+
+/* What has no room crosses within one phase, the first forward or the last backward, and the other
+ * phases compute meanwhile what they must. The lane is so slow that this is more than all compute
+ * time, and more than the time of all states on it. */
+static void check_crossing(const coh_graph *graph, const coh_plan_options *options,
+                           const coh_step_facts *facts, coh_lane slow)
+{
+    const int deferred = options->deferred_update;
+    double states = 0, others_ns = 0;
+    for (int32_t i = 0; i < facts->unit_count; i++)
+        states += facts->units[i].copies * facts->units[i].state;
+    for (int mask = 1; mask < COH_PHASE_MASKS; mask++)
+        if (!(mask & (deferred ? COH_AHEAD : COH_BACK)))
+            others_ns += facts->compute_ns[mask];
+    const double room = states * 0.5, ns_per_byte = 1.5 * others_ns / states;
+    const double least_ns = least_of(graph, options, room + facts->pinned_bytes, slow, ns_per_byte);
+    assert_true(least_ns >= 0.99 * (others_ns + (states - room) * ns_per_byte));
+}
+
+static void states_cross_in_the_phase_of_their_update(void **state)
+{
+    (void)state;
+    const toy_options toy = {
+        .layers = 2, .width = 256, .vocabulary = 256, .rows = 64, .dtype = COH_DTYPE_BF16
+    };
+    coh_graph *graph = NULL;
+    coh_profile profile;
+    coh_pricer pricer;
+    coh_plan_options options;
+    assert_int_equal(toy_graph_make(&toy, &graph), COH_OK);
+    make_fast_memory(&profile);
+    assert_int_equal(coh_pricer_init(&pricer, &profile, graph), COH_OK);
+    coh_plan_options_init(&options);
+    options.microbatch_count = 2;
+    options.sweep_order = COH_SWEEP_MICROBATCH;
+    options.disk_bytes = UINT64_MAX;
+    for (options.deferred_update = 0; options.deferred_update < 2; options.deferred_update++) {
+        coh_step_facts facts;
+        assert_int_equal(coh_step_facts_find(graph, &options, &pricer, 10, 0, &facts), COH_OK);
+        check_crossing(graph, &options, &facts, COH_LANE_READ);
+        check_crossing(graph, &options, &facts, COH_LANE_WRITE);
+        coh_step_facts_fini(&facts);
+    }
+    coh_pricer_fini(&pricer);
+    coh_graph_destroy(graph);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -555,6 +630,7 @@ int main(void)
         cmocka_unit_test(the_drive_carries_what_the_host_lane_needs),
         cmocka_unit_test(no_plan_is_much_faster_than_what_is_known_without_making_it),
         cmocka_unit_test(facts_of_many_micro_batches_grow_evenly),
+        cmocka_unit_test(states_cross_in_the_phase_of_their_update),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
