@@ -139,7 +139,7 @@ static int is_in_back(const programme *p, const level *l)
 }
 
 /* Changed content that the update leaves: it crosses unless it never leaves memory. A deferred
- * update runs before the first turn, so what is not in memory there has left before. */
+ * update runs before the first turn: content that is not in memory there has left before. */
 static void store_changed(const programme *p, const level *l, double bytes, int pattern, cost *out)
 {
     int mask = ANY;
@@ -188,7 +188,7 @@ static int states(const programme *p, const level *l, const unit *u, int pattern
     keep(l, out, leaves ? pattern & ~REST : pattern, u->state);
     if (leaves && (pattern & REST)) /* at one of these turns */
         keep(l, out, REST, u->state / (p->f->passes - 1));
-    /* what leaves gains nothing by staying elsewhere */
+    /* states that leave gain nothing by staying elsewhere */
     return u->state > 0 && !(leaves && (pattern & ~(BEGIN | turn)));
 }
 

@@ -12,7 +12,7 @@
  * sweep by layers. BETWEEN is the forward of the other micro-batches. BACK is the last backward,
  * in which alone gradients become final, and EARLIER the others. A byte that is read in a phase
  * either lies in memory when the phase begins, or crosses the link within it. The first turn is
- * counted apart from the mean of the others: a deferred update runs before it, so what that changes
+ * counted apart from the mean of the others: a deferred update runs before it, so changed content
  * lies in memory there, or has left in AHEAD.
  *
  * The variables are the shares of each parameter, state, gradient and activation that lie in memory
