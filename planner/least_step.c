@@ -132,7 +132,8 @@ static int frozen_weights(const programme *p, const level *l, const unit *u, int
     return u->frozen > 0;
 }
 
-/* Returns 1 if updates run in the last backward: they are not deferred, and not the host's. */
+/* Returns 1 if content of the innermost level, which the device updates, is known to be updated in
+ * the last backward. */
 static int is_in_back(const programme *p, const level *l)
 {
     return !is_deferred(p) && l->number == 0;
@@ -167,8 +168,8 @@ static int host_weights(const programme *p, const level *l, const unit *u, int p
     return u->work > 0 && (!is_deferred(p) || !(pattern & BEGIN));
 }
 
-/* Where states lie when they are updated: at the first turn if updates are deferred, else at the
- * last one. */
+/* Returns the turn next to the update of states: the first one follows a deferred update, the last
+ * one, of REST, precedes any other. */
 static int update_turn(const programme *p)
 {
     return is_deferred(p) || p->f->passes == 1 ? TURN : REST;

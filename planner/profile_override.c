@@ -153,8 +153,8 @@ static int parse_generation(const entry *e, const char *text, change *out_change
 /* Returns 1 for a size by which a user means that a tier is not there. */
 static int is_none(const char *text)
 {
-    uint64_t bytes = 1;
-    return strcmp(text, "none") == 0 || (coh_size_parse(text, &bytes) == COH_OK && bytes == 0);
+    const size_t zeros = strspn(text, "0.");
+    return strcmp(text, "none") == 0 || (text[0] == '0' && strspn(text + zeros, "123456789") == 0);
 }
 
 /* Returns what a user calls the tier that can be left out of a plan; COH_TERM_COUNT: none. */

@@ -130,15 +130,13 @@ static void mark_live(const scene *f, const coh_lowered *lowered, size_t turn, i
     }
 }
 
-/* Returns the backward that an instruction after the turn belongs to; several if that is not
- * known. */
+/* Returns the backward that an instruction after the turn belongs to. Those without a call, norms
+ * and CLIP, follow the last contribution. */
 static int back_of(const scene *f, const coh_lowered *lowered, size_t index)
 {
     const int32_t call = lowered->instructions[index].call;
-    if (f->passes == 1)
+    if (f->passes == 1 || call < 0)
         return COH_BACK;
-    if (call < 0)
-        return COH_BACK | COH_EARLIER;
     return lowered->calls[call].microbatch == f->microbatches - 1 ? COH_BACK : COH_EARLIER;
 }
 

@@ -42,7 +42,7 @@ typedef struct coh_step_unit {
 typedef struct coh_step_facts {
     coh_step_unit *units; /* different ones, the largest first */
     int32_t unit_count, block_count;
-    double compute_ns[COH_PHASE_MASKS]; /* by phase; without updates and recomputation */
+    double compute_ns[COH_PHASE_MASKS]; /* by mask; without updates and recomputation */
     double passes;                      /* turns of a step: 1, or one per micro-batch */
     double pinned_bytes;
     double object_count;
