@@ -547,7 +547,8 @@ static void read_decisions(const programme *p, const double *x, coh_least_set *o
 
 static coh_status solve(const programme *p, coh_least_step *out)
 {
-    const double most_ns = most_fixed_ns(p) + 1;
+    /* No phase of the best step is longer: a step without any share takes at most this. */
+    const double most_ns = PHASES * most_fixed_ns(p) + 1;
     const int phases = __builtin_popcount((unsigned)phases_of(p));
     table t = { .columns = p->column_count + PHASES };
     const int row_most = LANES * MASKS + LEVELS * BOUNDARIES + 2 + p->row_count;
