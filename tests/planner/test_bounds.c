@@ -579,8 +579,8 @@ static double least_of(const coh_graph *graph, const coh_plan_options *given, do
 }
 
 /* States that have no room cross within one phase, the first forward or the last backward, and the
- * other phases take at least their compute time. The lane is so slow that this is more than all compute
- * time, and more than the time of all states on it. */
+ * other phases take at least their compute time. The lane is so slow that this is more than all
+ * compute time, and more than the time of all states on it. */
 static void check_crossing(const coh_graph *graph, const coh_plan_options *options,
                            const coh_step_facts *facts, coh_lane slow)
 {
