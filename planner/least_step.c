@@ -83,8 +83,7 @@ static void need(cost *c, int lane, int mask, double ns)
 static void need_back(const programme *p, cost *c, double ns)
 {
     need(c, LANE_COMPUTE, BACK, ns / p->f->passes);
-    if (p->f->passes > 1)
-        need(c, LANE_COMPUTE, EARLIER, ns - ns / p->f->passes);
+    need(c, LANE_COMPUTE, EARLIER, ns - ns / p->f->passes); /* 0 of one pass */
 }
 
 /* Adds a transfer of the level in one direction. */
