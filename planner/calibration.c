@@ -3,6 +3,7 @@
  * and limits: calibration.h; the public interface: cohobate/calibration.h. */
 #include "planner/calibration.h"
 
+#include <math.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -28,9 +29,18 @@ void coh_calibration_join(coh_calibration *calibration, double factor)
         factor = COH_CALIBRATION_LEAST;
     if (factor > COH_CALIBRATION_MOST)
         factor = COH_CALIBRATION_MOST;
-    calibration->factor =
-        before == 0 ? factor : calibration->factor + (factor - calibration->factor) * share;
+    const double away = before == 0 ? 0 : factor - calibration->factor;
+    const double variance = calibration->deviation * calibration->deviation + share * away * away;
+    calibration->factor = before == 0 ? factor : calibration->factor + away * share;
+    calibration->deviation = before == 0 ? 0 : sqrt((1 - share) * variance);
     calibration->runs = before < INT32_MAX ? before + 1 : before;
+}
+
+double coh_calibration_uncertainty(const coh_calibration *calibration)
+{
+    const double runs = calibration->runs < RUNS_IN_MEAN ? calibration->runs : RUNS_IN_MEAN;
+    return runs < 2 ? 0
+                    : calibration->deviation * sqrt((runs + 1) / (runs - 1)) / calibration->factor;
 }
 
 /* ---- text ---- */
@@ -51,6 +61,8 @@ static const coh_json_field factor_fields[] = {
     { "factor", COH_JSON_REAL, COH_JSON_AT(coh_calibration, factor), .least = COH_CALIBRATION_LEAST,
       .most = COH_CALIBRATION_MOST },
     { "runs", COH_JSON_WHOLE, COH_JSON_AT(coh_calibration, runs), .least = 1, .most = INT32_MAX },
+    { "deviation", COH_JSON_REAL, COH_JSON_AT(coh_calibration, deviation),
+      .most = COH_CALIBRATION_MOST, .rule = COH_JSON_UNLESS_ZERO },
     { 0 },
 };
 

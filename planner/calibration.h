@@ -37,6 +37,11 @@ int coh_calibration_is_set(const void *calibration);
  * moving average. */
 void coh_calibration_join(coh_calibration *calibration, double factor);
 
+/* Returns by how much the factor of a further run is expected to differ from the present one, as a
+ * part of it: with n runs of equal weight and normal errors the deviation of the runs times
+ * sqrt((n + 1) / (n - 1)), since their mean is uncertain, too. 0: fewer than two runs. */
+double coh_calibration_uncertainty(const coh_calibration *calibration);
+
 /* The opcode whose factor applies to instructions of `opcode`: a recomputed block runs the
  * kernels of forward. COH_OP_COUNT: not calibrated. */
 coh_opcode coh_calibration_of(coh_opcode opcode);

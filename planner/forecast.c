@@ -1,6 +1,6 @@
 /* Predicts the spread of a step's time and the memory in each tier over time. The idea: simulate
- * the program with random durations, one draw per price source, and fold the extents' lifetimes
- * into one period. Prices: price.h; the walks: simulate.h. */
+ * the program with random durations, one draw per price source and one of the run, and fold the
+ * extents' lifetimes into one period. Prices: price.h; the walks: simulate.h. */
 #include "planner/forecast.h"
 
 #include <stdlib.h>
@@ -8,6 +8,7 @@
 
 #include "base/alloc.h"
 #include "base/rng.h"
+#include "planner/calibration.h"
 
 /* Walks that the quantiles are computed from; an odd number has a median. */
 enum { WALKS = 101 };
@@ -16,6 +17,9 @@ enum { WALKS = 101 };
 #define NORMAL_P90 1.2815515655446004
 
 #define DRAW_SEED 0x636f686f62617465u
+
+/* The draw of the run as a whole: the number of no source. */
+#define RUN_SOURCE UINT32_MAX
 
 /* ---- prices ---- */
 
@@ -45,24 +49,29 @@ static coh_status priced_init(priced *p, const coh_layout *layout, const coh_pro
 
 /* ---- quantiles ---- */
 
-static int has_spread(const priced *p, uint32_t instruction_count)
+static int has_spread(const priced *p, const coh_program *program, const coh_profile *profile)
 {
     int found = 0;
-    for (uint32_t i = 0; i < instruction_count; i++)
-        found |= p->prices[i].p10 != p->prices[i].p90;
+    for (uint32_t i = 0; i < program->instruction_count; i++)
+        found |= p->prices[i].p10 != p->prices[i].p90 ||
+                 coh_price_uncertainty(profile, &program->instructions[i]) > 0;
     return found;
 }
 
 /* Draws the durations: two halves of a normal distribution, joined at the median, with the price's
  * own p10 and p90. All instructions of one source share a draw, since they share the error of their
- * figure. */
-static void draw(priced *p, uint32_t instruction_count, uint64_t walk)
+ * figure. A further draw is of the run, which is fast or slow as a whole: all instructions share
+ * it, each by as much as the runs that calibrate it differed. */
+static void draw(priced *p, const coh_program *program, const coh_profile *profile, uint64_t walk)
 {
-    for (uint32_t i = 0; i < instruction_count; i++) {
+    const double of_run = coh_rng_normal(DRAW_SEED, walk, RUN_SOURCE);
+    for (uint32_t i = 0; i < program->instruction_count; i++) {
         const coh_price *price = &p->prices[i];
         double deviation = coh_rng_normal(DRAW_SEED, walk, price->source) / NORMAL_P90;
         double side = deviation < 0 ? price->p50 - price->p10 : price->p90 - price->p50;
-        p->service_ns[i] = coh_whole_ns(price->p50 + deviation * side);
+        double run = 1 + of_run * coh_price_uncertainty(profile, &program->instructions[i]);
+        run = run < COH_CALIBRATION_LEAST ? COH_CALIBRATION_LEAST : run;
+        p->service_ns[i] = coh_whole_ns((price->p50 + deviation * side) * run);
     }
 }
 
@@ -81,10 +90,10 @@ static coh_status find_quantiles(const coh_program *program, const coh_profile *
     uint64_t periods[WALKS];
     coh_simulation simulation;
     out->p10_ns = out->p90_ns = out->p50_ns;
-    if (!has_spread(p, program->instruction_count))
+    if (!has_spread(p, program, profile))
         return COH_OK;
     for (uint64_t walk = 0; walk < WALKS; walk++) {
-        draw(p, program->instruction_count, walk);
+        draw(p, program, profile, walk);
         COH_TRY(
             coh_simulate(program, profile, p->service_ns, COH_CONTENTION_FLUID, &simulation, NULL));
         periods[walk] = simulation.period_ns;

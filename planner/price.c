@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "planner/calibration.h"
 #include "planner/fingerprint.h"
 #include "planner/opcodes.h"
 #include "planner/optimizers.h"
@@ -489,13 +490,26 @@ const coh_link_profile *coh_price_link(const coh_profile *profile, const coh_pro
                : NULL;
 }
 
+/* Returns the calibration of an instruction; NULL: it has none. Factors apply to compute
+ * instructions and links only: no others are measured in runs. */
+static const coh_calibration *calibration_of(const coh_profile *profile,
+                                             const coh_instruction *instruction)
+{
+    const coh_calibration *calibration = &profile->calibration[instruction->opcode];
+    return calibration->runs > 0 && instruction->lane != COH_LANE_HOST ? calibration : NULL;
+}
+
+double coh_price_uncertainty(const coh_profile *profile, const coh_instruction *instruction)
+{
+    const coh_calibration *calibration = calibration_of(profile, instruction);
+    return calibration != NULL ? coh_calibration_uncertainty(calibration) : 0;
+}
+
 coh_price coh_price_instruction(const coh_pricer *pricer, const coh_layout *layout,
                                 const coh_program *program, const coh_instruction *instruction)
 {
     const coh_profile *profile = pricer->profile;
-    const coh_calibration *calibration = &profile->calibration[instruction->opcode];
-    /* Factors apply to compute instructions and links only: no others are measured in runs. */
-    const int is_calibrated = calibration->runs > 0 && instruction->lane != COH_LANE_HOST;
+    const coh_calibration *calibration = calibration_of(profile, instruction);
     const coh_link_profile *link = coh_price_link(profile, program, instruction);
     coh_price price;
     if (link != NULL) {
@@ -521,5 +535,5 @@ coh_price coh_price_instruction(const coh_pricer *pricer, const coh_layout *layo
         price.p50 += more.p50;
         price.p90 += more.p90;
     }
-    return is_calibrated ? scaled(price, calibration->factor) : price;
+    return calibration != NULL ? scaled(price, calibration->factor) : price;
 }

@@ -86,6 +86,10 @@ struct coh_plan_options;
  * nothing is trained. */
 double coh_price_update_part(const coh_graph *graph, const struct coh_plan_options *options);
 
+/* Returns by how much a run is expected to differ from the price of an instruction, as a part of
+ * it: the calibration's uncertainty. All instructions share the error, as far as they have one. */
+double coh_price_uncertainty(const coh_profile *profile, const coh_instruction *instruction);
+
 /* Returns the price of an instruction while nothing else runs. */
 coh_price coh_price_instruction(const coh_pricer *pricer, const coh_layout *layout,
                                 const coh_program *program, const coh_instruction *instruction);

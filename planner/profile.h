@@ -84,7 +84,8 @@ typedef struct coh_operator_times {
  * instructions. */
 typedef struct coh_calibration {
     double factor;
-    uint32_t runs; /* 0: none; the factor is not used */
+    uint32_t runs;    /* 0: none; the factor is not used */
+    double deviation; /* standard deviation of the runs' factors, weighted as in `factor` */
 } coh_calibration;
 
 /* The text of an origin begins with this if the figures were given as an entry. */

@@ -356,6 +356,8 @@ static coh_status check_levels(const coh_profile *p)
 static const coh_json_field factor_fields[] = {
     { "factor", COH_JSON_REAL, COH_JSON_AT(coh_calibration, factor), .least = 1e-3, .most = 1e3 },
     { "runs", COH_JSON_WHOLE, COH_JSON_AT(coh_calibration, runs), .least = 1, .most = INT32_MAX },
+    { "deviation", COH_JSON_REAL, COH_JSON_AT(coh_calibration, deviation), .most = 1e3,
+      .rule = COH_JSON_UNLESS_ZERO },
     { 0 },
 };
 

@@ -19,7 +19,8 @@
 static coh_calibrations some(void)
 {
     coh_calibrations c = { .profile_hash = UINT64_C(0xfedcba9876543210), .runs = 3 };
-    c.opcodes[COH_OP_FORWARD] = (coh_calibration){ .factor = 1.0625, .runs = 3 };
+    c.opcodes[COH_OP_FORWARD] =
+        (coh_calibration){ .factor = 1.0625, .runs = 3, .deviation = 0.01 / 3 };
     c.opcodes[COH_OP_READ] = (coh_calibration){ .factor = 1.0 / 3.0, .runs = 1 };
     return c;
 }
@@ -35,7 +36,8 @@ static void what_is_written_is_read_and_written_as_the_same_bytes(void **state)
     assert_true(again.profile_hash == c.profile_hash && again.runs == c.runs);
     for (int op = 0; op < COH_OP_COUNT; op++)
         assert_true(again.opcodes[op].factor == c.opcodes[op].factor &&
-                    again.opcodes[op].runs == c.opcodes[op].runs);
+                    again.opcodes[op].runs == c.opcodes[op].runs &&
+                    again.opcodes[op].deviation == c.opcodes[op].deviation);
     assert_int_equal(coh_calibrations_add_text(&again, &second), COH_OK);
     assert_string_equal(first.data, second.data);
     coh_text_fini(&first);
@@ -87,6 +89,33 @@ static void eight_runs_are_their_mean_and_later_ones_forget(void **state)
     assert_true(c.factor <= COH_CALIBRATION_MOST);
 }
 
+/* Two passes over the factors give the same deviation. The mean of few runs is uncertain, too, so
+ * the next run may differ from it by more. */
+static void runs_that_differ_make_the_next_one_uncertain(void **state)
+{
+    enum { RUNS = 8 };
+    static const double factors[RUNS] = { 1.1, 0.9, 1.3, 1.05, 0.8, 1.0, 1.2, 0.95 };
+    (void)state;
+    coh_calibration c = { 0 };
+    for (int n = 1; n <= RUNS; n++) {
+        double sum = 0, squares = 0;
+        coh_calibration_join(&c, factors[n - 1]);
+        for (int i = 0; i < n; i++)
+            sum += factors[i];
+        for (int i = 0; i < n; i++)
+            squares += (factors[i] - sum / n) * (factors[i] - sum / n);
+        assert_true(fabs(c.deviation - sqrt(squares / n)) < 1e-12);
+        if (n == 1)
+            assert_true(coh_calibration_uncertainty(&c) == 0);
+        else
+            assert_true(fabs(coh_calibration_uncertainty(&c) * c.factor -
+                             sqrt(squares / (n - 1) * (1 + 1.0 / n))) < 1e-12);
+    }
+    for (int run = 0; run < 100; run++)
+        coh_calibration_join(&c, 1.5);
+    assert_true(coh_calibration_uncertainty(&c) < 1e-3); /* what runs showed long ago fades */
+}
+
 /* The profile is identified by its hash; forward's factor also applies to recomputation. */
 static void a_calibration_is_of_one_profile(void **state)
 {
@@ -132,6 +161,7 @@ int main(void)
         cmocka_unit_test(what_is_written_is_read_and_written_as_the_same_bytes),
         cmocka_unit_test(any_other_byte_is_refused),
         cmocka_unit_test(eight_runs_are_their_mean_and_later_ones_forget),
+        cmocka_unit_test(runs_that_differ_make_the_next_one_uncertain),
         cmocka_unit_test(a_calibration_is_of_one_profile),
         cmocka_unit_test(a_file_that_is_not_there_has_no_runs_a_damaged_one_is_named),
     };

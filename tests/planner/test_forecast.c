@@ -102,6 +102,39 @@ static void quantiles_of_one_instruction_are_its_own(void **state)
     coh_pricer_fini(&pricer);
 }
 
+/* Errors of many figures would average out, but a run is fast or slow as a whole. An instruction
+ * that no run calibrates keeps its time. */
+static void runs_that_differed_widen_the_spread_of_the_whole_step(void **state)
+{
+    enum { INSTRUCTIONS = 64 };
+    (void)state;
+    coh_profile profile = unit_profile();
+    /* of five runs of equal weight the next one is uncertain by sqrt(6 / 4) times the deviation */
+    const double part = 0.1, deviation = 2 * part / 1.2247448713915890, percentile = 1.2815515655;
+    profile.calibration[COH_OP_FORWARD] =
+        (coh_calibration){ .factor = 2, .runs = 5, .deviation = deviation };
+    for (int half = 0; half < 2; half++) {
+        made m;
+        coh_pricer pricer;
+        coh_forecast forecast;
+        make(&m, COH_PROGRAM_EVALUATE);
+        for (int i = 0; i < INSTRUCTIONS; i++) {
+            const int is_calibrated = !half || i % 2 == 0;
+            add(&m, COH_LANE_COMPUTE, is_calibrated ? 10000 : 20000);
+            m.instructions[i].opcode = is_calibrated ? COH_OP_FORWARD : COH_OP_BACKWARD;
+        }
+        assert_int_equal(coh_pricer_init(&pricer, &profile, NULL), COH_OK);
+        assert_int_equal(coh_forecast_make(&no_layout, &m.program, &pricer, 0, &forecast), COH_OK);
+        const double away = INSTRUCTIONS * 20000 * part * percentile / (1 + half);
+        assert_int_equal(forecast.p50_ns, INSTRUCTIONS * 20000);
+        assert_in_range(forecast.p90_ns, forecast.p50_ns + (uint64_t)(0.7 * away),
+                        forecast.p50_ns + (uint64_t)(1.3 * away));
+        assert_in_range(forecast.p10_ns, forecast.p50_ns - (uint64_t)(1.3 * away),
+                        forecast.p50_ns - (uint64_t)(0.7 * away));
+        coh_pricer_fini(&pricer);
+    }
+}
+
 /* Two lanes in parallel; one is as long as the other's 90th percentile, so the shorter does not
  * show. */
 static void what_is_hidden_does_not_widen_the_spread(void **state)
@@ -359,6 +392,7 @@ int main(void)
         cmocka_unit_test(quantiles_of_one_instruction_are_its_own),
         cmocka_unit_test(figures_that_lean_one_way_leave_the_step_within_its_tenths),
         cmocka_unit_test(the_step_is_never_outside_its_tenths),
+        cmocka_unit_test(runs_that_differed_widen_the_spread_of_the_whole_step),
         cmocka_unit_test(what_is_hidden_does_not_widen_the_spread),
         cmocka_unit_test(the_memory_curve_is_what_is_occupied_at_each_moment),
         cmocka_unit_test(a_curve_of_no_points_is_refused),

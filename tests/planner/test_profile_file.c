@@ -106,7 +106,7 @@ static coh_profile some_profile(uint64_t seed)
     p.drive_endurance_bytes = 7;
     snprintf(p.drive, sizeof(p.drive), "ext4, device %d:1, 5 GiB", (int)seed);
     p.calibration[COH_OP_UPDATE] =
-        (coh_calibration){ .factor = 1 + 0.1 * uniform(&rng), .runs = 3 };
+        (coh_calibration){ .factor = 1 + uniform(&rng), .runs = 3, .deviation = uniform(&rng) };
     assert_int_equal(COH_ALLOC(OPERATORS, &p.operators), COH_OK);
     p.operator_count = OPERATORS;
     for (int i = 0; i < OPERATORS; i++)
