@@ -68,9 +68,9 @@ const char *const cli_help_details[CLI_COMMAND_COUNT] = {
         "--beta1, --beta2, --clip, --data and others. Each change is printed and kept in the\n"
         "next checkpoint. Flags that cannot change are refused (exit 2).\n"
         "SIGINT, SIGTERM, SIGHUP (not under nohup), SIGUSR1, SIGUSR2 or SIGXCPU finishes the\n"
-        "step, saves and exits 75; a second signal stops at once. If nothing was kept (--save\n"
-        "none, or no checkpoint yet), the exit code is 1. Before the first step a stop leaves\n"
-        "no files behind.\n",
+        "step, saves and exits 75; a second signal, except SIGHUP, stops at once. If nothing was\n"
+        "kept (--save none, or no checkpoint yet), the exit code is 1. Before the first step a\n"
+        "stop leaves no files behind.\n",
     [CLI_PLAN] =
         "Prints one screen: whether the plan fits, its speed and its limit, where data is\n"
         "stored and moves (docs/planning.md explains each line; --json prints the same).\n"

@@ -12,7 +12,7 @@
 enum { EXIT_NOTHING_KEPT = 1, EXIT_STOPPED = 75 };
 
 static const char *volatile kept_line, *volatile lost_line; /* the handler may run at any time */
-static volatile sig_atomic_t asked, kept_any;
+static volatile sig_atomic_t asked, pressed, kept_any;
 static void (*volatile tell_one)(void *);
 static void *volatile told_one;
 static void (*former_sigpipe)(int) = SIG_DFL;
@@ -25,14 +25,17 @@ enum { REQUEST_COUNT = sizeof(requests) / sizeof(*requests) };
 
 static void on_signal(int number)
 {
-    /* The system repeats SIGXCPU every second; the hard limit ends the process. */
-    if (asked && number != SIGXCPU) {
+    /* The system repeats SIGXCPU every second; the hard limit ends the process. A lost terminal
+     * sends SIGHUP twice, by the shell and by the system, and a logout sends it after SIGTERM. */
+    if (pressed && number != SIGXCPU && number != SIGHUP) {
         const size_t skip = (size_t)skipped_bytes;
         const char *line = kept_any ? kept_line : lost_line;
         const ssize_t written = write(STDERR_FILENO, line + skip, strlen(line) - skip);
         (void)written;
         _exit(cli_stop_exit_code());
     }
+    if (number != SIGHUP)
+        pressed = 1;
     asked = 1;
     if (tell_one != NULL)
         tell_one(told_one);

@@ -222,6 +222,21 @@ class TrainFolder(TrainTest):
         self.succeeds(*command, "--steps", 1)
         self.succeeds("check", folder)
 
+    def test_a_hang_up_is_never_the_second_signal(self):
+        """A lost terminal sends SIGHUP twice, the second to the process that saves already; a logout sends it after SIGTERM."""
+        for signals in ((signal.SIGHUP, signal.SIGHUP), (signal.SIGTERM, signal.SIGHUP), (signal.SIGHUP, signal.SIGINT)):
+            with self.subTest(signals=signals):
+                process = self.begun("--save", self.path("run"), program=FAULTY, env={**environment(), "COH_TEST_SYNC_MS": "300"},
+                                     preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL))
+                process.send_signal(signals[0])
+                while process.poll() is None and not glob.glob(self.path("run", "step-*.partial")):
+                    time.sleep(0.01)
+                process.send_signal(signals[1])
+                _, err = process.communicate(timeout=120)
+                self.assertEqual(process.returncode, 75, err)
+                self.succeeds("check", self.path("run"))
+                shutil.rmtree(self.path("run"))
+
     def test_a_finished_run_without_its_checkpoint_says_that_it_is_gone(self):
         self.train("--steps", 1, "--save", self.path("run"))
         shutil.rmtree(self.path("run", "step-1"))
