@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 /* ---- the system's table ---- */
@@ -29,10 +30,20 @@ static int system_create(void *state, const char *path)
     return result_of(open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
 }
 
+/* Not posix_fallocate: if the file system cannot reserve (NFS before 4.2, CephFS, sshfs), the C
+ * library would write every block, so each byte of a save twice. The free space is compared there,
+ * if the file system knows it. */
 static int system_reserve(void *state, int fd, uint64_t bytes)
 {
+    struct statvfs space;
     (void)state;
-    return -posix_fallocate(fd, 0, (off_t)bytes);
+    if (fallocate(fd, 0, 0, (off_t)bytes) == 0)
+        return 0;
+    if (errno != EOPNOTSUPP && errno != ENOSYS)
+        return -errno;
+    if (fstatvfs(fd, &space) != 0 || space.f_blocks == 0 || space.f_frsize == 0)
+        return 0;
+    return bytes / space.f_frsize > space.f_bavail ? -ENOSPC : 0;
 }
 
 static int64_t system_write(void *state, int fd, const void *data, uint64_t bytes, uint64_t offset)

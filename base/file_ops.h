@@ -46,8 +46,9 @@ void coh_file_ops_init(coh_file_ops *ops);
 int coh_file_mkdir(coh_file_ops *ops, const char *path);
 /* Creates a file for writing; refuses an existing one. */
 int coh_file_create(coh_file_ops *ops, const char *path);
-/* Reserves space for [0, bytes), so that later writes cannot meet a full disk. 0 bytes: does
- * nothing. Repeated if a signal interrupts it, as is sync. */
+/* Reserves space for [0, bytes), so that later writes cannot meet a full disk. On a file system
+ * that cannot reserve it only compares the free space, and writes nothing. 0 bytes: does nothing.
+ * Repeated if a signal interrupts it, as is sync. */
 int coh_file_reserve(coh_file_ops *ops, int fd, uint64_t bytes);
 /* Writes all bytes, in as many pieces as the system needs; each piece is one operation. */
 int coh_file_write(coh_file_ops *ops, int fd, const void *data, uint64_t bytes, uint64_t offset);
