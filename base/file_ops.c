@@ -208,6 +208,13 @@ int coh_file_sync_parent(coh_file_ops *ops, const char *path)
     return coh_file_sync_folder(ops, folder);
 }
 
+int coh_file_is_named(int fd, const char *path)
+{
+    struct stat held, there;
+    return fstat(fd, &held) == 0 && lstat(path, &there) == 0 && held.st_dev == there.st_dev &&
+           held.st_ino == there.st_ino;
+}
+
 int coh_file_close(coh_file_ops *ops, int fd)
 {
     return fd < 0 ? 0 : ops->calls->close(ops->state, fd);

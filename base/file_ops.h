@@ -62,6 +62,10 @@ int coh_file_sync_folder(coh_file_ops *ops, const char *path);
 int coh_file_sync_parent(coh_file_ops *ops, const char *path);
 /* Writes the parent folder of `path`, of PATH_MAX bytes; "." if it has none. */
 void coh_file_parent(const char *path, char *out_folder);
+/* Is `path` the name of the open file? Links are not followed. A file that was opened and then
+ * locked may have lost its name in between, to no file or to another one. No operation of the
+ * table. */
+int coh_file_is_named(int fd, const char *path);
 /* Closes; the descriptor is closed even on failure. Accepts -1. */
 int coh_file_close(coh_file_ops *ops, int fd);
 /* Refuses an existing target with -EEXIST. */

@@ -104,17 +104,16 @@ static void temporary_remove(coh_file_ops *ops, int fd, const char *name)
  * locks, our folder is held without one; leftovers cannot be recognised then, and stay. */
 static int temporary_hold(const char *name, int is_ours)
 {
-    struct stat held, there;
+    struct stat held;
     const int fd = open(name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0)
         return -errno;
     int error = flock(fd, LOCK_EX | LOCK_NB) == 0 ? 0 : -errno;
     if (error && error != -EWOULDBLOCK && is_ours)
         error = 0;
-    if (error == 0 && (fstat(fd, &held) != 0 || lstat(name, &there) != 0 ||
-                       held.st_dev != there.st_dev || held.st_ino != there.st_ino))
+    if (error == 0 && !coh_file_is_named(fd, name))
         error = -ENOENT;
-    if (error == 0 && !is_ours && held.st_uid != geteuid())
+    if (error == 0 && !is_ours && (fstat(fd, &held) != 0 || held.st_uid != geteuid()))
         error = -EPERM;
     if (error == 0)
         return fd;

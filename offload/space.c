@@ -241,7 +241,8 @@ static int is_run_lock(int fd)
     return digits > 0 && digits + strspn(text + digits, " \n") == (size_t)got;
 }
 
-enum { READER_TRIES = 1000000 };
+/* How often a lock is taken: until no reader holds it, until its file still has its name. */
+enum { READER_TRIES = 1000000, NAME_TRIES = 100 };
 
 /* Locks as flock does. If a shared lock can be had, no run holds the exclusive one, only
  * coh_run_lock_holder a shared one for a moment: that is not a reason to refuse a run. */
@@ -286,32 +287,65 @@ coh_status coh_run_lock_holder(const char *folder, int32_t *out_is_held, int64_t
     return COH_OK;
 }
 
-coh_status coh_run_lock_take(const char *folder, coh_run_lock *out_lock)
+/* Going on without a lock is not an option: two runs would write the same files. */
+static coh_status tell_no_lock(const char *path, int error)
 {
-    COH_NEED(folder);
-    COH_NEED(out_lock);
-    char text[PATH_MAX];
-    coh_status status = COH_OK;
-    out_lock->fd = -1;
-    COH_TRY(lock_path(folder, text));
-    int fd = open(text, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0644);
+    const int has_none = error == ENOLCK || error == ENOSYS || error == EOPNOTSUPP;
+    return coh_fail(COH_ERR_IO, "%s cannot be locked: %s: use a folder on another file system%s",
+                    path, strerrordesc_np(error),
+                    has_none ? ", or mount this one with file locks (NFS: its lock service; "
+                               "Lustre: -o flock)"
+                             : "");
+}
+
+/* Opens the lock, makes it if it is not there, and locks it. */
+static coh_status lock_open(const char *folder, const char *path, int *out_fd)
+{
+    *out_fd = -1;
+    const int fd = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0644);
     if (fd < 0 && errno != ELOOP && errno != EISDIR)
         return coh_fail(COH_ERR_IO,
-                        "%s cannot be opened: %s: see to its rights, or use another folder", text,
+                        "%s cannot be opened: %s: see to its rights, or use another folder", path,
                         strerrordesc_np(errno));
     if (fd < 0 || !is_run_lock(fd)) {
         if (fd >= 0)
             (void)close(fd);
         return coh_fail(COH_ERR_CORRUPT, "%s is no lock of a run: move it, or use another folder",
-                        text);
+                        path);
     }
     if (lock_alone(fd) != 0) {
-        status = errno == EWOULDBLOCK ? tell_holder(fd, folder)
-                                      : coh_fail(COH_ERR_IO, "%s cannot be locked: %s", text,
-                                                 strerrordesc_np(errno));
+        const coh_status status =
+            errno == EWOULDBLOCK ? tell_holder(fd, folder) : tell_no_lock(path, errno);
         (void)close(fd);
         return status;
     }
+    *out_fd = fd;
+    return COH_OK;
+}
+
+/* A run that ends before its first step removes its lock. Another one that has opened the file
+ * before then locks a file without a name, while a third makes and locks a new one: so the name is
+ * looked up again under the lock. */
+static coh_status lock_named(const char *folder, const char *path, int *out_fd)
+{
+    for (int i = 0; i < NAME_TRIES; i++) {
+        COH_TRY(lock_open(folder, path, out_fd));
+        if (coh_file_is_named(*out_fd, path))
+            return COH_OK;
+        (void)close(*out_fd);
+    }
+    return coh_fail(COH_ERR_ARGUMENT, "%s is in use by other runs: name another folder", folder);
+}
+
+coh_status coh_run_lock_take(const char *folder, coh_run_lock *out_lock)
+{
+    COH_NEED(folder);
+    COH_NEED(out_lock);
+    char text[PATH_MAX];
+    int fd;
+    out_lock->fd = -1;
+    COH_TRY(lock_path(folder, text));
+    COH_TRY(lock_named(folder, text, &fd));
     /* The number only informs a run that is refused, so failing to write it is not an error. A kill
      * leaves a number there, since an empty lock does not show that the folder is a run's. */
     const int length = snprintf(text, sizeof(text), "%ld\n", (long)getpid());

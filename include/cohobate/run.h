@@ -78,7 +78,7 @@ typedef struct coh_run_lock {
  * number. The lock ends with the process, however that ends; the file stays.
  * Fails: COH_ERR_ARGUMENT if another run holds the lock, naming its process; COH_ERR_CORRUPT if
  * "lock" is no regular file (links are not followed) or holds more than a number, and stays as it
- * is; COH_ERR_IO. out_lock->fd is -1 then. */
+ * is; COH_ERR_IO, also on a file system without file locks. out_lock->fd is -1 then. */
 COH_API coh_status coh_run_lock_take(const char *folder, coh_run_lock *out_lock);
 /* Finds out whether a run holds the lock of `folder` and, if so, the number of its process (0: not
  * known). Leaves the lock as it is: a run may begin or end at any time.

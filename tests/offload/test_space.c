@@ -1,3 +1,4 @@
+#include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -7,8 +8,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -298,6 +301,73 @@ static void a_folder_that_is_not_there_cannot_be_locked(void **state)
     assert_int_equal(lock.fd, -1);
 }
 
+/* ---- a flock in place of the system's ---- */
+
+static int lock_error;    /* 0: the file system has locks */
+static int removal_count; /* as often, another run removes the lock when this one has opened it */
+static int makes_another; /* and a third one makes a new one */
+
+static void remove_lock(void)
+{
+    char path[300];
+    snprintf(path, sizeof(path), "%s/lock", folder);
+    assert_int_equal(unlink(path), 0);
+    if (makes_another)
+        put_text(path, "");
+}
+
+int flock(int fd, int operation)
+{
+    if (removal_count > 0) {
+        removal_count--;
+        remove_lock();
+    }
+    if (lock_error == 0)
+        return (int)syscall(SYS_flock, fd, operation);
+    errno = lock_error;
+    return -1;
+}
+
+static void a_lock_that_lost_its_name_before_it_was_locked_is_taken_again(void **state)
+{
+    (void)state;
+    coh_run_lock first, second;
+    char path[300];
+    struct stat held, there;
+    snprintf(path, sizeof(path), "%s/lock", folder);
+    for (makes_another = 0; makes_another < 2; makes_another++) {
+        removal_count = 3;
+        assert_int_equal(coh_run_lock_take(folder, &first), COH_OK);
+        assert_int_equal(removal_count, 0);
+        assert_int_equal(fstat(first.fd, &held), 0);
+        assert_int_equal(lstat(path, &there), 0);
+        assert_true(held.st_dev == there.st_dev && held.st_ino == there.st_ino);
+        assert_int_equal(coh_run_lock_take(folder, &second), COH_ERR_ARGUMENT);
+        coh_run_lock_release(&first);
+    }
+    makes_another = 0;
+    removal_count = 1 << 20; /* more often than it is tried */
+    assert_int_equal(coh_run_lock_take(folder, &first), COH_ERR_ARGUMENT);
+    assert_int_equal(first.fd, -1);
+    assert_non_null(strstr(coh_last_error(), "in use by other runs"));
+    removal_count = 0;
+}
+
+static void without_file_locks_a_run_is_refused_with_a_remedy(void **state)
+{
+    (void)state;
+    static const int errors[] = { ENOLCK, ENOSYS, EOPNOTSUPP, EIO };
+    coh_run_lock lock;
+    for (size_t i = 0; i < sizeof(errors) / sizeof(errors[0]); i++) {
+        lock_error = errors[i];
+        assert_int_equal(coh_run_lock_take(folder, &lock), COH_ERR_IO);
+        assert_int_equal(lock.fd, -1);
+        assert_non_null(strstr(coh_last_error(), "use a folder on another file system"));
+        assert_int_equal(strstr(coh_last_error(), "-o flock") != NULL, errors[i] != EIO);
+    }
+    lock_error = 0;
+}
+
 #define WITH_FOLDER(claim) cmocka_unit_test_setup_teardown(claim, make_folder, remove_folder)
 
 int main(void)
@@ -316,6 +386,8 @@ int main(void)
         WITH_FOLDER(a_run_is_not_refused_because_somebody_looks_at_the_lock),
         WITH_FOLDER(a_lock_dies_with_its_process),
         WITH_FOLDER(a_folder_that_is_not_there_cannot_be_locked),
+        WITH_FOLDER(a_lock_that_lost_its_name_before_it_was_locked_is_taken_again),
+        WITH_FOLDER(without_file_locks_a_run_is_refused_with_a_remedy),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
