@@ -110,6 +110,17 @@ static coh_status list_checkpoints(cli_run_folder *folder)
     return COH_OK;
 }
 
+/* Chooses a free name for a broken checkpoint: "<path>.broken", then "<path>.broken.2" and so on,
+ * if earlier ones of that step were set aside. If none is free, the last one; renaming to it
+ * fails. */
+static void name_aside(const char *path, char out_path[CLI_PATH_BYTES + 16])
+{
+    struct stat facts;
+    snprintf(out_path, CLI_PATH_BYTES + 16, "%s.broken", path);
+    for (int n = 2; n <= NAME_TRIES && lstat(out_path, &facts) == 0; n++)
+        snprintf(out_path, CLI_PATH_BYTES + 16, "%s.broken.%d", path, n);
+}
+
 /* Renames damaged later checkpoints (a resume chose the newest intact one), since this run will
  * save under their names. They are not removed. */
 static coh_status set_broken_aside(cli_run_folder *folder, uint64_t first_step)
@@ -121,7 +132,7 @@ static coh_status set_broken_aside(cli_run_folder *folder, uint64_t first_step)
         CLI_TRY(coh_checkpoint_damage(path, &is_damaged));
         if (!is_damaged)
             return COH_OK; /* cli_run_folder_open refuses */
-        snprintf(aside, sizeof(aside), "%s.broken", path);
+        name_aside(path, aside);
         if (rename(path, aside) != 0)
             return cli_fail(COH_ERR_IO,
                             "cannot set the broken checkpoint %s aside as %s: %s: move it"

@@ -50,12 +50,12 @@ coh_status cli_run_folder_name(const char *model, char *out_path);
 /* Makes the folder if it does not exist (its parent must), locks it, lists its checkpoints.
  * `first_step`: the step at which the run begins; later checkpoints are refused, since the run
  * would write them again. If first_step is above 0, damaged later checkpoints are renamed to
- * step-<n>.broken, with a note. Notes tell of other files in a folder that was no run's, and of the
- * record of a run without a checkpoint, which this one replaces. Fails: COH_ERR_ARGUMENT (in use,
- * has later checkpoints, or files of these names, or of unfinished ones, that no run wrote, or a
- * config.json of a Hugging Face model), COH_ERR_IO, COH_ERR_CORRUPT (a later checkpoint has a newer
- * version, or a file that would be replaced or written through is a link). A failure
- * leaves no lock in a folder that had none. */
+ * step-<n>.broken (.broken.2 and so on), with a note. Notes tell of other files in a folder that
+ * was no run's, and of the record of a run without a checkpoint, which this one replaces. Fails:
+ * COH_ERR_ARGUMENT (in use, has later checkpoints, or files of these names, or of unfinished ones,
+ * that no run wrote, or a config.json of a Hugging Face model), COH_ERR_IO, COH_ERR_CORRUPT (a
+ * later checkpoint has a newer version, or a file that would be replaced or written through is a
+ * link). A failure leaves no lock in a folder that had none. */
 coh_status cli_run_folder_open(const char *path, const cli_options *options, int64_t keep_count,
                                uint64_t first_step, cli_run_folder *out_folder);
 /* Computes the path that cli_run_folder_open would use: absolute, links resolved in the part that

@@ -745,6 +745,16 @@ class TrainFolder(TrainTest):
         os.remove(manifest)
         self.assertIn("step-2.broken", self.resumed(first, "--steps", 2).err)
 
+    def test_every_damaged_checkpoint_of_one_step_is_set_aside(self):
+        run, names = self.path("run"), ["step-2.broken", "step-2.broken.2", "step-2.broken.3"]
+        whole = self.says_hash(self.train("--steps", 2, "--save-every", 1, "--save", run))
+        for name in names:
+            os.truncate(self.path("run", "step-2", "work.bin"), 5)
+            done = self.resumed(run, "--steps", 2)
+            self.assertIn(f"{run}/step-2 is not whole: set aside as {run}/{name}\n", done.err)
+            self.assertEqual(self.says_hash(done), whole)
+        self.assertEqual([name for name in sorted(os.listdir(run)) if "broken" in name], names)
+
 
 if __name__ == "__main__":
     unittest.main()
