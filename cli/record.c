@@ -179,7 +179,8 @@ static void add_store_fallbacks(const coh_engine_facts *facts, cli_line *line)
     if (strcmp(facts->store_backend, "io_uring") == 0)
         cli_line_add_json(line, "%s",
                           "io_uring moves the working store without registered memory, because "
-                          "the limit of locked memory is too low");
+                          "the system refuses to register it, most often for its limit of locked "
+                          "memory (ulimit -l)");
 }
 
 /* `facts` NULL: of a plan, which has none. */

@@ -30,8 +30,10 @@
 /* A transfer that the kernel refuses with "try again" becomes an error after this many tries. */
 #define RETRIES_MOST 10000u
 
-/* 128 GiB per arena in pieces of 1 GiB; larger arenas stay unregistered. */
-#define BUFFERS_MOST 256
+/* All arenas together, in buffers of 1 GiB: what Linux registers at most since 5.13 (16 TiB), and
+ * before. Larger arenas stay unregistered. */
+#define BUFFERS_MOST        16384
+#define BUFFERS_MOST_BEFORE 1024
 
 /* ---- pieces ---- */
 
@@ -392,7 +394,7 @@ failed:
     return status;
 }
 
-static void leave_unregistered(uring_store *uring, int error)
+static void leave_unregistered(uring_store *uring)
 {
     for (int port = 0; port < COH_STORE_PORT_COUNT; port++) {
         if (uring->ports[port].arenas != NULL)
@@ -401,10 +403,54 @@ static void leave_unregistered(uring_store *uring, int error)
     }
     uring->unregistered = 1;
     uring->base.facts.backend = "io_uring";
+}
+
+/* Returns how many buffers an arena is registered in. */
+static uint64_t count_buffers(const coh_ring_arena *arena)
+{
+    return arena->bytes / COH_RING_BUFFER_BYTES + (arena->bytes % COH_RING_BUFFER_BYTES != 0);
+}
+
+static void refuse_too_many(uring_store *uring, unsigned most)
+{
+    uint64_t count = 0;
+    for (uint32_t i = 0; i < uring->arena_count; i++)
+        count += count_buffers(&uring->arenas[i]);
+    leave_unregistered(uring);
+    coh_store_base_say(&uring->base,
+                       "the arenas need %" PRIu64 " buffers of 1 GiB, and io_uring registers at "
+                       "most %u: every transfer pins its pages again",
+                       count, most);
+}
+
+/* Linux refuses with ENOMEM beyond the limit of locked memory, with EINVAL for too many buffers. */
+static void bear_refusal(uring_store *uring, unsigned buffer_count, int error)
+{
+    if (error == EINVAL && buffer_count > BUFFERS_MOST_BEFORE) {
+        refuse_too_many(uring, BUFFERS_MOST_BEFORE);
+        return;
+    }
+    leave_unregistered(uring);
     coh_store_base_say(&uring->base,
                        "the arenas could not be registered with io_uring (%s): every transfer pins "
-                       "its pages again; raising the memlock limit (ulimit -l) avoids that",
-                       coh_store_error_text(error));
+                       "its pages again%s",
+                       coh_store_error_text(error),
+                       error == ENOMEM ? "; raising the memlock limit (ulimit -l) avoids that"
+                                       : "");
+}
+
+/* Cuts an arena into buffers from `buffer_count` on. */
+static unsigned cut_arena(uring_store *uring, coh_ring_arena *arena, unsigned buffer_count)
+{
+    arena->first_buffer = (int)buffer_count;
+    for (uint64_t at = 0; at < arena->bytes; at += COH_RING_BUFFER_BYTES) {
+        const uint64_t left = arena->bytes - at;
+        uring->buffers[buffer_count++] = (struct iovec){
+            .iov_base = arena->base + at,
+            .iov_len = left < COH_RING_BUFFER_BYTES ? left : COH_RING_BUFFER_BYTES,
+        };
+    }
+    return buffer_count;
 }
 
 /* All buffers of a ring are registered in one call, so the second arena registers the first
@@ -419,19 +465,11 @@ static coh_status uring_register_arena(coh_store *store, void *base, size_t byte
     uring->arenas[uring->arena_count++] = (coh_ring_arena){ .base = base, .bytes = bytes };
     unsigned buffer_count = 0;
     for (uint32_t i = 0; i < uring->arena_count; i++) {
-        coh_ring_arena *arena = &uring->arenas[i];
-        arena->first_buffer = (int)buffer_count;
-        for (uint64_t at = 0; at < arena->bytes; at += COH_RING_BUFFER_BYTES) {
-            uint64_t left = arena->bytes - at;
-            if (buffer_count == BUFFERS_MOST) {
-                leave_unregistered(uring, E2BIG);
-                return COH_OK;
-            }
-            uring->buffers[buffer_count++] =
-                (struct iovec){ .iov_base = arena->base + at,
-                                .iov_len =
-                                    left < COH_RING_BUFFER_BYTES ? left : COH_RING_BUFFER_BYTES };
+        if (buffer_count + count_buffers(&uring->arenas[i]) > BUFFERS_MOST) {
+            refuse_too_many(uring, BUFFERS_MOST);
+            return COH_OK;
         }
+        buffer_count = cut_arena(uring, &uring->arenas[i], buffer_count);
     }
     for (int i = 0; i < COH_STORE_PORT_COUNT; i++) {
         coh_ring_port *port = &uring->ports[i];
@@ -440,7 +478,7 @@ static coh_status uring_register_arena(coh_store *store, void *base, size_t byte
         port->arenas = NULL;
         int refused = io_uring_register_buffers(&port->ring, uring->buffers, buffer_count);
         if (refused < 0) {
-            leave_unregistered(uring, -refused);
+            bear_refusal(uring, buffer_count, -refused);
             return COH_OK;
         }
         port->arenas = uring->arenas;

@@ -6,6 +6,7 @@
 #include <linux/magic.h>
 #include <linux/seccomp.h>
 #include <sched.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -302,6 +303,43 @@ static void without_locked_memory_the_arena_stays_unregistered(void **state)
     in_child(&unregistered);
 }
 
+/* Registers an arena of addresses without memory, which the system cannot pin, and looks for
+ * `reason` in the report. */
+static void register_addresses(uint64_t bytes, const char *reason)
+{
+    rig made = { 0 };
+    coh_store_facts facts;
+    rig_layout(&made);
+    coh_store_config config = rig_config(&made);
+    void *arena = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (arena == MAP_FAILED ||
+        coh_store_open(&config, &coh_store_uring, &made.ops, &made.store) != COH_OK) {
+        rig_close(&made);
+        print_message("skipped: no io_uring, or too few addresses\n");
+        skip();
+    }
+    assert_int_equal(made.ops->register_arena(made.store, arena, bytes), COH_OK);
+    assert_int_equal(made.ops->facts(made.store, &facts), COH_OK);
+    assert_string_equal(facts.backend, "io_uring");
+    assert_non_null(facts.reason);
+    if (strstr(facts.reason, reason) == NULL || strstr(facts.reason, "memlock") != NULL)
+        fail_msg("%s", facts.reason);
+    rig_close(&made);
+    assert_int_equal(munmap(arena, bytes), 0);
+}
+
+static void an_arena_of_hundreds_of_gib_is_refused_by_the_system_alone(void **state)
+{
+    (void)state;
+    register_addresses(UINT64_C(300) << 30, "Bad address");
+}
+
+static void an_arena_of_too_many_buffers_is_not_blamed_on_locked_memory(void **state)
+{
+    (void)state;
+    register_addresses(UINT64_C(16385) << 30, "16385 buffers of 1 GiB");
+}
+
 static void where_o_direct_is_refused_the_page_cache_serves_and_is_named(void **state)
 {
     (void)state;
@@ -330,6 +368,8 @@ int main(void)
         cmocka_unit_test(a_file_system_in_memory_is_never_called_direct),
         cmocka_unit_test(without_io_uring_the_posix_store_serves),
         cmocka_unit_test(without_locked_memory_the_arena_stays_unregistered),
+        cmocka_unit_test(an_arena_of_hundreds_of_gib_is_refused_by_the_system_alone),
+        cmocka_unit_test(an_arena_of_too_many_buffers_is_not_blamed_on_locked_memory),
         cmocka_unit_test(where_o_direct_is_refused_the_page_cache_serves_and_is_named),
         cmocka_unit_test(where_unnamed_files_are_refused_the_name_is_taken_away_at_once),
     };
