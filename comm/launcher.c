@@ -37,6 +37,14 @@ static coh_status read_size(const char *name, const char *value, int32_t *out_ra
     return COH_OK;
 }
 
+/* Slurm sets PMIX_RANK for every step if PMIx is its default, also for srun -n1 of a program that
+ * knows no MPI. */
+static int is_step_of_one(void)
+{
+    const char *count = getenv("SLURM_STEP_NUM_TASKS");
+    return count != NULL && strcmp(count, "1") == 0;
+}
+
 coh_status coh_launcher_find(coh_launcher *out_launcher)
 {
     *out_launcher = (coh_launcher){ .rank_count = 1 };
@@ -45,8 +53,10 @@ coh_status coh_launcher_find(coh_launcher *out_launcher)
         if (value == NULL)
             continue;
         *out_launcher = (coh_launcher){ .variable = variables[i].name };
-        return variables[i].is_size ? read_size(variables[i].name, value, &out_launcher->rank_count)
-                                    : COH_OK;
+        if (variables[i].is_size)
+            return read_size(variables[i].name, value, &out_launcher->rank_count);
+        out_launcher->rank_count = is_step_of_one() ? 1 : 0;
+        return COH_OK;
     }
     return COH_OK;
 }

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "cohobate/world.h"
+#include "comm/launcher.h"
 #include "comm/world.h"
 #include "tests/faults/alloc_faults.h"
 
@@ -171,6 +172,39 @@ static void ranks_of_a_host_are_a_node(void **state)
     }
 }
 
+/* ---- launchers ---- */
+
+static void set_launcher(const char *const *variables)
+{
+    static const char *const names[] = { "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK",
+                                         "SLURM_STEP_NUM_TASKS" };
+    for (int i = 0; i < 4; i++) {
+        const char *value = variables[i];
+        assert_int_equal(value != NULL ? setenv(names[i], value, 1) : unsetenv(names[i]), 0);
+    }
+}
+
+static void a_launcher_is_found_by_its_variables(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *variables[4]; /* as set_launcher has them; NULL: not set */
+        int32_t rank_count;
+    } cases[] = { { { NULL, NULL, NULL, NULL }, 1 }, { { NULL, NULL, NULL, "4" }, 1 },
+                  { { "3", NULL, "0", "1" }, 3 },    { { NULL, "2", "0", "1" }, 2 },
+                  { { NULL, NULL, "0", NULL }, 0 },  { { NULL, NULL, "0", "1" }, 1 },
+                  { { NULL, NULL, "0", "2" }, 0 },   { { NULL, NULL, "0", "" }, 0 } };
+    static const char *const none[4];
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        coh_launcher launcher;
+        set_launcher(cases[i].variables);
+        assert_int_equal(coh_launcher_find(&launcher), COH_OK);
+        if (launcher.rank_count != cases[i].rank_count)
+            fail_msg("case %zu: %d ranks", i, (int)launcher.rank_count);
+    }
+    set_launcher(none);
+}
+
 /* ---- texts and records ---- */
 
 static coh_status share_texts(coh_world *world)
@@ -309,6 +343,7 @@ int main(void)
         cmocka_unit_test(a_world_that_cannot_be_is_refused),
         cmocka_unit_test(pairs_can_be_set_later),
         cmocka_unit_test(ranks_of_a_host_are_a_node),
+        cmocka_unit_test(a_launcher_is_found_by_its_variables),
         cmocka_unit_test(texts_and_records_reach_all_ranks),
         cmocka_unit_test(a_stop_gives_all_ranks_its_status_and_sentence),
         cmocka_unit_test(each_allocation_that_fails_leaves_nothing),
