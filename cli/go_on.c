@@ -91,7 +91,9 @@ coh_status cli_train_failed(const cli_run *run, coh_status status)
     const int is_mendable =
         status == COH_ERR_IO || status == COH_ERR_DEVICE || status == COH_ERR_MEMORY;
     const int is_lost = run->done_steps > point.step;
-    if (!is_mendable || !run->folder.path[0] || !(is_lost || point.is_there))
+    const int is_saved = run->failed_outside && point.is_new && !is_lost;
+    if (!(is_mendable || run->failed_outside) || !run->folder.path[0] ||
+        !(is_lost || point.is_there))
         return status;
     snprintf(why, sizeof(why), "%s", coh_last_error());
     cli_line_clear(&line);
@@ -101,7 +103,11 @@ coh_status cli_train_failed(const cli_run *run, coh_status status)
         cli_line_add(&line,
                      "the result of steps %" PRIu64 " to %" PRIu64 " is lost: ", point.step + 1,
                      run->done_steps);
-    if (point.is_new) {
+    else if (is_saved)
+        cli_line_add(&line, "step %" PRIu64 " is saved: ", point.step);
+    if (is_saved && (status == COH_ERR_NUMBER || point.step == run->job.recipe.steps)) {
+        cli_line_add(&line, "%s", point.path); /* the same command would end as this one did */
+    } else if (point.is_new) {
         cli_line_add(&line, "go on from %s", point.path);
         add_command(run, strlen(why), &line);
     } else if (point.is_there) {

@@ -56,6 +56,7 @@ typedef struct cli_run {
     int is_stop_asked;  /* by a signal to any rank: a step's result has it */
     int stopped;        /* on request, after `done_steps` steps */
     int ended;          /* by --stop-after-worse, after `done_steps` steps */
+    int failed_outside; /* not in the engine: reading data, or too many steps without numbers */
 } cli_run;
 
 /* The settings that turn the text of a run into ids. Points into the job. */
@@ -87,8 +88,9 @@ coh_status cli_train_name_data(const cli_run *run, const char *folder, cli_recip
 
 /* Runs steps until the last one, --stop-after-worse or a signal; saves and validates during the run
  * and at the end. Allocates nothing. A failed save during the run is a warning; at the end or at a
- * stop it is a failure. Fails: as the engine does; COH_ERR_NUMBER. The newest checkpoint stays
- * intact; cli_train_failed says when the error text names it. */
+ * stop it is a failure. Fails: as the engine does; COH_ERR_NUMBER; as reading the data does. The
+ * newest checkpoint stays intact; cli_train_failed says when the error text names it. After a
+ * failure that is not the engine's, a run of one process saves its last step first. */
 coh_status cli_train_loop(cli_run *run);
 
 /* ---- the last sentence of a run that did not end: go_on.c ---- */
@@ -101,8 +103,8 @@ void cli_train_say_at_once(const cli_run *run);
 
 /* Adds to the error text of a failed run which steps are lost, which checkpoint remains and how to
  * go on from it; only for failures of a drive, a device or memory, which another try may not meet,
- * in a run that keeps checkpoints. Ranks of a launcher print the first failure instead. Call it on
- * rank 0. Returns `status`. */
+ * and those outside the engine, in a run that keeps checkpoints. Ranks of a launcher print the
+ * first failure instead. Call it on rank 0. Returns `status`. */
 coh_status cli_train_failed(const cli_run *run, coh_status status);
 
 #endif

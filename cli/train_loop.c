@@ -82,13 +82,23 @@ static coh_status scan(void *context, coh_engine *engine, int32_t rank)
     return coh_engine_scan(engine, &input, work->applied_count, work->sentences[rank]);
 }
 
+/* Notes whether `status` is a failure that is not the engine's, after which the last step can still
+ * be saved. Not between processes: a file that one of them cannot read leaves the others in a step,
+ * so a save would not be collective. Returns `status`. */
+static coh_status outside_engine(cli_run *run, coh_status status)
+{
+    run->failed_outside = status != COH_OK && run->options->launch == NULL;
+    return status;
+}
+
 static coh_status submit_next(cli_run *run)
 {
     const cli_recipe *recipe = &run->job.recipe;
     uint64_t step = run->submitted_steps;
-    CLI_TRY(cli_data_fill(&run->data, recipe->seed, cli_recipe_window(recipe, step), recipe->batch,
-                          recipe->sequence, run->tokens[step % CLI_BATCHES],
-                          run->targets[step % CLI_BATCHES]));
+    const coh_status filled = cli_data_fill(
+        &run->data, recipe->seed, cli_recipe_window(recipe, step), recipe->batch, recipe->sequence,
+        run->tokens[step % CLI_BATCHES], run->targets[step % CLI_BATCHES]);
+    CLI_TRY(outside_engine(run, filled));
     run->counted[step % CLI_BATCHES] =
         cli_data_counted(run->targets[step % CLI_BATCHES], recipe->batch * recipe->sequence);
     step_work work = work_of(run, step);
@@ -169,7 +179,7 @@ static coh_status validate(cli_run *run, int is_of_all)
         cli_note("step %" PRIu64 "  no validation loss: stopped on request", run->done_steps);
         return COH_OK;
     }
-    CLI_TRY(status);
+    CLI_TRY(outside_engine(run, status)); /* after a failure of the engine, it refuses to save */
     if (result.counted == 0) {
         cli_note("warning: nothing counts in the %s for validation: no loss is taken",
                  cli_count(result.window_count, "window").at);
@@ -181,10 +191,11 @@ static coh_status validate(cli_run *run, int is_of_all)
     return COH_OK;
 }
 
-/* At a stop or the last step unsaved work would be lost; only before may a save fail. */
+/* At a stop, a failure or the last step unsaved work would be lost; only before may a save fail. */
 static int save_matters(const cli_run *run)
 {
-    return run->stopped || run->ended || run->done_steps == run->job.recipe.steps;
+    return run->stopped || run->ended || run->failed_outside ||
+           run->done_steps == run->job.recipe.steps;
 }
 
 /* A failed save leaves nothing behind and the older checkpoint intact, so a full disk costs one
@@ -454,11 +465,12 @@ static coh_status skip_step(cli_run *run, const coh_step_result *result)
     if (++run->skipped_in_row < CLI_SKIPPED_MOST)
         return COH_OK;
     CLI_TRY(fail_together(run));
-    return cli_fail(
-        COH_ERR_NUMBER,
-        "%d steps in a row gave numbers that are not finite (the last: %s): lower --lr%s",
-        CLI_SKIPPED_MOST, sentence,
-        run->saved_step == UINT64_MAX ? "" : "; the last checkpoint is whole");
+    const int has_one = run->options->launch != NULL && run->saved_step != UINT64_MAX;
+    return outside_engine(
+        run,
+        cli_fail(COH_ERR_NUMBER,
+                 "%d steps in a row gave numbers that are not finite (the last: %s): lower --lr%s",
+                 CLI_SKIPPED_MOST, sentence, has_one ? "; the last checkpoint is whole" : ""));
 }
 
 /* ---- the loop ---- */
@@ -475,25 +487,31 @@ static int may_submit(const cli_run *run)
            !(save_due(run, submitted) || validation_due(run, submitted));
 }
 
+/* Waits for the oldest step in flight, and records it. */
+static coh_status finish_step(cli_run *run)
+{
+    step_work work = { .result = { .struct_bytes = sizeof(coh_step_result) },
+                       .own_engine = run->engine };
+    const coh_step_result *result = &work.result;
+    cli_step_health health;
+    CLI_TRY(cli_ranks_run(run->ranks, await, &work));
+    run->done_steps++;
+    run->is_stop_asked |= result->is_stop_asked;
+    cli_record_step(&run->record, run->engine, result, &health);
+    cli_report_step(&run->report, result,
+                    coh_schedule_rate(&run->job.recipe.schedule, result->step), &health);
+    if (!result->finite)
+        return skip_step(run, result);
+    run->skipped_in_row = 0;
+    return COH_OK;
+}
+
 static coh_status run_steps(cli_run *run)
 {
     while (run->done_steps < run->job.recipe.steps && !run->stopped && !run->ended) {
-        step_work work = { .result = { .struct_bytes = sizeof(coh_step_result) },
-                           .own_engine = run->engine };
-        const coh_step_result *result = &work.result;
-        cli_step_health health;
         while (may_submit(run))
             CLI_TRY(submit_next(run));
-        CLI_TRY(cli_ranks_run(run->ranks, await, &work));
-        run->done_steps++;
-        run->is_stop_asked |= result->is_stop_asked;
-        cli_record_step(&run->record, run->engine, result, &health);
-        cli_report_step(&run->report, result,
-                        coh_schedule_rate(&run->job.recipe.schedule, result->step), &health);
-        if (result->finite)
-            run->skipped_in_row = 0;
-        else
-            CLI_TRY(skip_step(run, result));
+        CLI_TRY(finish_step(run));
         CLI_TRY(poll_save(run));
         if (run->submitted_steps > run->done_steps)
             continue;
@@ -501,6 +519,19 @@ static coh_status run_steps(cli_run *run)
         CLI_TRY(quiet_point(run));
     }
     return COH_OK;
+}
+
+/* Saves the last step of a run that failed outside the engine. Older checkpoints stay: after steps
+ * without finite numbers they may be the better ones. */
+static coh_status save_after_failure(cli_run *run)
+{
+    while (run->submitted_steps > run->done_steps)
+        CLI_TRY(finish_step(run));
+    if (run->done_steps == run->job.first_step || run->saved_step == run->done_steps)
+        return COH_OK;
+    CLI_TRY(cli_ranks_run(run->ranks, drain, NULL));
+    run->folder.keep_count = run->folder.step_count + 1;
+    return save(run);
 }
 
 coh_status cli_train_loop(cli_run *run)
@@ -515,6 +546,11 @@ coh_status cli_train_loop(cli_run *run)
         return finish_save(run);
     snprintf(why, sizeof(why), "%s", coh_last_error());
     (void)finish_save(run); /* the checkpoint is whole, whatever failed */
+    if (run->failed_outside && run->folder.path[0] && save_after_failure(run) != COH_OK) {
+        cli_report_break(&run->report);
+        cli_note("warning: step %" PRIu64 " could not be saved: %s", run->done_steps,
+                 coh_last_error());
+    }
     (void)cli_fail(status, "%s", why);
     return cli_ranks_is_first(run->ranks) ? cli_train_failed(run, status) : status;
 }
