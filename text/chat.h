@@ -42,10 +42,5 @@ coh_status coh_chat_encode(coh_chat *chat, const coh_chat_turn *messages, size_t
 
 /* Strips white space at both ends, as Python's str.strip. */
 coh_slice coh_chat_strip(coh_slice text);
-/* Does a template write ChatML in our form, judged by its literal parts? *out_has_begin: bos_token
- * precedes the first turn. */
-int coh_chat_template_is_chatml(const char *template_text, int *out_has_begin);
-/* The default system prompt in a ChatML template; release with coh_free. NULL: none. */
-coh_status coh_chat_default_system(const char *template_text, char **out_system);
 
 #endif

@@ -13,6 +13,7 @@
 #include "tests/faults/alloc_faults.h"
 #include "tests/text/folder.h"
 #include "text/chat.h"
+#include "text/chat_template.h"
 
 /* TOKENIZERS, CHATS: folders of fixtures. */
 
