@@ -532,8 +532,7 @@ static coh_status open_form(coh_chat *chat, const char *template_text)
         chat->open = coh_tokenizer_token_id(tokenizer, "<|start_header_id|>");
         chat->close = coh_tokenizer_token_id(tokenizer, "<|end_header_id|>");
         chat->end_of_turn = coh_tokenizer_token_id(tokenizer, "<|eot_id|>");
-        chat->has_date =
-            template_text && strstr(template_text, "Cutting Knowledge Date: December 2023");
+        chat->has_date = template_text && coh_chat_template_has_date(template_text);
         chat->description = chat->has_date ? "Llama 3.1 (<|start_header_id|>, today is 26 Jul 2024)"
                                            : "Llama 3 (<|start_header_id|>)";
         return COH_OK;

@@ -21,7 +21,7 @@
  * Any other template is refused, since training and use would differ; the caller may name a form
  * instead. The template's text is also searched for three facts: whether ChatML begins with
  * bos_token, its default system prompt, and the two lines that Llama 3.1 puts before every system
- * prompt. */
+ * prompt (chat_template.h). */
 #ifndef COH_TEXT_CHAT_H
 #define COH_TEXT_CHAT_H
 

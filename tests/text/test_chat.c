@@ -15,7 +15,7 @@
 #include "text/chat.h"
 #include "text/chat_template.h"
 
-/* TOKENIZERS, CHATS: folders of fixtures. */
+/* TOKENIZERS, CHATS: folders of fixtures; TEMPLATES: a file. */
 
 enum { MESSAGES_MOST = 8 };
 
@@ -258,9 +258,12 @@ static void the_form_follows_from_special_tokens_and_the_template(void **state)
     assert_form("gpt2", NULL, "plain");
     assert_form("opt", NULL, "plain");
     /* a template given with the tokenizer: in its own file, or in the configuration */
-    write_text("tokenizer_config.json",
-               "{\"chat_template\": \"<|start_header_id|><|end_header_id|>Cutting Knowledge Date: "
-               "December 2023{{ content | trim }}<|eot_id|>\"}");
+    write_text(
+        "tokenizer_config.json",
+        "{\"chat_template\": \"{{ bos_token }}<|start_header_id|>system<|end_header_id|>\\n\\n"
+        "Cutting Knowledge Date: December 2023\\nToday Date: 26 Jul 2024\\n\\n<|eot_id|>"
+        "<|start_header_id|>{{ m.role }}<|end_header_id|>\\n\\n{{ m.content | trim }}"
+        "<|eot_id|>\"}");
     assert_form("llama3", folder_path, "Llama 3.1");
     assert_form("llama3", folder_file("tokenizer.json"), "Llama 3 ("); /* the path does not exist */
     write_text("tokenizer.json", "{}");
@@ -431,18 +434,92 @@ static void assert_default_system(const char *template_text, const char *expecte
     coh_free(system);
 }
 
-static void a_default_system_prompt_is_plain_text_in_the_template(void **state)
+static void a_default_system_prompt_is_literal_text_of_the_template(void **state)
 {
     (void)state;
     assert_default_system("", NULL);
     assert_default_system("{{ '<|im_start|>system\\n' + messages[0].content + '<|im_end|>' }}",
                           NULL);
     assert_default_system(
-        "'<|im_start|>system\\n' }} x {{ '<|im_start|>system\\nBe.<|im_end|>\\n' }}", "Be.");
-    assert_default_system("'<|im_start|>system\nTwo\\nlines<|im_end|>", "Two\nlines");
-    assert_default_system("<|im_start|>system\n<|im_end|>", NULL);
+        "{{ '<|im_start|>system\\n' }}{{ x }}{{ '<|im_start|>system\\nBe.<|im_end|>\\n' }}", "Be.");
+    assert_default_system("{{ '<|im_start|>system\nTwo\\nlines<|im_end|>' }}", "Two\nlines");
+    assert_default_system("<|im_start|>system\n<|im_end|>", "");
     assert_default_system("<|im_start|>systematic\nno<|im_end|>", NULL);
     assert_default_system("<|im_start|>system\nnever ends", NULL);
+    assert_default_system("{{ '<|im_start|>system\nnever ends", NULL);
+    assert_default_system("{{ '<|im_start|>system\nnever ends\\", NULL);
+    assert_default_system("{{ '<|im_start|>system\n' +", NULL);
+    assert_default_system("<|im_start|>system\n{{", NULL);
+    assert_default_system("{# never ends", NULL);
+}
+
+/* ---- what Jinja writes ---- */
+
+static void assert_ids_of(const char *where, coh_tokenizer *tokenizer, const json_t *text,
+                          const int32_t *ids, size_t count)
+{
+    coh_id_list expected = { 0 };
+    const coh_slice whole = { json_string_value(text), json_string_length(text) };
+    assert_int_equal(coh_tokenizer_encode_whole(tokenizer, whole, &expected), COH_OK);
+    if (count != expected.count || memcmp(ids, expected.ids, count * sizeof(*ids)) != 0)
+        fail_msg("%s: %zu ids, not the %zu of %s", where, count, expected.count, whole.bytes);
+    coh_free(expected.ids);
+}
+
+static void compare_with_jinja(const char *where, coh_tokenizer *tokenizer, coh_chat *chat,
+                               const json_t *conversations, const json_t *one)
+{
+    size_t i, count;
+    const json_t *messages;
+    int32_t *prompt;
+    json_array_foreach(conversations, i, messages)
+    {
+        const conversation c = conversation_of(messages);
+        coh_id_list ids = { 0 };
+        coh_byte_list counts = { 0 };
+        assert_int_equal(coh_chat_encode(chat, c.messages, c.count, &ids, &counts), COH_OK);
+        assert_ids_of(where, tokenizer, json_array_get(json_object_get(one, "texts"), i), ids.ids,
+                      ids.count);
+        assert_int_equal(coh_chat_prompt(chat, c.messages, c.count, &prompt, &count), COH_OK);
+        assert_ids_of(where, tokenizer, json_array_get(json_object_get(one, "prompts"), i), prompt,
+                      count);
+        coh_text_free(prompt);
+        coh_free(ids.ids);
+        coh_free(counts.bytes);
+    }
+}
+
+/* Recorded by fixtures/record_templates.py. */
+static void a_template_is_recognised_only_if_what_it_writes_is_the_form(void **state)
+{
+    (void)state;
+    size_t i, forms = 0;
+    json_t *one, *root = json_load_file(TEMPLATES, 0, NULL);
+    assert_non_null(root);
+    json_array_foreach(json_object_get(root, "cases"), i, one)
+    {
+        const char *name = json_string_value(json_object_get(one, "name")),
+                   *form = json_string_value(json_object_get(one, "form"));
+        char path[PATH_MAX];
+        coh_tokenizer *tokenizer;
+        coh_chat *chat;
+        snprintf(path, sizeof(path), "%s/%s", TOKENIZERS,
+                 json_string_value(json_object_get(one, "tokenizer")));
+        write_text("chat_template.jinja", json_string_value(json_object_get(one, "template")));
+        assert_int_equal(coh_tokenizer_open(path, &tokenizer), COH_OK);
+        const coh_status status = coh_chat_open(tokenizer, folder_path, COH_CHAT_FORM_AUTO, &chat);
+        if (status != (form ? COH_OK : COH_ERR_CORRUPT) ||
+            (form && !strstr(coh_chat_description(chat), form)))
+            fail_msg("%s: %s, expected %s", name,
+                     chat ? coh_chat_description(chat) : coh_last_error(), form ? form : "refusal");
+        if (form)
+            compare_with_jinja(name, tokenizer, chat, json_object_get(root, "conversations"), one);
+        forms += form != NULL;
+        coh_chat_close(chat);
+        coh_tokenizer_close(tokenizer);
+    }
+    assert_true(forms > 10 && i > forms + 15);
+    json_decref(root);
 }
 
 /* ---- orders ---- */
@@ -574,7 +651,8 @@ int main(void)
         IN_FOLDER(a_broken_configuration_is_refused),
         cmocka_unit_test(chatml_is_told_by_literal_parts_of_the_template),
         IN_FOLDER(conversations_begin_as_the_template_or_a_text_does),
-        cmocka_unit_test(a_default_system_prompt_is_plain_text_in_the_template),
+        cmocka_unit_test(a_default_system_prompt_is_literal_text_of_the_template),
+        IN_FOLDER(a_template_is_recognised_only_if_what_it_writes_is_the_form),
         cmocka_unit_test(llama_2_asks_for_turns),
         cmocka_unit_test(without_an_end_of_text_the_line_end_ends_a_turn),
         cmocka_unit_test(white_space_is_stripped_as_python_does),
