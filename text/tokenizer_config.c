@@ -458,6 +458,34 @@ static coh_status read_added(const char *folder, const special_names *special,
     return status;
 }
 
+/* Checks that a tokenizer.model is used with the spaces of sentencepiece: one before each text, and
+ * one after each added token. The slow and fast classes of transformers agree about these only: if
+ * the config asks for fewer, they disagree about texts that begin with a space. */
+static coh_status check_spaces(const char *path, const json_t *root, const coh_tokenizer *tokenizer)
+{
+    static const char remedy[] = "save the tokenizer as a tokenizer.json by "
+                                 "AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER2)";
+    const coh_pipeline *pipeline = tokenizer->pipeline;
+    const int64_t added = tokenizer->vocabulary - tokenizer->own_vocabulary;
+    int is_legacy, has_prefix;
+    COH_TRY(coh_field_flag(path, root, "legacy", 1, &is_legacy));
+    COH_TRY(coh_field_flag(path, root, "add_prefix_space", 1, &has_prefix));
+    if (!has_prefix && pipeline->decode_begin != COH_BEGIN_SENTENCEPIECE)
+        return COH_OK; /* the model's own file has no space there, either */
+    if (!has_prefix)
+        return coh_fail(COH_ERR_CORRUPT,
+                        "%s: \"add_prefix_space\" is false, which is not supported with a "
+                        "tokenizer.model: %s",
+                        path, remedy);
+    if (is_legacy || added == 0)
+        return COH_OK;
+    const coh_slice first = coh_token_table_at(&pipeline->names, tokenizer->own_vocabulary);
+    return coh_fail(COH_ERR_CORRUPT,
+                    "%s: \"legacy\" is false, so that no space is put after added tokens such as "
+                    "\"%.*s\", which is not supported with a tokenizer.model: %s",
+                    path, (int)(first.count < 100 ? first.count : 100), first.bytes, remedy);
+}
+
 static coh_status read_names(const char *folder, int has_own_around, const special_names *special,
                              coh_tokenizer *tokenizer)
 {
@@ -465,6 +493,8 @@ static coh_status read_names(const char *folder, int has_own_around, const speci
     const json_t *root = special->config;
     if (!has_own_around)
         COH_TRY(read_added(folder, special, tokenizer));
+    if (!has_own_around && !tokenizer->pipeline->is_byte_level)
+        COH_TRY(check_spaces(path, root, tokenizer));
     COH_TRY(read_both(path, root, tokenizer));
     COH_TRY(read_both(special->map_path, special->map, tokenizer));
     if (tokenizer->end_of_text < 0)

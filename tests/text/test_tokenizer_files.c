@@ -184,6 +184,38 @@ static void llama_2_begins_texts_unless_its_config_says_no(void **state)
     coh_tokenizer_close(tokenizer);
 }
 
+/* A folder with a tokenizer.json is read from that file, whatever the flags are. */
+static void fewer_spaces_than_sentencepiece_puts_are_refused(void **state)
+{
+    (void)state;
+    static const char *const supported[] = { "{}", "{\"legacy\": null, \"add_prefix_space\": null}",
+                                             "{\"legacy\": true, \"add_prefix_space\": true}" };
+    static const char no_legacy[] = "{\"legacy\": false}";
+    static const char listed[] = "{\"legacy\": false, \"added_tokens_decoder\": {\"520\": "
+                                 "{\"content\": \"<|x|>\"}}}";
+    copy("llama2", "tokenizer.model");
+    write_config(no_legacy); /* there are no added tokens */
+    coh_tokenizer_close(open_or_fail(folder_path));
+    write_config("{\"add_prefix_space\": false}");
+    assert_refused(folder_path, "\"add_prefix_space\" is false", 0);
+    write_config(listed);
+    assert_refused(folder_path, "such as \"<|x|>\", which is not supported", 1);
+    write_text("added_tokens.json", "{\"<|y|>\": 520}");
+    write_config(no_legacy);
+    assert_refused(folder_path, "such as \"<|y|>\", which is not supported", 2);
+    assert_non_null(strstr(coh_last_error(), folder_file("tokenizer_config.json")));
+    assert_non_null(strstr(coh_last_error(), "save_pretrained"));
+    write_config("{\"legacy\": 0}");
+    assert_refused(folder_path, "expected true or false", 3);
+    for (size_t i = 0; i < sizeof(supported) / sizeof(supported[0]); i++) {
+        write_config(supported[i]);
+        coh_tokenizer_close(open_or_fail(folder_path));
+    }
+    write_config("{\"legacy\": false, \"add_prefix_space\": false}");
+    copy("llama2-modern", "tokenizer.json");
+    coh_tokenizer_close(open_or_fail(folder_path));
+}
+
 /* ---- vocab.json and merges.txt of a class ---- */
 
 /* Writes vocab.json and merges.txt with the vocabulary of a fixture's tokenizer.json. */
@@ -550,6 +582,7 @@ int main(void)
         IN_FOLDER(flags_against_llama_s_post_processor_are_refused),
         IN_FOLDER(tokens_beyond_the_vocabulary_come_from_the_folders_other_files),
         IN_FOLDER(llama_2_begins_texts_unless_its_config_says_no),
+        IN_FOLDER(fewer_spaces_than_sentencepiece_puts_are_refused),
         cmocka_unit_test_setup_teardown(
             a_text_spells_those_special_tokens_of_a_vocabulary_that_transformers_takes,
             folder_create, folder_remove),
