@@ -12,6 +12,8 @@
 #include "models/family.h"
 #include "models/stored.h"
 
+#define HEAD "lm_head.weight"
+
 struct coh_folder {
     coh_model model;
     coh_safetensors *files;
@@ -189,9 +191,29 @@ static coh_status check_second_head(const coh_folder *folder)
         folder->model.folder, head->name, table->name, differ, head->name);
 }
 
+/* May the files lack a tensor that their index names? A buffer and a tied head, which are not
+ * needed; and the table if the tied head exists, which replaces it. */
+static int may_lack(const void *context, const coh_safetensors *files, const char *name)
+{
+    const coh_model *model = context;
+    int64_t index, table;
+    switch (coh_model_name_find(model, name, &index)) {
+    case COH_MODEL_NAME_TIED:
+    case COH_MODEL_NAME_BUFFER:
+        return 1;
+    case COH_MODEL_NAME_PARAMETER:
+        return coh_safetensors_find(files, HEAD) &&
+               coh_model_name_find(model, HEAD, &table) == COH_MODEL_NAME_TIED && table == index;
+    case COH_MODEL_NAME_UNKNOWN:
+        break;
+    }
+    return 0;
+}
+
 static coh_status open_all(coh_folder *folder)
 {
-    coh_status status = coh_safetensors_open(folder->model.folder, &folder->files);
+    coh_status status = coh_safetensors_open_lacking(folder->model.folder, may_lack, &folder->model,
+                                                     &folder->files);
     /* The path already led to a config.json, so the fault lies in the folder. */
     if (status == COH_ERR_ARGUMENT)
         return coh_fail_prefix(COH_ERR_CORRUPT, "no weights");

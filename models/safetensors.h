@@ -96,6 +96,16 @@ typedef struct coh_safetensors coh_safetensors;
  * with coh_safetensors_close. Fails: COH_ERR_ARGUMENT (a folder without a model), COH_ERR_IO,
  * COH_ERR_CORRUPT with file, place and reason, COH_ERR_MEMORY. */
 coh_status coh_safetensors_open(const char *path, coh_safetensors **out_model);
+
+/* May a shard lack a tensor that the index puts into it? `model` has the tensors that exist. */
+typedef int (*coh_safetensors_may_lack)(const void *context, const coh_safetensors *model,
+                                        const char *name);
+
+/* Likewise, but an index may name tensors that do not exist if `may_lack` returns 1 for them: the
+ * conversion of .bin files on the Hub drops one of two tied tensors and keeps it in the index.
+ * `may_lack` NULL: none. */
+coh_status coh_safetensors_open_lacking(const char *path, coh_safetensors_may_lack may_lack,
+                                        const void *context, coh_safetensors **out_model);
 void coh_safetensors_close(coh_safetensors *model); /* accepts NULL */
 
 /* All tensors as one list, shard after shard in order of the shards' names, each by offset;

@@ -155,6 +155,8 @@ typedef struct shard_index {
     json_t *root, *weight_map;
     const char **files; /* each once, sorted by their bytes; point to strings of root */
     uint32_t file_count;
+    coh_safetensors_may_lack may_lack; /* NULL: none may be absent */
+    const void *context;
 } shard_index;
 
 static coh_status refuse(const shard_index *index, const char *format, ...)
@@ -283,8 +285,8 @@ static coh_status single_open(const char *path, coh_safetensors *model)
     return names_index(model);
 }
 
-/* Checks both ways: each tensor of the index is in its file, each tensor of the files is in the
- * index. */
+/* Checks both ways: each tensor of the index is in its file, or may be absent; each tensor of the
+ * files is in the index. */
 static coh_status index_check(const shard_index *index, const coh_safetensors *model)
 {
     const char *name;
@@ -293,6 +295,8 @@ static coh_status index_check(const shard_index *index, const coh_safetensors *m
     {
         const char *file = json_string_value(value);
         const coh_safetensors_tensor *tensor = coh_safetensors_find(model, name);
+        if (!tensor && index->may_lack && index->may_lack(index->context, model, name))
+            continue;
         if (!tensor)
             return refuse(index, "puts tensor %.200s into %.100s, which has no such tensor", name,
                           file);
@@ -341,7 +345,8 @@ static coh_status shards_open(const char *folder, shard_index *index, coh_safete
     return index_check(index, model);
 }
 
-static coh_status folder_open(const char *folder, coh_safetensors *model)
+static coh_status folder_open(const char *folder, coh_safetensors_may_lack may_lack,
+                              const void *context, coh_safetensors *model)
 {
     char path[PATH_MAX];
     COH_TRY(path_of(folder, SINGLE, path));
@@ -354,14 +359,15 @@ static coh_status folder_open(const char *folder, coh_safetensors *model)
                         ": name a model's folder; one of other weights (.bin) becomes one by the "
                         "line of Python in docs/models.md",
                         folder);
-    shard_index index = { .path = path };
+    shard_index index = { .path = path, .may_lack = may_lack, .context = context };
     coh_status status = shards_open(folder, &index, model);
     coh_free((void *)index.files);
     json_decref(index.root);
     return status;
 }
 
-coh_status coh_safetensors_open(const char *path, coh_safetensors **out_model)
+coh_status coh_safetensors_open_lacking(const char *path, coh_safetensors_may_lack may_lack,
+                                        const void *context, coh_safetensors **out_model)
 {
     if (!path || !path[0] || !out_model)
         return coh_fail(COH_ERR_ARGUMENT, "opening a model needs its folder or file, and a place"
@@ -372,13 +378,18 @@ coh_status coh_safetensors_open(const char *path, coh_safetensors **out_model)
         return coh_fail(COH_ERR_IO, "cannot open %.300s: %s", path, strerror(errno));
     coh_safetensors *model;
     COH_TRY(COH_ALLOC(1, &model));
-    coh_status status =
-        S_ISDIR(facts.st_mode) ? folder_open(path, model) : single_open(path, model);
+    coh_status status = S_ISDIR(facts.st_mode) ? folder_open(path, may_lack, context, model)
+                                               : single_open(path, model);
     if (status != COH_OK)
         coh_safetensors_close(model);
     else
         *out_model = model;
     return status;
+}
+
+coh_status coh_safetensors_open(const char *path, coh_safetensors **out_model)
+{
+    return coh_safetensors_open_lacking(path, NULL, NULL, out_model);
 }
 
 void coh_safetensors_close(coh_safetensors *model)

@@ -306,7 +306,7 @@ static void a_tied_head_stands_in_for_a_table_that_is_not_there(void **state)
     json_decref(root);
 }
 
-/* ---- a tied head in addition to its table ---- */
+/* ---- an index that names more than there is ---- */
 
 static void assert_refused(const coh_model *model, const char *part)
 {
@@ -318,6 +318,64 @@ static void assert_refused(const coh_model *model, const char *part)
         fail_msg("%s: \"%s\" does not say \"%s\" of %s", coh_status_name(status), sentence, part,
                  model->folder);
 }
+
+#define INDEX "in/model.safetensors.index.json"
+
+/* Adds `name` to the index of the folder "in", in the file of its first tensor. */
+static void index_add(const char *name)
+{
+    json_t *index = json_load_file(folder_file(INDEX), 0, NULL);
+    json_t *map = json_object_get(index, "weight_map");
+    assert_int_equal(json_object_set(map, name, json_object_iter_value(json_object_iter(map))), 0);
+    assert_int_equal(json_dump_file(index, folder_file(INDEX), 0), 0);
+    json_decref(index);
+}
+
+/* Makes the folder "in" of several shards; with `renamed`, the table has that name. */
+static coh_model sharded(const char *name, const char *renamed)
+{
+    json_t *root, *one = case_called(name, &root);
+    json_t *list = json_deep_copy(json_object_get(one, "tensors"));
+    if (renamed)
+        json_array_set_new(json_array_get(list, 0), 0, json_string(renamed));
+    assert_int_equal(folder_remove(NULL), 0);
+    assert_int_equal(folder_create(NULL), 0);
+    const coh_model model =
+        made_resolve(made_folder("in", json_object_get(one, "config"), list, COH_DTYPE_F32, 1000));
+    json_decref(list);
+    json_decref(root);
+    return model;
+}
+
+/* The conversion on the Hub drops the second of two tied tensors, and copies the index. */
+static void an_index_may_name_only_absent_tensors_that_are_not_needed(void **state)
+{
+    (void)state;
+    static const struct named {
+        const char *model, *renamed, *name, *refused;
+    } all[] = {
+        { "llama grouped, tied", NULL, "lm_head.weight", NULL },
+        { "llama grouped, tied", NULL, "model.layers.1.self_attn.rotary_emb.inv_freq", NULL },
+        { "llama grouped, tied", "lm_head.weight", "model.embed_tokens.weight", NULL },
+        { "gpt2", NULL, "h.0.attn.bias", NULL },
+        { "llama grouped, tied", NULL, "model.layers.0.mlp.up_proj.bias", "no such tensor" },
+        { "llama grouped, tied", "lm_head.weight", "model.norm.bias", "no such tensor" },
+        /* of a name that the model has, but which another one has already */
+        { "llama grouped, tied", NULL, "norm.weight", "no such tensor" },
+        { "opt", NULL, "score.weight", "no such tensor" },
+    };
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+        const coh_model model = sharded(all[i].model, all[i].renamed);
+        coh_folder_close(open_folder(&model));
+        index_add(all[i].name);
+        if (all[i].refused)
+            assert_refused(&model, all[i].refused);
+        else
+            coh_folder_close(open_folder(&model));
+    }
+}
+
+/* ---- a tied head in addition to its table ---- */
 
 /* Flips a bit in byte `at` of the head's data. */
 static void head_change(const char *folder, uint64_t at)
@@ -500,6 +558,7 @@ int main(void)
         CASE(a_tensor_of_several_pieces_is_turned_round_bit_for_bit),
         CASE(names_without_the_prefix_constants_and_a_second_head_are_taken),
         CASE(a_tied_head_stands_in_for_a_table_that_is_not_there),
+        CASE(an_index_may_name_only_absent_tensors_that_are_not_needed),
         CASE(a_tied_head_is_left_out_only_where_every_byte_is_the_tables),
         CASE(a_tied_head_of_another_dtype_or_shape_is_refused),
         CASE(tensors_that_are_not_the_models_are_refused_with_one_sentence),
