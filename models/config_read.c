@@ -113,6 +113,11 @@ static const char *list_end(coh_config_names *names)
     return names->text;
 }
 
+void coh_config_unknown(coh_config_reader *reader, const char *name)
+{
+    list_add(&reader->unknown, name);
+}
+
 /* ---- values ---- */
 
 coh_status coh_config_count(const char *name, const json_t *value, int64_t most, int64_t *out_count)
@@ -329,7 +334,7 @@ static coh_status read_members(coh_config_reader *reader, const coh_family_table
         json_t *value = json_object_iter_value(at);
         coh_config_field field;
         if (!field_find(family->fields, name, type_bit, &field)) {
-            list_add(&reader->unknown, name);
+            coh_config_unknown(reader, name);
             COH_TRY(keep(reader, name, value));
             continue;
         }

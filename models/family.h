@@ -71,6 +71,9 @@ typedef struct coh_config_reader {
 void coh_config_note(coh_config_reader *reader, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
+/* Adds a member to the note about those that nothing is computed with. */
+void coh_config_unknown(coh_config_reader *reader, const char *name);
+
 /* Fails with `"name" is <value>, and must be <must>`: COH_ERR_CORRUPT. */
 coh_status coh_config_refuse(const char *name, const json_t *value, const char *must);
 /* Lets compilers see that the function never returns COH_OK (base/check.h). */

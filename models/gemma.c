@@ -234,9 +234,9 @@ static const coh_config_field fields[] = {
 
 /* Up to version 4: rope_theta, rope_local_base_freq and rope_scaling; since 5: rope_parameters, in
  * Gemma 3 an object for each type of layer. */
-static coh_status read_rope(const json_t *root, coh_gemma_config *c)
+static coh_status read_rope(coh_config_reader *reader, coh_gemma_config *c)
 {
-    const json_t *parameters = json_object_get(root, "rope_parameters"),
+    const json_t *root = reader->root, *parameters = json_object_get(root, "rope_parameters"),
                  *full = json_object_get(parameters, "full_attention"),
                  *sliding = json_object_get(parameters, "sliding_attention");
     const int by_layer = c->type == COH_GEMMA_3;
@@ -249,9 +249,9 @@ static coh_status read_rope(const json_t *root, coh_gemma_config *c)
          json_object_size(parameters) != (size_t)(full != NULL) + (size_t)(sliding != NULL)))
         return coh_config_refuse("rope_parameters", parameters,
                                  "an object for full_attention and one for sliding_attention");
-    COH_TRY(coh_rope_config_read(root, &source, c->positions, &c->rope));
+    COH_TRY(coh_rope_config_read(reader, &source, c->positions, &c->rope));
     if (by_layer)
-        COH_TRY(coh_rope_config_read(root, &local_source, c->positions, &local));
+        COH_TRY(coh_rope_config_read(reader, &local_source, c->positions, &local));
     c->local_theta = by_layer ? local.theta : c->rope.theta;
     return COH_OK;
 }
@@ -290,7 +290,7 @@ static coh_status read_own(coh_config_reader *reader, void *config)
     if (pattern && c->type == COH_GEMMA_3)
         COH_TRY(coh_config_count("sliding_window_pattern", pattern, COH_LAYERS_MOST, &c->pattern));
     COH_TRY(read_layer_types(json_object_get(reader->root, "layer_types"), c));
-    return read_rope(reader->root, c);
+    return read_rope(reader, c);
 }
 
 /* Every version reads these members. layer_types is written if the class has another default. */

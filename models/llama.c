@@ -383,7 +383,7 @@ static coh_status read_own(coh_config_reader *reader, void *config)
     const coh_rope_source rope = { "rope_theta", json_object_get(reader->root, "rope_scaling"),
                                    json_object_get(reader->root, "rope_parameters"),
                                    .scales = c->type != COH_LLAMA_PHI3 };
-    COH_TRY(coh_rope_config_read(reader->root, &rope, c->positions, &c->rope));
+    COH_TRY(coh_rope_config_read(reader, &rope, c->positions, &c->rope));
     return read_window(reader, c);
 }
 

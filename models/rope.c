@@ -5,10 +5,10 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "cohobate/kinds.h"
-#include "models/family.h"
 
 /* By coh_rope_scaling. */
 static const char *const scaling_names[] = { "default", "linear", "llama3", "yarn" };
@@ -71,6 +71,15 @@ static const char rope_members[] =
     "original_max_position_embeddings attention_factor beta_fast beta_slow mscale mscale_all_dim "
     "truncate";
 
+/* Members that other classes of transformers, or the code of published models, compute with. Any
+ * other member is without effect in transformers. */
+static const char refused_members[] =
+    "short_factor long_factor short_mscale long_mscale attn_factor extrapolation_factor "
+    "ext_factor mrope_section mrope_interleaved xdrope_section alpha beta ntk_alpha ntk_factor "
+    "scaling_factor scale base theta rope_ratio rotary_dim rope_dim rotary_percent "
+    "max_position_embeddings rope_local_base_freq llama_4_scaling_beta attn_temperature_tuning "
+    "attn_scale floor_scale";
+
 /* Finds the object that describes RoPE; NULL if there is none. */
 static coh_status rope_object(const coh_rope_source *source, const json_t **out_object,
                               const char **out_name)
@@ -93,14 +102,22 @@ static coh_status rope_object(const coh_rope_source *source, const json_t **out_
     return COH_OK;
 }
 
-static coh_status check_members(const json_t *object, const char *name)
+static coh_status check_members(coh_config_reader *reader, const json_t *object, const char *name)
 {
+    char whole[200];
     for (void *at = json_object_iter((json_t *)object); at;
-         at = json_object_iter_next((json_t *)object, at))
-        if (!coh_config_is_word(json_object_iter_key(at), rope_members))
+         at = json_object_iter_next((json_t *)object, at)) {
+        const char *member = json_object_iter_key(at);
+        if (coh_config_is_word(member, rope_members))
+            continue;
+        if (coh_config_is_word(member, refused_members) ||
+            json_is_object(json_object_iter_value(at))) /* parameters by type of layer */
             return coh_fail(COH_ERR_CORRUPT,
-                            "config.json: \"%s\" has a member \"%.100s\" that is not known", name,
-                            json_object_iter_key(at));
+                            "config.json: \"%s\" has a member \"%.100s\", which is not computed",
+                            name, member);
+        snprintf(whole, sizeof(whole), "%s.%.150s", name, member);
+        coh_config_unknown(reader, whole);
+    }
     return COH_OK;
 }
 
@@ -218,14 +235,14 @@ static coh_status read_yarn(const json_t *object, coh_rope_attributes *rope)
     return COH_OK;
 }
 
-coh_status coh_rope_config_read(const json_t *root, const coh_rope_source *source,
+coh_status coh_rope_config_read(coh_config_reader *reader, const coh_rope_source *source,
                                 int64_t positions, coh_rope_attributes *rope)
 {
-    const json_t *object;
+    const json_t *root = reader->root, *object;
     const char *name = NULL;
     COH_TRY(rope_object(source, &object, &name));
     COH_TRY(read_scaling_name(object, source->scales, &rope->scaling));
-    COH_TRY(check_members(object, name));
+    COH_TRY(check_members(reader, object, name));
     COH_TRY(check_whole(root));
     COH_TRY(check_whole(object));
     COH_TRY(read_theta(root, source->theta_name, object, &rope->theta));

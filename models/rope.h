@@ -9,7 +9,7 @@
 #include <jansson.h>
 
 #include "base/file_text.h"
-#include "cohobate/models.h"
+#include "models/family.h"
 
 /* Checks the parameters at every position of the model. Fails: COH_ERR_ARGUMENT. */
 coh_status coh_rope_config_check(const coh_rope_attributes *rope, const char *theta_name,
@@ -22,8 +22,9 @@ typedef struct coh_rope_source {
     int scales;                         /* 0: a scaling is refused */
 } coh_rope_source;
 
-/* Reads the members over the defaults in `rope`. Fails: COH_ERR_CORRUPT naming the member. */
-coh_status coh_rope_config_read(const json_t *root, const coh_rope_source *source,
+/* Reads the members over the defaults in `rope`, and notes members that nothing is computed with.
+ * Fails: COH_ERR_CORRUPT naming the member. */
+coh_status coh_rope_config_read(coh_config_reader *reader, const coh_rope_source *source,
                                 int64_t positions, coh_rope_attributes *rope);
 
 /* Adds the members "rope_theta" and "rope_scaling", which names its type `type_name`. */

@@ -291,6 +291,41 @@ static void yarn_is_read_in_both_spellings_with_its_defaults(void **state)
     assert_yarn("\"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 0.5}", 1, 32, 2048, 1.0);
 }
 
+/* As in published YaRN models, whose "finetuned" has no effect in transformers. */
+static void members_of_rotary_embeddings_are_noted_unless_they_may_compute(void **state)
+{
+    (void)state;
+    static const char *const refused[] = {
+        "short_factor", "long_factor", "mrope_section",        "attn_factor",   "mrope_interleaved",
+        "alpha",        "rope_dim",    "extrapolation_factor", "scaling_factor"
+    };
+    char text[300];
+    coh_model model = taken("{\"model_type\": \"llama\", \"unheard_of\": 1, \"rope_scaling\": "
+                            "{\"type\": \"yarn\", \"factor\": 4.0, \"finetuned\": true}}");
+    assert_int_equal(model.llama.rope.scaling, COH_ROPE_YARN);
+    assert_non_null(strstr(model.notes, "nothing is computed with: unheard_of, "
+                                        "rope_scaling.finetuned\n"));
+    model = taken("{\"model_type\": \"gemma3_text\", \"rope_parameters\": {\"full_attention\": "
+                  "{\"rope_theta\": 1e6, \"unheard_of\": [1]}}}");
+    assert_non_null(strstr(model.notes, "computed with: rope_parameters.unheard_of\n"));
+    model = taken("{\"model_type\": \"llama\", \"rope_scaling\": {\"type\": \"linear\", "
+                  "\"factor\": 2, \"beta_fast\": 3}}");
+    assert_string_equal(model.notes, "");
+    assert_int_equal(coh_model_from_config("{\"model_type\": \"qwen3\", \"rope_parameters\": "
+                                           "{\"full_attention\": {\"rope_theta\": 1e6}}}",
+                                           &model),
+                     COH_ERR_CORRUPT);
+    assert_non_null(strstr(coh_last_error(), "full_attention"));
+    for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
+        snprintf(text, sizeof(text),
+                 "{\"model_type\": \"llama\", \"rope_scaling\": {\"type\": \"linear\", "
+                 "\"factor\": 2, \"%s\": null}}",
+                 refused[i]);
+        assert_int_equal(coh_model_from_config(text, &model), COH_ERR_CORRUPT);
+        assert_non_null(strstr(coh_last_error(), refused[i]));
+    }
+}
+
 static void only_a_window_of_some_layers_bounds_the_sequences(void **state)
 {
     (void)state;
@@ -631,6 +666,7 @@ int main(void)
         cmocka_unit_test(both_spellings_of_rotary_embeddings_are_read),
         cmocka_unit_test(only_a_window_of_some_layers_bounds_the_sequences),
         cmocka_unit_test(yarn_is_read_in_both_spellings_with_its_defaults),
+        cmocka_unit_test(members_of_rotary_embeddings_are_noted_unless_they_may_compute),
         cmocka_unit_test(dtypes_are_read_by_either_name),
         cmocka_unit_test(other_names_of_a_field_and_ids_from_the_end_are_read),
         cmocka_unit_test(what_the_user_should_know_is_noted),
