@@ -25,6 +25,7 @@ struct coh_chat {
     int32_t begin_of_text, open, close, end_of_turn;
     char *default_system; /* NULL: none */
     int has_date;         /* Llama 3.1 */
+    int refuses_system;   /* Gemma 2 */
     const char *description;
 
     /* The current conversation: text since the last special token; from `answer_begin` on it is the
@@ -169,17 +170,25 @@ coh_slice coh_chat_strip(coh_slice text)
 
 static const char *const role_names[] = { "system", "user", "assistant" };
 
-static coh_status add_chatml(coh_chat *chat, const coh_chat_turn *message)
+/* Writes a turn whose text is in `count` parts. `role`: as the form names it. */
+static coh_status add_turn(coh_chat *chat, const char *role, int counts, const coh_slice *parts,
+                           size_t count)
 {
-    int counts = message->role == COH_CHAT_ASSISTANT;
     COH_TRY(add_special(chat, chat->open, 0));
-    COH_TRY(add_text(chat, role_names[message->role]));
+    COH_TRY(add_text(chat, role));
     COH_TRY(add_text(chat, "\n"));
     if (counts)
         begin_answer(chat);
-    COH_TRY(add_slice(chat, text_of(message)));
+    for (size_t i = 0; i < count; i++)
+        COH_TRY(add_slice(chat, parts[i]));
     COH_TRY(add_special(chat, chat->end_of_turn, counts));
     return add_text(chat, "\n");
+}
+
+static coh_status add_chatml(coh_chat *chat, const coh_chat_turn *message)
+{
+    const coh_slice text = text_of(message);
+    return add_turn(chat, role_names[message->role], message->role == COH_CHAT_ASSISTANT, &text, 1);
 }
 
 static coh_status encode_chatml(coh_chat *chat, const coh_chat_turn *messages, size_t count)
@@ -194,6 +203,131 @@ static coh_status encode_chatml(coh_chat *chat, const coh_chat_turn *messages, s
         COH_TRY(add_chatml(chat, &messages[i]));
     return COH_OK;
 }
+
+/* ---- Qwen3 ---- */
+
+static coh_slice slice(const char *text)
+{
+    return (coh_slice){ text, strlen(text) };
+}
+
+static int begins_with(coh_slice text, coh_slice with)
+{
+    return text.count >= with.count && memcmp(text.bytes, with.bytes, with.count) == 0;
+}
+
+static int ends_with(coh_slice text, coh_slice with)
+{
+    return text.count >= with.count &&
+           memcmp(text.bytes + text.count - with.count, with.bytes, with.count) == 0;
+}
+
+/* Returns the text without line ends before it and, with `both`, behind it. */
+static coh_slice strip_lines(coh_slice text, int both)
+{
+    for (; text.count > 0 && text.bytes[0] == '\n'; text.count--)
+        text.bytes++;
+    while (both && text.count > 0 && text.bytes[text.count - 1] == '\n')
+        text.count--;
+    return text;
+}
+
+/* Returns the text behind the last `mark`, or all of it. */
+static coh_slice behind_last(coh_slice text, coh_slice mark)
+{
+    const char *end = text.bytes + text.count, *found;
+    while ((found = memmem(text.bytes, text.count, mark.bytes, mark.count)) != NULL) {
+        text.bytes = found + mark.count;
+        text.count = (size_t)(end - text.bytes);
+    }
+    return text;
+}
+
+/* Splits an answer at the end of its reasoning, which is empty if there is none. */
+static void split_reasoning(coh_slice *answer, coh_slice *out_reasoning)
+{
+    const coh_slice begin = slice("<think>"), end = slice("</think>");
+    const char *first = memmem(answer->bytes, answer->count, end.bytes, end.count);
+    *out_reasoning = slice("");
+    if (!first)
+        return;
+    const coh_slice before = { answer->bytes, (size_t)(first - answer->bytes) };
+    *out_reasoning = strip_lines(behind_last(before, begin), 1);
+    *answer = strip_lines(behind_last(*answer, end), 0);
+}
+
+/* The last message of the user that no tool answered; without one the last message. */
+static size_t last_question(const coh_chat_turn *messages, size_t count)
+{
+    for (size_t i = count; i-- > 0;)
+        if (messages[i].role == COH_CHAT_USER &&
+            !(begins_with(text_of(&messages[i]), slice("<tool_response>")) &&
+              ends_with(text_of(&messages[i]), slice("</tool_response>"))))
+            return i;
+    return count - 1;
+}
+
+/* ChatML, but the reasoning of an answer is kept only behind the last question, and the last answer
+ * has a block for it also if it is empty. */
+static coh_status encode_qwen3(coh_chat *chat, const coh_chat_turn *messages, size_t count)
+{
+    const size_t question = last_question(messages, count);
+    for (size_t i = 0; i < count; i++) {
+        coh_slice answer = text_of(&messages[i]), reasoning;
+        if (messages[i].role != COH_CHAT_ASSISTANT) {
+            COH_TRY(add_chatml(chat, &messages[i]));
+            continue;
+        }
+        split_reasoning(&answer, &reasoning);
+        const int thinks = i > question && (i + 1 == count || reasoning.count > 0);
+        const coh_slice parts[] = { slice("<think>\n"), reasoning, slice("\n</think>\n\n"),
+                                    strip_lines(answer, 0) };
+        COH_TRY(thinks ? add_turn(chat, "assistant", 1, parts, sizeof(parts) / sizeof(parts[0]))
+                       : add_turn(chat, "assistant", 1, &answer, 1));
+    }
+    return COH_OK;
+}
+
+/* ---- forms in which user and assistant take turns ---- */
+
+/* Checks the roles from message `first` on. */
+static coh_status check_turns(const coh_chat_turn *messages, size_t first, size_t count,
+                              const char *form)
+{
+    for (size_t i = first; i < count; i++) {
+        const coh_chat_role expected = (i - first) % 2 ? COH_CHAT_ASSISTANT : COH_CHAT_USER;
+        if (messages[i].role != expected)
+            return coh_fail(COH_ERR_CORRUPT,
+                            "message %zu is of role \"%s\" where %s's form has \"%s\": after "
+                            "an optional system prompt, user and assistant take turns",
+                            i + 1, role_names[messages[i].role], form, role_names[expected]);
+    }
+    return COH_OK;
+}
+
+/* The text of each turn is stripped. A system prompt begins the first user's turn as it is. */
+static coh_status encode_gemma(coh_chat *chat, const coh_chat_turn *messages, size_t count)
+{
+    const size_t first = messages[0].role == COH_CHAT_SYSTEM;
+    if (first && chat->refuses_system)
+        return coh_fail(COH_ERR_CORRUPT, "message 1 is of role \"system\", which the tokenizer's "
+                                         "chat template refuses: put its text into the first "
+                                         "message of the user");
+    COH_TRY(check_turns(messages, first, count, "Gemma"));
+    COH_TRY(add_special(chat, chat->begin_of_text, 0));
+    for (size_t i = first; i < count; i++) {
+        const int counts = messages[i].role == COH_CHAT_ASSISTANT;
+        const int has_system = first && i == first;
+        const coh_slice parts[] = { has_system ? text_of(&messages[0]) : slice(""),
+                                    slice(has_system ? "\n\n" : ""),
+                                    coh_chat_strip(text_of(&messages[i])) };
+        COH_TRY(add_turn(chat, counts ? "model" : "user", counts, parts,
+                         sizeof(parts) / sizeof(parts[0])));
+    }
+    return COH_OK;
+}
+
+/* ---- Llama ---- */
 
 static coh_status open_llama3(coh_chat *chat, coh_chat_role role)
 {
@@ -254,14 +388,9 @@ static coh_status encode_llama2(coh_chat *chat, const coh_chat_turn *messages, s
 {
     const coh_chat_turn *system = messages[0].role == COH_CHAT_SYSTEM ? &messages[0] : NULL;
     size_t first = system != NULL;
+    COH_TRY(check_turns(messages, first, count, "Llama 2"));
     for (size_t i = first; i < count; i++) {
-        coh_chat_role expected = (i - first) % 2 ? COH_CHAT_ASSISTANT : COH_CHAT_USER;
-        if (messages[i].role != expected)
-            return coh_fail(COH_ERR_CORRUPT,
-                            "message %zu is of role \"%s\" where Llama 2's form has \"%s\": after "
-                            "an optional system prompt, user and assistant take turns",
-                            i + 1, role_names[messages[i].role], role_names[expected]);
-        if (expected == COH_CHAT_USER) {
+        if (messages[i].role == COH_CHAT_USER) {
             COH_TRY(add_question(chat, i == first ? system : NULL, &messages[i]));
             continue;
         }
@@ -311,6 +440,10 @@ static coh_status encode_all(coh_chat *chat, const coh_chat_turn *messages, size
         return encode_llama3(chat, messages, count);
     case COH_CHAT_FORM_LLAMA2:
         return encode_llama2(chat, messages, count);
+    case COH_CHAT_FORM_GEMMA:
+        return encode_gemma(chat, messages, count);
+    case COH_CHAT_FORM_QWEN3:
+        return encode_qwen3(chat, messages, count);
     case COH_CHAT_FORM_AUTO: /* resolved to another form earlier */
     case COH_CHAT_FORM_PLAIN:
         break;
@@ -333,8 +466,10 @@ static coh_status open_answer(coh_chat *chat)
 {
     switch (chat->form) {
     case COH_CHAT_FORM_CHATML:
+    case COH_CHAT_FORM_QWEN3:
+    case COH_CHAT_FORM_GEMMA:
         COH_TRY(add_special(chat, chat->open, 0));
-        COH_TRY(add_text(chat, "assistant\n"));
+        COH_TRY(add_text(chat, chat->form == COH_CHAT_FORM_GEMMA ? "model\n" : "assistant\n"));
         break;
     case COH_CHAT_FORM_LLAMA3:
         COH_TRY(open_llama3(chat, COH_CHAT_ASSISTANT));
@@ -448,11 +583,13 @@ static coh_status template_read(const char *folder, char *out_path, char **out_t
 
 /* ---- which form ---- */
 
-enum { FORM_TOKENS = 3 };
+enum { FORM_TOKENS = 4 };
 /* The special tokens that each form requires. */
 static const char *const form_tokens[][FORM_TOKENS] = {
     [COH_CHAT_FORM_CHATML] = { "<|im_start|>", "<|im_end|>" },
     [COH_CHAT_FORM_LLAMA3] = { "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>" },
+    [COH_CHAT_FORM_GEMMA] = { "<start_of_turn>", "<end_of_turn>" },
+    [COH_CHAT_FORM_QWEN3] = { "<|im_start|>", "<|im_end|>", "<think>", "</think>" },
 };
 
 /* The first required token that the vocabulary lacks, or NULL. */
@@ -477,7 +614,13 @@ static int is_llama2(const coh_tokenizer *tokenizer, const char *template_text)
 /* COH_CHAT_FORM_AUTO: there is a template, but of no known form. */
 static coh_chat_form find_form(const coh_tokenizer *tokenizer, const char *template_text)
 {
-    int has_begin;
+    int has_begin, refuses_system;
+    if (template_text && !lacking(tokenizer, COH_CHAT_FORM_QWEN3) &&
+        coh_chat_template_is_qwen3(template_text))
+        return COH_CHAT_FORM_QWEN3;
+    if (!lacking(tokenizer, COH_CHAT_FORM_GEMMA) &&
+        (!template_text || coh_chat_template_is_gemma(template_text, &refuses_system)))
+        return COH_CHAT_FORM_GEMMA;
     if (!lacking(tokenizer, COH_CHAT_FORM_CHATML) &&
         (!template_text || coh_chat_template_is_chatml(template_text, &has_begin)))
         return COH_CHAT_FORM_CHATML;
@@ -546,6 +689,19 @@ static coh_status open_form(coh_chat *chat, const char *template_text)
                         "the tokenizer has no end of text, with which Llama 2's form "
                         "ends an answer: name one in its tokenizer_config.json, or "
                         "choose another form");
+    case COH_CHAT_FORM_GEMMA:
+        chat->begin_of_text = first_of(begin, coh_tokenizer_token_id(tokenizer, "<bos>"));
+        chat->open = coh_tokenizer_token_id(tokenizer, "<start_of_turn>");
+        chat->end_of_turn = coh_tokenizer_token_id(tokenizer, "<end_of_turn>");
+        if (template_text)
+            (void)coh_chat_template_is_gemma(template_text, &chat->refuses_system);
+        chat->description = "Gemma (<start_of_turn>)";
+        return COH_OK;
+    case COH_CHAT_FORM_QWEN3:
+        chat->open = coh_tokenizer_token_id(tokenizer, "<|im_start|>");
+        chat->end_of_turn = coh_tokenizer_token_id(tokenizer, "<|im_end|>");
+        chat->description = "Qwen3 (<|im_start|>, and <think> in the last answer)";
+        return COH_OK;
     case COH_CHAT_FORM_PLAIN:
         chat->end_of_turn = end;
         chat->description = "plain (\"user: \", \"assistant: \")";
@@ -566,8 +722,9 @@ static coh_status choose_form(coh_chat *chat, const char *path, const char *temp
     return coh_fail(
         COH_ERR_CORRUPT,
         "%.300s: the chat template is none of the forms that are known here (ChatML, "
-        "Llama 3, Llama 2), so the model would learn conversations that nobody gives "
-        "it: choose one all the same with %s chatml|llama3|llama2|plain, or write them out with "
+        "Llama 3, Llama 2, Gemma, Qwen3), so the model would learn conversations that nobody gives "
+        "it: choose one all the same with %s chatml|llama3|llama2|plain|gemma|qwen3, "
+        "or write them out with "
         "apply_chat_template and give the texts with %s",
         path, coh_term_text(COH_TERM_CHAT_FORM), coh_term_text(COH_TERM_FIELD));
 }

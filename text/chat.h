@@ -14,14 +14,17 @@
  *                                                              date_string='26 Jul 2024'
  *   Llama 2   <<SYS>> in the template; where there is none,    Llama 2 Chat
  *             <s>, </s> and <0x0A>
+ *   Gemma     <start_of_turn> and <end_of_turn>                Gemma 2, Gemma 3
+ *   Qwen3     <think>, </think> and what the template does     Qwen3
+ *             with them; ChatML's tokens
  *   plain     none of these, and no template                   ours: "user: Hi\nassistant: Hello",
  *                                                              end of text after each answer;
  *                                                              begun as a text is
  *
  * Any other template is refused, since training and use would differ; the caller may name a form
- * instead. The template's text is also searched for three facts: whether ChatML begins with
- * bos_token, its default system prompt, and the two lines that Llama 3.1 puts before every system
- * prompt (chat_template.h). */
+ * instead. The template's text is also searched for four facts: whether ChatML begins with
+ * bos_token, its default system prompt, the two lines that Llama 3.1 puts before every system
+ * prompt, and whether Gemma's refuses a system prompt (chat_template.h). */
 #ifndef COH_TEXT_CHAT_H
 #define COH_TEXT_CHAT_H
 

@@ -375,6 +375,68 @@ int coh_chat_template_is_chatml(const char *template_text, int *out_has_begin)
            find_default(template_text, &prompt, &bytes) && !has_default_variable(template_text);
 }
 
+/* ---- Qwen3 ---- */
+
+/* Does `template_text` contain all of `words`, which NULL ends? */
+static int has_words(const char *template_text, const char *const *words)
+{
+    for (; *words; words++)
+        if (!strstr(template_text, *words))
+            return 0;
+    return 1;
+}
+
+int coh_chat_template_is_qwen3(const char *template_text)
+{
+    /* How the template finds the last question, and the reasoning in an answer. */
+    static const char *const words[] = { "last_query_index",
+                                         "startswith('<tool_response>')",
+                                         "reasoning_content",
+                                         "split('</think>')",
+                                         "'\\n<think>\\n' + reasoning_content.strip('\\n')",
+                                         "enable_thinking",
+                                         "<|im_end|>",
+                                         NULL };
+    static const char *const others[] = { "<|im_sep|>", "trim", "endraw", "bos_token", NULL };
+    place prompt;
+    size_t bytes;
+    int has_role = 0;
+    for (place p = { .at = template_text }; find_text(&p, "<|im_start|>");)
+        has_role |= is_role_line(p.at);
+    return has_role && has_words(template_text, words) && !has_word(template_text, others) &&
+           find_default(template_text, &prompt, &bytes) && !prompt.at &&
+           !has_default_variable(template_text);
+}
+
+/* ---- Gemma ---- */
+
+int coh_chat_template_is_gemma(const char *template_text, int *out_refuses_system)
+{
+    static const char *const words[] = { "<end_of_turn>", "trim", NULL };
+    static const char *const assistants[] = { "'model'", "\"model\"", NULL };
+    /* Gemma 3 puts the system prompt before the first question, Gemma 2 refuses it. */
+    static const char *const prefixes[] = { "'\\n\\n'", "[1:]", NULL };
+    static const char *const no_prefix[] = { "first_user_prefix = ''", "first_user_prefix = \"\"",
+                                             NULL };
+    static const char *const others[] = { "think", "tool", "endraw", NULL };
+    const char *begin = strstr(template_text, "bos_token");
+    const char *first = strstr(template_text, "<start_of_turn>");
+    int has_role = 0;
+    for (place p = { .at = template_text }; find_text(&p, "<start_of_turn>");) {
+        place turn = p;
+        if (is_role_line(p.at))
+            has_role = 1;
+        else if (!take(&turn, "model\n") || next_byte(&turn) != BYTE_NONE)
+            return 0;
+    }
+    *out_refuses_system = strstr(template_text, "System role not supported") != NULL;
+    return has_role && begin && begin < first && has_words(template_text, words) &&
+           has_word(template_text, assistants) &&
+           (*out_refuses_system ||
+            (has_words(template_text, prefixes) && has_word(template_text, no_prefix))) &&
+           !has_word(template_text, others) && !has_default_variable(template_text);
+}
+
 /* ---- Llama 3 ---- */
 
 #define HEADER_END "<|end_header_id|>"

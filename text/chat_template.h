@@ -14,6 +14,11 @@
  * precedes the first turn. A default system prompt that is more than text, or two of them, make it
  * another form, since coh_chat_default_system could not return it. */
 int coh_chat_template_is_chatml(const char *template_text, int *out_has_begin);
+/* Does it write ChatML with Qwen3's blocks of reasoning (chat.h)? */
+int coh_chat_template_is_qwen3(const char *template_text);
+/* Does it write Gemma's form? *out_refuses_system: it raises an exception for a conversation that
+ * begins with a system prompt. */
+int coh_chat_template_is_gemma(const char *template_text, int *out_refuses_system);
 /* Does it write Llama 3's form, judged by its literal parts? */
 int coh_chat_template_is_llama3(const char *template_text);
 /* Does it begin with Llama 3.1's lines about its knowledge and today, 26 Jul 2024? */

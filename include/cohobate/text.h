@@ -85,13 +85,15 @@ COH_API void coh_text_free(void *memory);
 
 /* ---- conversations ---- */
 
-/* Formats of conversations (docs/data.md). CHATML, LLAMA3, LLAMA2 and PLAIN are described there. */
+/* Formats of conversations, each described in docs/data.md. */
 typedef enum coh_chat_form {
     COH_CHAT_FORM_AUTO, /* by the tokenizer's chat template, else by its special tokens */
     COH_CHAT_FORM_CHATML,
     COH_CHAT_FORM_LLAMA3,
     COH_CHAT_FORM_LLAMA2,
     COH_CHAT_FORM_PLAIN,
+    COH_CHAT_FORM_GEMMA,
+    COH_CHAT_FORM_QWEN3,
 } coh_chat_form;
 
 /* Authors of turns: SYSTEM, USER, ASSISTANT. */

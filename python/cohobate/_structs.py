@@ -19,7 +19,7 @@ MODEL_JSON_BYTES = 8448
 TRAINING_NOTE_BYTES = 12288
 GROUP_SETS_RATE, GROUP_SETS_DECAY = 1, 2
 DATA_FORMS = {"text": 0, "jsonl": 1, "chat": 2}
-CHAT_FORMS = {"auto": 0, "chatml": 1, "llama3": 2, "llama2": 3, "plain": 4}
+CHAT_FORMS = {"auto": 0, "chatml": 1, "llama3": 2, "llama2": 3, "plain": 4, "gemma": 5, "qwen3": 6}
 DISK_WORTH_BYTES = 64 << 20
 SENTENCE_BYTES = 256  # of coh_engine_scan
 

@@ -242,7 +242,7 @@ class Data(ProgramTest):
         told = ["tokenize", chats, "--chat", "--tokenizer", folder, "-o", self.path("out.tokens")]
         plain = self.tokenize(*told[1:-2]).ids  # without a template
         template = self.write("model/chat_template.jinja", "{% for m in messages %}{{ m.content }}{% endfor %}")
-        for says in (template, "--chat-form chatml|llama3|llama2|plain", "apply_chat_template"):
+        for says in (template, "--chat-form chatml|llama3|llama2|plain|gemma|qwen3", "apply_chat_template"):
             self.fails(4, *told, says=says)
         self.assertEqual(self.tokenize(*told[1:-2], "--chat-form", "plain").ids, plain)
         self.assertNotEqual(self.tokenize(*told[1:-2], "--chat-form", "llama2").ids, plain)

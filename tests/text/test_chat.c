@@ -49,6 +49,9 @@ static conversation conversation_of(const json_t *messages)
 
 /* ---- recorded cases ---- */
 
+static const char *const recorded_forms[] = { "qwen2.5", "smollm2", "chatml", "llama3", "llama3.1",
+                                              "llama2",  "gemma2",  "gemma3", "qwen3",  "plain" };
+
 static void compare(const char *where, const json_t *line, const coh_id_list *ids,
                     const coh_byte_list *counts)
 {
@@ -129,10 +132,8 @@ static size_t compare_form(const char *form)
 static void ids_and_what_counts_are_those_of_transformers(void **state)
 {
     (void)state;
-    static const char *const forms[] = { "qwen2.5",  "smollm2", "chatml", "llama3",
-                                         "llama3.1", "llama2",  "plain" };
-    for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++)
-        assert_true(compare_form(forms[i]) > 50);
+    for (size_t i = 0; i < sizeof(recorded_forms) / sizeof(recorded_forms[0]); i++)
+        assert_true(compare_form(recorded_forms[i]) > 50);
 }
 
 /* ---- prompts ---- */
@@ -156,18 +157,16 @@ static void compare_prompt(const char *where, coh_chat *chat, const json_t *line
 static void prompts_are_those_of_transformers(void **state)
 {
     (void)state;
-    static const char *const forms[] = { "qwen2.5",  "smollm2", "chatml", "llama3",
-                                         "llama3.1", "llama2",  "plain" };
-    for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++) {
+    for (size_t i = 0; i < sizeof(recorded_forms) / sizeof(recorded_forms[0]); i++) {
         char path[PATH_MAX];
         opened o = { 0 };
         size_t number = 0;
-        snprintf(path, sizeof(path), "%s/%s/prompts", CHATS, forms[i]);
+        snprintf(path, sizeof(path), "%s/%s/prompts", CHATS, recorded_forms[i]);
         char *text = folder_read(path, NULL);
         for (char *rest = text, *end; *rest && (end = strchr(rest, '\n')); rest = end + 1) {
             json_t *line = json_loadb(rest, (size_t)(end - rest), JSON_ALLOW_NUL, NULL);
-            open_for(forms[i], json_string_value(json_object_get(line, "tokenizer")), &o);
-            snprintf(path, sizeof(path), "%s, line %zu", forms[i], ++number);
+            open_for(recorded_forms[i], json_string_value(json_object_get(line, "tokenizer")), &o);
+            snprintf(path, sizeof(path), "%s, line %zu", recorded_forms[i], ++number);
             compare_prompt(path, o.chat, line);
             json_decref(line);
         }
@@ -255,6 +254,10 @@ static void the_form_follows_from_special_tokens_and_the_template(void **state)
     assert_form("llama3", NULL, "Llama 3 (");
     assert_form("llama2-json", NULL, "Llama 2");
     assert_form("llama2", NULL, "Llama 2"); /* tokenizer.model */
+    assert_form("gemma", NULL, "Gemma (");
+    assert_form("gemma", CHATS "/gemma2", "Gemma (");
+    assert_form("qwen3", NULL, "ChatML"); /* no template that keeps reasoning */
+    assert_form("qwen3", CHATS "/qwen3", "Qwen3 (");
     assert_form("gpt2", NULL, "plain");
     assert_form("opt", NULL, "plain");
     /* a template given with the tokenizer: in its own file, or in the configuration */
@@ -311,6 +314,9 @@ static void a_form_that_the_vocabulary_cannot_write_is_refused(void **state)
     coh_chat *chat;
     assert_opened("gpt2", NULL, COH_CHAT_FORM_CHATML, COH_ERR_ARGUMENT, "<|im_start|>", "choose");
     assert_opened("qwen2", NULL, COH_CHAT_FORM_LLAMA3, COH_ERR_ARGUMENT, "<|start_header_id|>",
+                  "choose");
+    assert_opened("qwen2", NULL, COH_CHAT_FORM_QWEN3, COH_ERR_ARGUMENT, "<think>", "choose");
+    assert_opened("llama3", NULL, COH_CHAT_FORM_GEMMA, COH_ERR_ARGUMENT, "<start_of_turn>",
                   "choose");
     assert_int_equal(coh_tokenizer_open("bytes", &tokenizer), COH_OK);
     tokenizer->end_of_text = -1;
@@ -477,6 +483,13 @@ static void compare_with_jinja(const char *where, coh_tokenizer *tokenizer, coh_
         const conversation c = conversation_of(messages);
         coh_id_list ids = { 0 };
         coh_byte_list counts = { 0 };
+        if (json_is_null(json_array_get(json_object_get(one, "texts"), i))) {
+            assert_int_equal(coh_chat_encode(chat, c.messages, c.count, &ids, &counts),
+                             COH_ERR_CORRUPT);
+            assert_int_equal(coh_chat_prompt(chat, c.messages, c.count, &prompt, &count),
+                             COH_ERR_CORRUPT);
+            continue;
+        }
         assert_int_equal(coh_chat_encode(chat, c.messages, c.count, &ids, &counts), COH_OK);
         assert_ids_of(where, tokenizer, json_array_get(json_object_get(one, "texts"), i), ids.ids,
                       ids.count);
