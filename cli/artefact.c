@@ -6,7 +6,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
+#include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -41,6 +43,15 @@ int cli_artefact_has_tokenizer(const char *folder)
 {
     return holds(folder, "tokenizer.json") || holds(folder, "tokenizer.model") ||
            (holds(folder, "vocab.json") && holds(folder, "merges.txt"));
+}
+
+int cli_artefact_is_within(const char *folder, const char *path)
+{
+    char outer[PATH_MAX], inner[PATH_MAX];
+    if (realpath(folder, outer) == NULL || realpath(path, inner) == NULL)
+        return 0;
+    const size_t length = strlen(outer);
+    return strncmp(inner, outer, length) == 0 && (inner[length] == '/' || inner[length] == '\0');
 }
 
 /* Is it "built-in", or "built-in-4" for a number of threads? */

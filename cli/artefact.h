@@ -37,6 +37,9 @@ int cli_artefact_is_preset(const char *name);
 int cli_artefact_is_folder(const char *path);
 int cli_artefact_has_tokenizer(const char *folder);
 
+/* Is `path` the folder, or does it lie in it? One of several tokenizers of a folder has its ids. */
+int cli_artefact_is_within(const char *folder, const char *path);
+
 /* Fails if `path` is a folder of PEFT adapters, which is not a model by itself: COH_ERR_CORRUPT,
  * naming the base model and the remedy. */
 coh_status cli_artefact_refuse_adapters(const char *path);

@@ -4,7 +4,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "cli/artefact.h"
 #include "cli/commands.h"
@@ -69,16 +68,13 @@ static coh_status choose_tokenizer(export_run *run)
     return is_base || (run->weights.folder && !is_given) ? COH_OK : check_tokenizer(run);
 }
 
-/* The folder with the licence: where the weights came from; if it no longer exists, the tokenizer's
- * folder, which may be its new place. */
+/* The folder with the licence; NULL: there is none. */
 static const char *notices_from(const export_run *run)
 {
-    struct stat facts;
     const char *base = run->weights.folder ? run->options->operand : run->recipe.base;
-    if (!base[0] || (stat(base, &facts) == 0 && S_ISDIR(facts.st_mode)))
-        return base[0] ? base : NULL;
-    if (run->tokenizer[0] && stat(run->tokenizer, &facts) == 0 && S_ISDIR(facts.st_mode))
-        return run->tokenizer;
+    const char *origin = base[0] ? cli_recipe_origin(base, run->tokenizer) : NULL;
+    if (origin || !base[0])
+        return origin;
     cli_note_choice(
         "note: %s, which the run began from, is gone: its LICENSE, NOTICE and README.md do "
         "not go along",

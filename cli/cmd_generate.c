@@ -14,6 +14,7 @@
 
 #include "cli/answer.h"
 #include "cli/commands.h"
+#include "cli/ends.h"
 #include "cli/inference.h"
 #include "cli/prompts.h"
 #include "cli/sample.h"
@@ -28,6 +29,7 @@ typedef struct text_run {
     cli_prompts prompts;
     coh_tensor logits;
     int64_t vocabulary; /* number of ids that may be drawn */
+    uint8_t *ends;      /* of each of them: 1: it ends a text */
     int64_t window;     /* planned positions */
     int32_t *order;     /* scratch of the sampler */
     float *penalized;   /* likewise */
@@ -121,12 +123,6 @@ static coh_status draw(text_run *run, const cli_sampler *sampler, const float *l
     return COH_OK;
 }
 
-static int is_end(const text_run *run, int32_t token)
-{
-    return token == coh_tokenizer_end_of_text(run->inference.tokenizer) ||
-           (run->prompts.chat && token == coh_chat_end_of_turn(run->prompts.chat));
-}
-
 /* Prints bytes [*shown, certain) of the answer, unless it is for a JSON object. */
 static coh_status show(const text_run *run, size_t certain, size_t *shown)
 {
@@ -164,7 +160,7 @@ static coh_status write_answer(text_run *run, const cli_prompt *prompt, const cl
         CLI_TRY(decode(run, count, &fed, &logits));
         int32_t token;
         CLI_TRY(draw(run, sampler, logits, count, drawn, &token));
-        if (is_end(run, token)) {
+        if (run->ends[token]) {
             *out_ending = END_TOKEN;
             break;
         }
@@ -266,12 +262,27 @@ static coh_status make_graph(text_run *run)
                : coh_model_logits_graph(&of->model, 1, run->window, &of->graph, &run->logits);
 }
 
-static coh_status allocate(text_run *run)
+static coh_status no_memory(const text_run *run)
+{
+    return cli_fail(COH_ERR_MEMORY, "no memory for a table of %" PRId64 " ids", run->vocabulary);
+}
+
+/* Finds the ids that may be drawn, and those of them that end a text. */
+static coh_status choose_ids(text_run *run)
 {
     /* A vocabulary wider than the tokenizer's has unused rows, and added tokens may lack rows. */
     const int64_t rows = coh_model_size_get(&run->inference.model).vocabulary;
     const int64_t ids = coh_tokenizer_vocabulary(run->inference.tokenizer);
     run->vocabulary = ids < rows ? ids : rows;
+    run->ends = calloc((size_t)run->vocabulary, sizeof(*run->ends));
+    if (!run->ends)
+        return no_memory(run);
+    cli_ends_mark(&run->inference, run->prompts.chat, run->vocabulary, run->ends);
+    return COH_OK;
+}
+
+static coh_status allocate(text_run *run)
+{
     run->order = calloc((size_t)run->vocabulary, sizeof(*run->order));
     run->penalized = calloc((size_t)run->vocabulary, sizeof(*run->penalized));
     run->seen = calloc((size_t)run->window, sizeof(*run->seen));
@@ -281,7 +292,7 @@ static coh_status allocate(text_run *run)
         run->targets[i] = -1;
     if (run->order && run->penalized && run->seen && (run->targets || has_decoder(run)))
         return COH_OK;
-    return cli_fail(COH_ERR_MEMORY, "no memory for a table of %" PRId64 " ids", rows);
+    return no_memory(run);
 }
 
 static coh_status generate(text_run *run)
@@ -289,6 +300,7 @@ static coh_status generate(text_run *run)
     cli_inference *inference = &run->inference;
     CLI_TRY(check_tokenizer(inference));
     CLI_TRY(cli_prompts_open(inference, &run->prompts));
+    CLI_TRY(choose_ids(run));
     choose_window(run);
     CLI_TRY(make_graph(run));
     CLI_TRY(cli_inference_plan(inference));
@@ -312,6 +324,7 @@ coh_status cli_generate(const cli_options *options)
     free(run.targets);
     free(run.penalized);
     free(run.order);
+    free(run.ends);
     cli_prompts_close(&run.prompts);
     cli_inference_close(&run.inference);
     return status;

@@ -431,6 +431,17 @@ coh_status cli_recipe_of_resumed(const coh_checkpoint_facts *facts, cli_recipe *
                     facts->path);
 }
 
+static int is_folder(const char *path)
+{
+    struct stat facts;
+    return path[0] && stat(path, &facts) == 0 && S_ISDIR(facts.st_mode);
+}
+
+const char *cli_recipe_origin(const char *base, const char *tokenizer)
+{
+    return is_folder(base) ? base : is_folder(tokenizer) ? tokenizer : NULL;
+}
+
 void cli_recipe_keep_tokenizer(const cli_recipe *recipe, const char *run_folder)
 {
     char kept[CLI_PATH_BYTES];

@@ -65,6 +65,11 @@ coh_status cli_recipe_from_checkpoint(const coh_checkpoint_facts *facts, cli_rec
  * names the command that begins a new run with the weights. */
 coh_status cli_recipe_of_resumed(const coh_checkpoint_facts *facts, cli_recipe *out_recipe);
 
+/* The folder whose licence, card and generation_config.json belong to weights that began from
+ * `base`: that folder, or if it no longer exists or is "", the tokenizer's, which may be its new
+ * place; NULL: neither is a folder. */
+const char *cli_recipe_origin(const char *base, const char *tokenizer);
+
 /* Copies the run's tokenizer into the folder of the run, unless one is there: the run can be moved
  * with it. Prints a warning if it cannot. */
 void cli_recipe_keep_tokenizer(const cli_recipe *recipe, const char *run_folder);

@@ -5,7 +5,6 @@
 
 #include <dirent.h>
 #include <inttypes.h>
-#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cli/artefact.h"
 #include "cli/recipe.h"
 
 /* Does the folder have a folder step-<number>? */
@@ -118,16 +118,6 @@ static int is_other(const coh_tokenizer *tokenizer, uint64_t identity)
     return identity != 0 && coh_tokenizer_identity(tokenizer) != identity;
 }
 
-/* Does the file lie in the folder? One of several tokenizers of a folder has its ids. */
-static int lies_in(const char *folder, const char *file)
-{
-    char outer[PATH_MAX], inner[PATH_MAX];
-    if (realpath(folder, outer) == NULL || realpath(file, inner) == NULL)
-        return 0;
-    const size_t length = strlen(outer);
-    return strncmp(inner, outer, length) == 0 && inner[length] == '/';
-}
-
 void cli_weights_say_other_tokenizer(const cli_weights *weights, const coh_model *model,
                                      const cli_options *options, const coh_tokenizer *tokenizer)
 {
@@ -140,7 +130,7 @@ void cli_weights_say_other_tokenizer(const cli_weights *weights, const coh_model
             " text",
             noted.tokenizer);
     if (weights->folder && cli_given(options, CLI_FLAG_TOKENIZER) &&
-        !lies_in(model->folder, options->tokenizer) &&
+        !cli_artefact_is_within(model->folder, options->tokenizer) &&
         coh_tokenizer_open(model->folder, &own) == COH_OK &&
         is_other(tokenizer, coh_tokenizer_identity(own)))
         cli_note_choice("note: --tokenizer %s is not the tokenizer of %s, so ids mean other text "

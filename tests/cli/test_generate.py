@@ -145,6 +145,79 @@ class Generate(ProgramTest):
         long = self.answer("--prompt", "x" * 120, "--tokens", 50)
         self.assertEqual((long["finish"], long["tokens"]), ("window", 8))
 
+    # ---- ids that end a text ----
+
+    DRAWN = 68
+
+    def ends(self, settings, of_config):
+        """Writes the files that name ids that end a text; `settings` is a text, or what JSON is made of; None: no file."""
+        path = self.write("model/generation_config.json", settings if isinstance(settings, str) else json.dumps(settings))
+        if settings is None:
+            os.remove(path)
+        with open(self.path("model", "config.json"), encoding="utf-8") as file:
+            config = {**json.load(file), "eos_token_id": of_config}
+        self.write("model/config.json", json.dumps(config))
+
+    def ending(self, *arguments):
+        """The end of a text of the model that always draws one token, and standard error."""
+        done = self.succeeds("generate", *arguments, "--prompt", "ab", "--tokens", 3, "--temperature", 0, "--threads", 2, "--json")
+        answer = json.loads(done.out)
+        self.assertEqual(answer["tokens"], {"end": 0, "length": 3}[answer["finish"]])
+        return answer["finish"], done.err
+
+    def test_each_id_that_the_models_files_list_ends_a_text(self):
+        folder = self.model("qwen2")[0]
+        self.always(self.DRAWN)
+        other, many = self.DRAWN + 1, 10 ** 6
+        no_id = ", which is no id and ends no text"
+        for settings, of_config, finish, says in (
+                ({"eos_token_id": [other, self.DRAWN]}, None, "end", []), ({"eos_token_id": self.DRAWN}, other, "end", []),
+                ({"eos_token_id": [other]}, [self.DRAWN], "length", []), ({"eos_token_id": []}, self.DRAWN, "length", []),
+                ({}, [other, self.DRAWN], "end", []), ({"eos_token_id": None}, self.DRAWN, "end", []),
+                (None, self.DRAWN, "end", []), (None, [other, many], "length", []), (None, None, "length", []),
+                ({"eos_token_id": [many, 2 ** 62, -1, "</s>", True, 0.5, None, self.DRAWN]}, None, "end",
+                 [f'generation_config.json: "eos_token_id" holds {word}{no_id}' for word in ("-1", '"</s>"', "true", "0.5", "null")]),
+                ({"eos_token_id": {"id": self.DRAWN}}, None, "length", [f'{{"id":{self.DRAWN}}}{no_id}']),
+                (None, -5, "length", [f'config.json: "eos_token_id" holds -5{no_id}']),
+                ("{", self.DRAWN, "end", ["generation_config.json is no object of JSON: "]),
+                ("[]", None, "length", ["generation_config.json is no object of JSON, so it names no ids"])):
+            with self.subTest(settings=settings, of_config=of_config):
+                self.ends(settings, of_config)
+                found, said = self.ending(folder, "--dtype", "f32")
+                self.assertEqual(found, finish, said)
+                for sentence in says:
+                    self.assertIn(sentence, said)
+                self.assertEqual(said.count("note: "), len(says), said)
+
+    def test_ids_of_another_tokenizer_end_no_text(self):
+        folder = self.model("qwen2")[0]
+        self.always(self.DRAWN)
+        self.ends({"eos_token_id": [self.DRAWN]}, self.DRAWN)
+        shutil.copy(os.path.join(folder, "tokenizer.json"), self.path("same.json"))
+        other = os.path.join(model_folder.TOKENIZERS, "llama3", "tokenizer.json")
+        for tokenizer, finish in ((os.path.join(folder, "tokenizer.json"), "end"), (self.path("same.json"), "end"),
+                                  (other, "length"), ("bytes", "length")):
+            self.assertEqual(self.ending(folder, "--tokenizer", tokenizer)[0], finish, tokenizer)
+
+    def test_a_run_and_adapters_end_texts_as_the_folder_that_they_began_from(self):
+        folder = self.model("qwen2")[0]
+        self.always(self.DRAWN)
+        self.ends({"eos_token_id": [1, self.DRAWN]}, 1)
+        text, run, lora = self.corpus(60), self.path("run"), self.path("lora")
+        still = ["--data", text, "--sequence", 16, "--batch", 2, "--steps", 1, "--lr", 0, "--threads", 2]
+        self.succeeds("train", folder, *still, "--save", run)
+        self.succeeds("train", folder, *still, "--save", lora, "--lora", 2)
+        self.succeeds("export", lora, "-o", self.path("adapters"))
+        self.succeeds("export", run, "-o", self.path("out"))
+        for arguments in ([run], [os.path.join(run, "step-1")], [lora], [folder, "--adapter", self.path("adapters")],
+                          [self.path("out")]):
+            self.assertEqual(self.ending(*arguments)[0], "end", arguments)
+        self.ends({"eos_token_id": 1}, self.DRAWN)  # a run keeps the members of config.json
+        self.assertEqual(self.ending(run)[0], "length")
+        os.remove(self.path("model", "generation_config.json"))
+        self.assertEqual(self.ending(run)[0], "length")
+        self.assertEqual(self.ending(folder)[0], "end")
+
     # ---- conversations ----
 
     def test_a_plain_conversation_is_its_text(self):
@@ -183,19 +256,23 @@ class Generate(ProgramTest):
         lines = self.write("m.jsonl", f"\n{json.dumps({'messages': said})}\n{json.dumps(more)}\n")
         self.assertEqual(self.answers("--tokens", 5, "--messages", lines, tokenizer="qwen2"), both)
 
-    def test_the_end_of_a_turn_ends_an_answer(self):
-        folder = self.chatml()[0]
-        with open(os.path.join(folder, "tokenizer.json"), encoding="utf-8") as file:
-            end, = (token["id"] for token in json.load(file)["added_tokens"] if token["content"] == "<|im_end|>")
+    def always(self, token):
+        """Changes the model so that it draws this token after any text."""
         # the last norm gives the same vector for any input; the row of one token is that vector
         changed = {"transformer.ln_f.weight": [0.0] * 32, "transformer.ln_f.bias": [1.0] * 32}
         dtype, shape, data = self.tensors["transformer.wte.weight"]
         table = list(model_folder.widen(data, dtype))
-        table[32 * end:32 * end + 32] = [1.0] * 32
+        table[32 * token:32 * token + 32] = [1.0] * 32
         changed["transformer.wte.weight"] = table
         for name, values in changed.items():
             self.tensors[name] = (dtype, self.tensors[name][1], model_folder.narrow(values, dtype))
-        model_folder.write_file(os.path.join(folder, "model.safetensors"), self.tensors)
+        model_folder.write_file(self.path("model", "model.safetensors"), self.tensors)
+
+    def test_the_end_of_a_turn_ends_an_answer(self):
+        folder = self.chatml()[0]
+        with open(os.path.join(folder, "tokenizer.json"), encoding="utf-8") as file:
+            end, = (token["id"] for token in json.load(file)["added_tokens"] if token["content"] == "<|im_end|>")
+        self.always(end)
         answer = self.answer("--chat", "--prompt", "Hi", "--temperature", 0, tokenizer="qwen2")
         self.assertEqual((answer["text"], answer["finish"], answer["tokens"]), ("", "end", 0))
         answer = self.answer("--prompt", "Hi", "--temperature", 0, "--tokens", 2, tokenizer="qwen2")

@@ -11,7 +11,7 @@ sys.path.insert(0, os.path.join(HERE, "../reference"))
 import reference_python  # noqa: E402
 reference_python.need("torch", "transformers", "jinja2")
 import torch  # noqa: E402
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast  # noqa: E402
+from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast  # noqa: E402
 
 from program import ProgramTest  # noqa: E402
 from record_samplers import probabilities  # noqa: E402
@@ -68,6 +68,38 @@ class Generation(ProgramTest):
             ids = tokenizer.apply_chat_template(chat, add_generation_prompt=True, return_dict=False)
             self.assertEqual(answer["prompt_tokens"], len(ids))
             self.assertEqual(answer["text"], self.greedy(model, tokenizer, ids, 40))
+
+    def test_a_text_ends_with_each_id_that_ends_it_in_transformers(self):
+        model, tokenizer = self.make()
+        ids = tokenizer.encode(PROMPT)
+        whole = model.generate(torch.tensor([ids]), attention_mask=torch.ones(1, len(ids)), do_sample=False, max_new_tokens=60,
+                               pad_token_id=0)[0, len(ids):].tolist()
+        new = [token for at, token in enumerate(whole) if token not in whole[:at] and token != tokenizer.eos_token_id]
+        self.assertGreater(len(new), 6)
+        unused = next(token for token in range(len(tokenizer)) if token not in whole)
+        for ends in ([unused, new[3]], [new[5], new[2]], new[4], [unused], [10 ** 6, new[1]], None):
+            for name in ("generation_config.json", "config.json"):
+                with self.subTest(ends=ends, name=name):
+                    self.list_ends(ends, name)
+                    loaded = AutoModelForCausalLM.from_pretrained(self.path("model")).eval()
+                    out = loaded.generate(torch.tensor([ids]), attention_mask=torch.ones(1, len(ids)), do_sample=False,
+                                          max_new_tokens=60, pad_token_id=0)[0, len(ids):].tolist()
+                    is_ended = len(out) < 60
+                    answer, = self.answers("--prompt", PROMPT, "--tokens", 60, "--temperature", 0)
+                    self.assertEqual((answer["finish"], answer["tokens"]), ("end" if is_ended else "length", len(out) - is_ended))
+                    self.assertEqual(answer["text"], tokenizer.decode(out[:-1] if is_ended else out))
+
+    def list_ends(self, ends, name):
+        """Writes ids that end a text into one of the two files; the other one names none, or does not exist."""
+        for file, value in (("config.json", ends if name == "config.json" else None), ("generation_config.json", ends)):
+            path = self.path("model", file)
+            values = {}
+            if os.path.exists(path):
+                with open(path, encoding="utf-8") as read:
+                    values = json.load(read)
+            self.write(os.path.join("model", file), json.dumps({**values, "eos_token_id": value}))
+        if name == "config.json":
+            os.remove(self.path("model", "generation_config.json"))
 
     def test_tokens_are_drawn_as_often_as_transformers_says(self):
         model, tokenizer = self.make()

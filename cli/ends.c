@@ -1,0 +1,131 @@
+/* Collects the ids at which a text ends. The one idea: the files that name them are those that an
+ * export copies, so that the program and the exported folder end texts alike. Ids of another
+ * tokenizer mean other text and do not count. Next: cmd_generate.c, the caller; cmd_export.c. */
+#include "cli/ends.h"
+
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "cli/artefact.h"
+
+/* Such a file has less than 1 KB, or some more if it lists suppressed tokens. A note shows
+ * SHOWN_BYTES of a value. */
+enum { FILE_BYTES_MOST = 4 << 20, SHOWN_BYTES = 60 };
+
+static const char member[] = "eos_token_id";
+
+/* ---- one member ---- */
+
+static void say_no_id(const char *file, const json_t *value)
+{
+    char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_ENSURE_ASCII);
+    cli_note_once(
+        "note: %s: \"%s\" holds %.*s, which is no id and ends no text: correct it, or end "
+        "texts with --stop TEXT",
+        file, member, SHOWN_BYTES, text ? text : "a value");
+    free(text);
+}
+
+/* Marks a number, or the numbers of a list. transformers takes a negative number for an id that is
+ * never drawn, too. */
+static void mark(const char *file, const json_t *value, int64_t count, uint8_t *ends)
+{
+    const size_t values = json_is_array(value) ? json_array_size(value) : 1;
+    for (size_t i = 0; i < values; i++) {
+        const json_t *one = json_is_array(value) ? json_array_get(value, i) : value;
+        const json_int_t id = json_is_integer(one) ? json_integer_value(one) : -1;
+        if (id < 0)
+            say_no_id(file, one);
+        else if (id < count)
+            ends[id] = 1;
+    }
+}
+
+/* Does the object name ends? null is as good as nothing. */
+static int names_ends(const json_t *root)
+{
+    const json_t *value = json_object_get(root, member);
+    return value && !json_is_null(value);
+}
+
+/* ---- the files ---- */
+
+/* Reads generation_config.json of the folder; NULL: there is none, or a note says what is wrong
+ * with it. */
+static json_t *read_settings(const char *folder, char path[CLI_PATH_BYTES])
+{
+    struct stat facts;
+    json_error_t error = { .text = "" };
+    if (snprintf(path, CLI_PATH_BYTES, "%s/generation_config.json", folder) >= CLI_PATH_BYTES ||
+        stat(path, &facts) != 0)
+        return NULL;
+    const int is_small = S_ISREG(facts.st_mode) && facts.st_size <= FILE_BYTES_MOST;
+    json_t *root = is_small ? json_load_file(path, 0, &error) : NULL;
+    if (json_is_object(root))
+        return root;
+    json_decref(root);
+    cli_note(
+        "note: %s is no object of JSON%s%s, so it names no ids that end a text: correct it, or "
+        "take a whole copy of the model",
+        path, error.text[0] ? ": " : "", error.text);
+    return NULL;
+}
+
+/* Reads the members of config.json that the model keeps: of a checkpoint they are in its note. */
+static json_t *kept_members(const coh_model *model)
+{
+    char text[sizeof(model->extras) + 3];
+    const int length = snprintf(text, sizeof(text), "{%s}", model->extras);
+    return json_loadb(text, (size_t)length, 0, NULL);
+}
+
+/* Is the tokenizer another one than that of the folder? A folder that holds none has been given
+ * its own by the flag. */
+static int has_other_ids(const cli_inference *inference, const char *folder)
+{
+    const char *chosen = inference->recipe.tokenizer;
+    coh_tokenizer *own;
+    if (strcmp(chosen, "bytes") == 0)
+        return 1;
+    if (!folder || cli_artefact_is_within(folder, chosen) ||
+        coh_tokenizer_open(folder, &own) != COH_OK)
+        return 0;
+    const int is_other =
+        coh_tokenizer_identity(own) != coh_tokenizer_identity(inference->tokenizer);
+    coh_tokenizer_close(own);
+    return is_other;
+}
+
+/* Marks the ids of the model's files. */
+static void mark_listed(const cli_inference *inference, int64_t count, uint8_t *ends)
+{
+    char path[CLI_PATH_BYTES];
+    const coh_model *model = &inference->model;
+    const cli_recipe *recipe = &inference->recipe;
+    const char *folder =
+        cli_recipe_origin(model->folder[0] ? model->folder : recipe->base, recipe->tokenizer);
+    if (has_other_ids(inference, folder))
+        return;
+    json_t *settings = folder ? read_settings(folder, path) : NULL;
+    json_t *kept = kept_members(model);
+    if (names_ends(settings))
+        mark(path, json_object_get(settings, member), count, ends);
+    else if (names_ends(kept))
+        mark("config.json", json_object_get(kept, member), count, ends);
+    json_decref(kept);
+    json_decref(settings);
+}
+
+void cli_ends_mark(const cli_inference *inference, const coh_chat *chat, int64_t count,
+                   uint8_t *ends)
+{
+    const int32_t own[] = { coh_tokenizer_end_of_text(inference->tokenizer),
+                            coh_chat_end_of_turn(chat) };
+    for (size_t i = 0; i < sizeof(own) / sizeof(own[0]); i++)
+        if (own[i] >= 0 && own[i] < count)
+            ends[own[i]] = 1;
+    mark_listed(inference, count, ends);
+}

@@ -1,0 +1,20 @@
+/* ends.h - the ids at which generate ends a text.
+ *
+ *     the tokenizer's end of text ─┐
+ *     the end of a turn ───────────┼──> one mark for each id
+ *     eos_token_id of the model ───┘
+ *
+ * A model may end its texts with several ids: Gemma's <eos> and <end_of_turn>, Llama 3's three.
+ * They are in "eos_token_id", a number or a list, of generation_config.json or config.json. */
+#ifndef COH_CLI_ENDS_H
+#define COH_CLI_ENDS_H
+
+#include "cli/inference.h"
+
+/* Sets ends[id] to 1 for each id that ends a text; `ends` has `count` zeroed entries, `chat` may be
+ * NULL. Ids from `count` on are never drawn, so they are left out. Prints a note about a member or
+ * a file that holds no ids. Call it before the weights are loaded, with an open tokenizer. */
+void cli_ends_mark(const cli_inference *inference, const coh_chat *chat, int64_t count,
+                   uint8_t *ends);
+
+#endif
