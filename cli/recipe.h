@@ -71,7 +71,7 @@ coh_status cli_recipe_of_resumed(const coh_checkpoint_facts *facts, cli_recipe *
 const char *cli_recipe_origin(const char *base, const char *tokenizer);
 
 /* Copies the run's tokenizer into the folder of the run, unless one is there: the run can be moved
- * with it. Prints a warning if it cannot. */
+ * with it, and ends texts as before (ends.h). Prints a warning if it cannot. */
 void cli_recipe_keep_tokenizer(const cli_recipe *recipe, const char *run_folder);
 
 /* Reads the recipe of a checkpoint that is used without being resumed: from its note, or from flags

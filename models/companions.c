@@ -191,8 +191,9 @@ coh_status coh_folder_write_tokenizer(const char *from, const char *path)
                         from);
     coh_status status = coh_folder_place_begin(&place, path);
     if (status == COH_OK)
-        status = coh_companions_take(&place, from,
-                                     COH_COMPANIONS_TOKENIZER | COH_COMPANIONS_NOTICES, NULL);
+        status = coh_companions_take(
+            &place, from,
+            COH_COMPANIONS_TOKENIZER | COH_COMPANIONS_GENERATION | COH_COMPANIONS_NOTICES, NULL);
     if (status == COH_OK)
         status = coh_folder_place_publish(&place);
     coh_folder_place_end(&place);

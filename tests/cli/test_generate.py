@@ -218,6 +218,18 @@ class Generate(ProgramTest):
         self.assertEqual(self.ending(run)[0], "length")
         self.assertEqual(self.ending(folder)[0], "end")
 
+    def test_a_run_that_moves_without_its_folder_ends_texts_as_before(self):
+        folder = self.model("qwen2")[0]
+        self.always(self.DRAWN)
+        self.ends({"eos_token_id": [1, self.DRAWN]}, 1)
+        self.succeeds("train", folder, "--data", self.corpus(60), "--sequence", 16, "--batch", 2, "--steps", 1, "--lr", 0,
+                      "--threads", 2, "--save", self.path("run"))
+        shutil.rmtree(folder)
+        os.rename(self.path("run"), self.path("moved"))
+        self.assertEqual(self.ending(self.path("moved"))[0], "end")
+        self.succeeds("export", self.path("moved"), "-o", self.path("out"))
+        self.assertEqual(self.ending(self.path("out"))[0], "end")
+
     # ---- conversations ----
 
     def test_a_plain_conversation_is_its_text(self):
