@@ -42,6 +42,7 @@ static const char *const own[COH_TERM_COUNT] = {
     [COH_TERM_CLIP_MODE] = "clip mode",
     [COH_TERM_REDUCE] = "reduce",
     [COH_TERM_DISK_RAISED] = "",
+    [COH_TERM_CHAT_TEXT] = "field",
 };
 
 static const char *const *given; /* set once, before threads start */

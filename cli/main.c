@@ -66,6 +66,7 @@ static const char *terms[COH_TERM_COUNT] = {
     [COH_TERM_CLIP_MODE] = "--clip-mode",
     [COH_TERM_REDUCE] = "--reduce",
     [COH_TERM_DISK_RAISED] = "--disk DIR:",
+    [COH_TERM_CHAT_TEXT] = "--field",
 };
 
 enum { EXIT_USAGE = 2, EXIT_IO = 5 };
@@ -201,6 +202,17 @@ static int asks_for_json(cli_command command, int argument_count, char **argumen
     return 0;
 }
 
+/* Sets the words that depend on the command and its flags. */
+static void adapt_terms(const cli_options *options)
+{
+    if (options->disk_count > 1) { /* the limit is a sum */
+        terms[COH_TERM_DISK_LIMIT] = "the sum of the --disk limits (whole 2 MiB of each)";
+        terms[COH_TERM_DISK_RAISED] = "";
+    }
+    if (options->command == CLI_GENERATE)
+        terms[COH_TERM_CHAT_TEXT] = "--prompt";
+}
+
 int main(int argument_count, char **arguments)
 {
     open_standard();
@@ -236,10 +248,7 @@ int main(int argument_count, char **arguments)
         status = check_environment();
     if (status == COH_OK)
         status = grow_stack();
-    if (options.disk_count > 1) { /* the limit is a sum */
-        terms[COH_TERM_DISK_LIMIT] = "the sum of the --disk limits (whole 2 MiB of each)";
-        terms[COH_TERM_DISK_RAISED] = "";
-    }
+    adapt_terms(&options);
     if (status == COH_OK)
         status = cli_input_check(&options);
     if (status == COH_OK)

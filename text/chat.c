@@ -713,20 +713,32 @@ static coh_status open_form(coh_chat *chat, const char *template_text)
                     (int)chat->form);
 }
 
+/* The caller's words say whether the texts are data or prompts. Templates write the token that
+ * begins a text themselves, and a tokenizer that adds one would repeat it. */
+static coh_status refuse_template(const coh_tokenizer *tokenizer, const char *path)
+{
+    const int begins = tokenizer->before.count > 0;
+    const coh_slice begin =
+        begins ? coh_token_table_at(&tokenizer->pipeline->names, tokenizer->before.ids[0])
+               : (coh_slice){ "", 0 };
+    return coh_fail(
+        COH_ERR_CORRUPT,
+        "%.300s: the chat template is none of the forms that are known here (ChatML, Llama 3, "
+        "Llama 2, Gemma, Qwen3), which give other ids: choose one all the same with %s "
+        "chatml|llama3|llama2|plain|gemma|qwen3, or write conversations out with "
+        "apply_chat_template and give "
+        "the texts with %s%s%.*s%s",
+        path, coh_term_text(COH_TERM_CHAT_FORM), coh_term_text(COH_TERM_CHAT_TEXT),
+        begins ? ", without the \"" : "", begin.count < 100 ? (int)begin.count : 100, begin.bytes,
+        begins ? "\" that is put before each" : "");
+}
+
 static coh_status choose_form(coh_chat *chat, const char *path, const char *template_text)
 {
     if (chat->form == COH_CHAT_FORM_AUTO)
         chat->form = find_form(chat->tokenizer, template_text);
-    if (chat->form != COH_CHAT_FORM_AUTO)
-        return open_form(chat, template_text);
-    return coh_fail(
-        COH_ERR_CORRUPT,
-        "%.300s: the chat template is none of the forms that are known here (ChatML, "
-        "Llama 3, Llama 2, Gemma, Qwen3), so the model would learn conversations that nobody gives "
-        "it: choose one all the same with %s chatml|llama3|llama2|plain|gemma|qwen3, "
-        "or write them out with "
-        "apply_chat_template and give the texts with %s",
-        path, coh_term_text(COH_TERM_CHAT_FORM), coh_term_text(COH_TERM_FIELD));
+    return chat->form != COH_CHAT_FORM_AUTO ? open_form(chat, template_text)
+                                            : refuse_template(chat->tokenizer, path);
 }
 
 coh_status coh_chat_open(coh_tokenizer *tokenizer, const char *folder, coh_chat_form form,

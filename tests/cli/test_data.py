@@ -242,8 +242,9 @@ class Data(ProgramTest):
         told = ["tokenize", chats, "--chat", "--tokenizer", folder, "-o", self.path("out.tokens")]
         plain = self.tokenize(*told[1:-2]).ids  # without a template
         template = self.write("model/chat_template.jinja", "{% for m in messages %}{{ m.content }}{% endfor %}")
-        for says in (template, "--chat-form chatml|llama3|llama2|plain|gemma|qwen3", "apply_chat_template"):
+        for says in (template, "--chat-form chatml|llama3|llama2|plain|gemma|qwen3", "apply_chat_template and give the texts with --field"):
             self.fails(4, *told, says=says)
+            self.fails(4, "eval", folder, "--data", chats, "--chat", says=says)
         self.assertEqual(self.tokenize(*told[1:-2], "--chat-form", "plain").ids, plain)
         self.assertNotEqual(self.tokenize(*told[1:-2], "--chat-form", "llama2").ids, plain)
         self.fails(2, *told, "--chat-form", "chatml", says="<|im_start|>")

@@ -290,6 +290,14 @@ class Generate(ProgramTest):
         answer = self.answer("--prompt", "Hi", "--temperature", 0, "--tokens", 2, tokenizer="qwen2")
         self.assertEqual((answer["finish"], answer["tokens"]), ("length", 2))
 
+    def test_a_template_of_no_known_form_is_refused_with_flags_that_generate_has(self):
+        flags = self.model("llama3")
+        self.write("model/tokenizer_config.json", json.dumps({"chat_template": "{{ bos_token }}{{ messages[0].content }}"}))
+        said = self.fails(4, "generate", *flags, "--chat", "--prompt", "x", says="--chat-form chatml|llama3|llama2|plain").err
+        self.assertIn('apply_chat_template and give the texts with --prompt, without the "<|begin_of_text|>"', said)
+        self.assertNotRegex(said, "learn|--field")
+        self.succeeds("generate", *flags, "--chat", "--prompt", "x", "--tokens", 1, "--chat-form", "plain")
+
     # ---- what is refused ----
 
     def test_prompts_that_are_none_are_refused_before_anything_is_written(self):

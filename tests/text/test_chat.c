@@ -297,6 +297,14 @@ static void a_template_of_no_known_form_is_refused_unless_a_form_is_named(void *
             assert_opened(tokenizers[i], folder_path, COH_CHAT_FORM_AUTO, COH_ERR_CORRUPT,
                           folder_file("chat_template.jinja"), "with chat form chatml|llama3");
     }
+    /* Some of the tokenizers put a token before each text. */
+    assert_opened("qwen2", folder_path, COH_CHAT_FORM_AUTO, COH_ERR_CORRUPT, "apply_chat_template",
+                  "and give the texts with field");
+    assert_null(strstr(coh_last_error(), "without"));
+    assert_opened("llama3", folder_path, COH_CHAT_FORM_AUTO, COH_ERR_CORRUPT, "with field",
+                  ", without the \"<|begin_of_text|>\" that is put before each");
+    assert_opened("llama2", folder_path, COH_CHAT_FORM_AUTO, COH_ERR_CORRUPT, "with field",
+                  ", without the \"<s>\" that is put before each");
     assert_opened("qwen2", folder_path, COH_CHAT_FORM_CHATML, COH_OK, "ChatML", "");
     assert_opened("llama3", folder_path, COH_CHAT_FORM_LLAMA3, COH_OK, "Llama 3 (", "");
     assert_opened("llama2-json", folder_path, COH_CHAT_FORM_LLAMA2, COH_OK, "Llama 2", "");
