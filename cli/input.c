@@ -121,10 +121,12 @@ static const row rows[] = {
 /* ---- one path ---- */
 
 /* A flag's name followed by a space, or "" for an operand, and its path; `taker` is the flag, or
- * the command of the operand; `name_at` lists the names that may replace the path (NULL: none). */
+ * the command of the operand; `name_at` lists the names that may replace the path (NULL: none);
+ * `may_be_model`: an operand that takes a model's folder. */
 typedef struct named {
     const char *flag, *space, *path, *taker;
     const char *(*name_at)(int32_t index);
+    int may_be_model;
 } named;
 
 static found look(const char *path, int *out_error)
@@ -401,6 +403,34 @@ static coh_status refuse_preset(const named *n, kind needed)
                     n->path);
 }
 
+/* The model's part of ORG/NAME, as the Hugging Face Hub names models; NULL: it is no such name, or
+ * a path below a folder that exists. */
+static const char *hub_model(const char *path)
+{
+    static const char signs[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.";
+    char owner[CLI_PATH_BYTES];
+    struct stat facts;
+    const size_t length = strspn(path, signs);
+    const char *model = path + length + 1;
+    if (length == 0 || strchr("-.", path[0]) || path[length] != '/' || strchr("-.", model[0]) ||
+        model[strspn(model, signs)] != '\0' || length >= sizeof(owner))
+        return NULL;
+    snprintf(owner, sizeof(owner), "%.*s", (int)length, path);
+    return stat(owner, &facts) == 0 ? NULL : model;
+}
+
+/* The download comes first: a preset of nearly the same name has none of the model's weights. */
+static coh_status missing_hub_model(const named *n, const char *model, const char *meant,
+                                    const char *remedy)
+{
+    return cli_fail(
+        COH_ERR_ARGUMENT,
+        "%s is not there: bring a model of the Hugging Face Hub with hf download %s "
+        "--local-dir %s and give ./%s, or %s%s%s",
+        n->path, n->path, model, model, meant[0] ? "is " : "", meant[0] ? meant : remedy,
+        meant[0] ? " meant? A preset begins with first values, not with trained weights" : "");
+}
+
 static coh_status missing(const named *n, kind needed, const char *remedy)
 {
     char meant[CLI_MEANT_BYTES] = "";
@@ -409,6 +439,9 @@ static coh_status missing(const named *n, kind needed, const char *remedy)
         cli_artefact_meant(n->path, n->name_at, meant);
     if (n->flag[0] == '\0' && cli_artefact_is_preset(n->path))
         return refuse_preset(n, needed);
+    const char *model = n->may_be_model ? hub_model(n->path) : NULL;
+    if (model && (!meant[0] || n->name_at == coh_model_preset_name))
+        return missing_hub_model(n, model, meant, remedy);
     if (meant[0])
         return cli_fail(COH_ERR_ARGUMENT, "%s%s%s is not there: is %s meant? Or %s", n->flag,
                         n->space, n->path, meant, remedy);
@@ -491,14 +524,24 @@ static coh_status check_flag(const cli_options *options, const row *r)
     return COH_OK;
 }
 
+static int may_be_model(cli_operand operand)
+{
+    return operand == CLI_OPERAND_MODEL || operand == CLI_OPERAND_CHECKPOINT ||
+           operand == CLI_OPERAND_PATH;
+}
+
 static coh_status check_operand(const cli_options *options)
 {
     static const char remedy[] = "give a file or folder that is";
     const cli_operand operand = cli_command_operand(options->command);
-    const named n = { "", "", options->operand, cli_command_name(options->command),
+    const named n = { "",
+                      "",
+                      options->operand,
+                      cli_command_name(options->command),
                       operand == CLI_OPERAND_MODEL  ? coh_model_preset_name
                       : operand == CLI_OPERAND_PATH ? profile_at
-                                                    : NULL };
+                                                    : NULL,
+                      may_be_model(operand) };
     if (!n.path)
         return COH_OK;
     switch (operand) {
@@ -675,8 +718,6 @@ static coh_status check_resume(const char *path)
 coh_status cli_input_check(const cli_options *options)
 {
     const cli_operand operand = cli_command_operand(options->command);
-    const int may_be_model = operand == CLI_OPERAND_MODEL || operand == CLI_OPERAND_CHECKPOINT ||
-                             operand == CLI_OPERAND_PATH;
     CLI_TRY(check_operand(options));
     for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++)
         CLI_TRY(check_flag(options, &rows[i]));
@@ -686,7 +727,7 @@ coh_status cli_input_check(const cli_options *options)
         CLI_TRY(check_texts(options, "", options->operand));
     if (options->resume)
         CLI_TRY(check_resume(options->resume));
-    if (!options->operand || !may_be_model ||
+    if (!options->operand || !may_be_model(operand) ||
         (operand == CLI_OPERAND_MODEL && cli_artefact_is_preset(options->operand)))
         return COH_OK;
     return check_has_config(options->operand);

@@ -144,8 +144,30 @@ class Usage(ProgramTest):
             with self.subTest(word=word):
                 self.assertEqual(re.findall(r": is ([^:]+) meant\?$", self.fails(2, "plan", word).err.strip()), [meant])
                 for command in ("plan", "train"):  # a path as on a hub, too
-                    said = self.fails(2, command, "facebook/" + word, says=" is not there: is ").err
+                    said = self.fails(2, command, "facebook/" + word, says=" is not there: bring ").err
+                    self.assertEqual(re.findall(r", or is ([^:]+) meant\? A preset begins with first values, ", said), [meant])
+                    os.makedirs(self.path("facebook"), exist_ok=True)  # a folder: the path lies in it
+                    said = self.fails(2, command, "facebook/" + word, says=" is not there: is ", cwd=self.folder).err
                     self.assertEqual(re.findall(r": is ([^:]+) meant\? Or give ", said), [meant])
+
+    def test_a_name_of_the_hub_is_answered_with_its_download(self):
+        text, ids = self.corpus(), ["--tokenizer", "none"]
+        for name, meant in (("Qwen/Qwen2.5-0.5B", "qwen2.5-0.5b"), ("bigscience/bloom-560m", None)):
+            folder = name.split("/")[1]
+            bring = (f"{name} is not there: bring a model of the Hugging Face Hub with hf download {name} --local-dir {folder} "
+                     f"and give ./{folder}, or ")
+            preset = f"is {meant} meant? A preset begins with first values, not with trained weights"
+            for arguments, more in ((["train", name, "--data", text], preset), (["plan", name, *ids], preset),
+                                    (["eval", name, "--data", text], None), (["generate", name, "--prompt", "x"], None),
+                                    (["export", name, "-o", self.path("out")], None), (["inspect", name], None), (["check", name], None)):
+                with self.subTest(arguments=arguments):
+                    said = self.fails(2, *arguments, says=bring).err.strip()
+                    last = more if more and meant else "give a model's folder, or a preset (--help)" if more else "give a file or folder that is"
+                    self.assertTrue(said.endswith(bring + last), said)
+        for path in ("./Qwen/model", "../Qwen/model", "/Qwen/model", "Qwen/models/one", "Qwen/", "Qwen//model", "Qwen/..", "Qwen/-o", "a b/c"):
+            self.assertNotIn("hf download", self.fails(2, "eval", path, "--data", text, says=" is not there: ").err)
+        self.assertNotIn("hf download", self.fails(2, "tokenize", "Qwen/text", "-o", self.path("out"), says=" is not there: ").err)
+        self.assertIn("is a100-40g meant?", self.fails(2, "inspect", "nvidia/a100-40", says=" is not there: is ").err)
 
     def test_a_mistyped_entry_operator_family_or_number_is_answered_with_the_nearest_name(self):
         plan = self.path("plan.json")
