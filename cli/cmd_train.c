@@ -412,6 +412,9 @@ static void describe_start(const cli_run *run)
         cli_line_add(&line,
                      "start:  first values of seed %" PRIu64 ", as %s/config.json has them\n",
                      run->job.recipe.seed, run->job.model.folder);
+    else if (!cli_weights_are_there(&run->job.weights) && run->job.model.adapters.rank == 0)
+        cli_line_add(&line, "start:  first values of seed %" PRIu64 ", no trained weights\n",
+                     run->job.recipe.seed);
     if (run->job.model.adapters.rank > 0 && !cli_weights_are_there(&run->job.weights))
         cli_line_add(&line,
                      "note:   the weights under the adapters are first values of seed %" PRIu64

@@ -87,6 +87,14 @@ class Train(TrainTest):
         err = self.train("--steps", 1, "--save", "none", *groups, *more).err  # too long to be shown whole
         self.assertRegex(err, "(?m)^step 1/1 ")
 
+    def test_a_presets_run_says_that_it_begins_with_first_values(self):
+        said = self.train("--steps", 1, "--seed", 7, "--save", self.path("run")).err
+        self.assertEqual(re.findall(r"(?m)^start: .*$", said), ["start:  first values of seed 7, no trained weights"])
+        self.assertNotIn("start: ", self.resumed(self.path("run"), "--steps", 2).err)
+        adapted = self.train("--steps", 1, "--lora", 2, "--save", "none").err
+        self.assertNotIn("start: ", adapted)
+        self.assertIn("note:   the weights under the adapters are first values of seed 1, not trained ones\n", adapted)
+
     def test_a_rate_that_no_step_takes_begins_the_note(self):
         self.train("--steps", 2, "--lr", "1e-3", "--save", self.path("run"))
         ends = ": the schedule ends at step 2: later steps run at the learning rate"
