@@ -243,6 +243,27 @@ void cli_data_say_build(const char *what, const coh_token_build_facts *facts)
                         facts->empty_window_count == 1 ? "it" : "them");
 }
 
+/* Notes that a single text file is read without the token that the tokenizer puts before a text.
+ * Some models, such as Gemma, are trained with it. The text names no file, so that it is printed
+ * once for data and validation. */
+static void say_stream(const coh_tokenizer *tokenizer, const coh_token_build_options *options)
+{
+    const int32_t *before, *after;
+    size_t before_count, after_count, bytes;
+    const char *text;
+    struct stat facts;
+    coh_tokenizer_around(tokenizer, &before, &before_count, &after, &after_count);
+    if (options->form != COH_DATA_TEXT || before_count == 0 ||
+        stat(options->in_path, &facts) != 0 || S_ISDIR(facts.st_mode) ||
+        coh_tokenizer_piece(tokenizer, before[0], &text, &bytes) != COH_OK)
+        return;
+    cli_note_choice(
+        "note: a text file is read as one stream, without the token that the tokenizer puts before "
+        "each text (id %" PRId32 "%s%.*s), so sequences begin without it: if the model needs it, "
+        "give lines of JSON (*.jsonl, {\"text\": ...}), a text each",
+        before[0], bytes ? ", " : "", bytes < 100 ? (int)bytes : 100, text);
+}
+
 static coh_status build(const cli_data_source *source, const char *what, const char *paths[2],
                         cli_data *parts[2])
 {
@@ -259,6 +280,7 @@ static coh_status build(const cli_data_source *source, const char *what, const c
     cli_progress_end();
     CLI_TRY(status);
     cli_data_say_build(what, &facts);
+    say_stream(source->tokenizer, &options);
     for (int i = 0; i < 2 && parts[i]; i++)
         CLI_TRY(coh_token_file_open(paths[i], &parts[i]->file));
     return COH_OK;

@@ -118,6 +118,32 @@ class Data(ProgramTest):
         self.assertLess(said.index(line), said.index("keeps: "))
         self.assertNotIn("files read", said)
 
+    def test_a_text_file_without_the_token_before_a_text_is_noted_once(self):
+        """By train and eval. Each line of JSON and each file of a folder begins with the token."""
+        for kind in ("llama", "gpt2"):
+            model_folder.make(self.path(kind), kind)
+        text, other, lines = self.corpus(60), self.write("other.txt", "other " * 40), self.write("lines.jsonl", '{"text": "some text"}\n' * 40)
+        os.mkdir(self.path("texts"))
+        shutil.copy(text, self.path("texts"))
+        train = ["--steps", 1, "--sequence", 16, "--batch", 1, "--threads", 1, "--save", self.path("run")]
+        shutil.copytree(self.path("llama"), self.path("llama3"))
+        os.remove(self.path("llama3", "tokenizer.model"))
+        shutil.copy(os.path.join(model_folder.TOKENIZERS, "llama3", "tokenizer.json"), self.path("llama3"))
+        for kind, data, token, count in (
+                ("llama", text, "id 1", 1), ("llama3", text, "id 416, <|begin_of_text|>", 1), ("llama", lines, "id 1", 0),
+                ("llama", self.path("texts"), "id 1", 0), ("gpt2", text, "", 0)):
+            shutil.rmtree(self.path("run"), ignore_errors=True)
+            for command in (["train", self.path(kind), *train, "--data", data, "--validation", other if data == text else data],
+                            ["eval", self.path(kind), "--data", data, "--sequence", 16, "--threads", 1]):
+                with self.subTest(kind=kind, data=data, command=command[0]):
+                    said = self.succeeds(*command).err
+                    self.assertEqual(said.count("note: a text file is read as one stream, without the token that the tokenizer "
+                                                f"puts before each text ({token}), so sequences begin without it: "), count, said)
+                    self.assertEqual(said.count("one stream"), count)
+            tokens = TokenFile(self.path("run", "data.tokens"))
+            self.assertEqual(1 in tokens.ids, kind == "llama" and data != text, kind)
+            self.assertNotIn("one stream", self.succeeds("train", "--resume", self.path("run"), "--steps", 2, "--validation", "none").err)
+
     def test_files_of_a_folder_of_lines_that_hold_none_are_counted(self):
         os.mkdir(self.path("lines"))
         self.documents("lines/x.jsonl")
