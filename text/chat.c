@@ -726,8 +726,7 @@ static coh_status refuse_template(const coh_tokenizer *tokenizer, const char *pa
         "%.300s: the chat template is none of the forms that are known here (ChatML, Llama 3, "
         "Llama 2, Gemma, Qwen3), which give other ids: choose one all the same with %s "
         "chatml|llama3|llama2|plain|gemma|qwen3, or write conversations out with "
-        "apply_chat_template and give "
-        "the texts with %s%s%.*s%s",
+        "apply_chat_template and give the texts with %s%s%.*s%s",
         path, coh_term_text(COH_TERM_CHAT_FORM), coh_term_text(COH_TERM_CHAT_TEXT),
         begins ? ", without the \"" : "", begin.count < 100 ? (int)begin.count : 100, begin.bytes,
         begins ? "\" that is put before each" : "");
