@@ -459,8 +459,9 @@ static coh_status read_added(const char *folder, const special_names *special,
 }
 
 /* Checks that a tokenizer.model is used with the spaces of sentencepiece: one before each text, and
- * one after each added token. The slow and fast classes of transformers agree about these only: if
- * the config asks for fewer, they disagree about texts that begin with a space. */
+ * one after each added token. If the config asks for fewer, the slow and fast classes of
+ * transformers disagree: about texts that begin with a space if "legacy" is false, and about all if
+ * "add_prefix_space" is false and "legacy" is not. */
 static coh_status check_spaces(const char *path, const json_t *root, const coh_tokenizer *tokenizer)
 {
     static const char remedy[] = "save the tokenizer as a tokenizer.json by "

@@ -85,7 +85,8 @@ COH_API void coh_text_free(void *memory);
 
 /* ---- conversations ---- */
 
-/* Formats of conversations, each described in docs/data.md. */
+/* Formats of conversations (docs/data.md). CHATML, LLAMA3, LLAMA2, PLAIN, GEMMA and QWEN3 are
+ * described there. */
 typedef enum coh_chat_form {
     COH_CHAT_FORM_AUTO, /* by the tokenizer's chat template, else by its special tokens */
     COH_CHAT_FORM_CHATML,
