@@ -458,16 +458,31 @@ static coh_status read_added(const char *folder, const special_names *special,
     return status;
 }
 
+/* Is it the token that fills up a batch? No text has it. */
+static int is_padding(const special_names *special, coh_slice name)
+{
+    const json_t *roots[] = { special->map, special->config };
+    for (size_t i = 0; i < sizeof(roots) / sizeof(roots[0]); i++) {
+        const json_t *value = json_object_get(roots[i], "pad_token");
+        const json_t *content = json_is_object(value) ? json_object_get(value, "content") : value;
+        if (json_is_string(content) && json_string_length(content) == name.count &&
+            memcmp(json_string_value(content), name.bytes, name.count) == 0)
+            return 1;
+    }
+    return 0;
+}
+
 /* Checks that a tokenizer.model is used with the spaces of sentencepiece: one before each text, and
  * one after each added token. If the config asks for fewer, the slow and fast classes of
  * transformers disagree: about texts that begin with a space if "legacy" is false, and about all if
  * "add_prefix_space" is false and "legacy" is not. */
-static coh_status check_spaces(const char *path, const json_t *root, const coh_tokenizer *tokenizer)
+static coh_status check_spaces(const special_names *special, const coh_tokenizer *tokenizer)
 {
     static const char remedy[] = "save the tokenizer as a tokenizer.json by "
                                  "AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER2)";
     const coh_pipeline *pipeline = tokenizer->pipeline;
-    const int64_t added = tokenizer->vocabulary - tokenizer->own_vocabulary;
+    const char *path = special->config_path;
+    const json_t *root = special->config;
     int is_legacy, has_prefix;
     COH_TRY(coh_field_flag(path, root, "legacy", 1, &is_legacy));
     COH_TRY(coh_field_flag(path, root, "add_prefix_space", 1, &has_prefix));
@@ -478,13 +493,15 @@ static coh_status check_spaces(const char *path, const json_t *root, const coh_t
                         "%s: \"add_prefix_space\" is false, which is not supported with a "
                         "tokenizer.model: %s",
                         path, remedy);
-    if (is_legacy || added == 0)
-        return COH_OK;
-    const coh_slice first = coh_token_table_at(&pipeline->names, tokenizer->own_vocabulary);
-    return coh_fail(COH_ERR_CORRUPT,
-                    "%s: \"legacy\" is false, so that no space is put after added tokens such as "
-                    "\"%.*s\", which is not supported with a tokenizer.model: %s",
-                    path, (int)(first.count < 100 ? first.count : 100), first.bytes, remedy);
+    for (int64_t id = tokenizer->own_vocabulary; !is_legacy && id < tokenizer->vocabulary; id++) {
+        const coh_slice name = coh_token_table_at(&pipeline->names, id);
+        if (!is_padding(special, name))
+            return coh_fail(COH_ERR_CORRUPT,
+                            "%s: \"legacy\" is false, so that no space is put after added tokens "
+                            "such as \"%.*s\", which is not supported with a tokenizer.model: %s",
+                            path, (int)(name.count < 100 ? name.count : 100), name.bytes, remedy);
+    }
+    return COH_OK;
 }
 
 static coh_status read_names(const char *folder, int has_own_around, const special_names *special,
@@ -495,7 +512,7 @@ static coh_status read_names(const char *folder, int has_own_around, const speci
     if (!has_own_around)
         COH_TRY(read_added(folder, special, tokenizer));
     if (!has_own_around && !tokenizer->pipeline->is_byte_level)
-        COH_TRY(check_spaces(path, root, tokenizer));
+        COH_TRY(check_spaces(special, tokenizer));
     COH_TRY(read_both(path, root, tokenizer));
     COH_TRY(read_both(special->map_path, special->map, tokenizer));
     if (tokenizer->end_of_text < 0)

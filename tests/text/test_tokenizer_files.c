@@ -205,6 +205,12 @@ static void fewer_spaces_than_sentencepiece_puts_are_refused(void **state)
     assert_refused(folder_path, "such as \"<|y|>\", which is not supported", 2);
     assert_non_null(strstr(coh_last_error(), folder_file("tokenizer_config.json")));
     assert_non_null(strstr(coh_last_error(), "save_pretrained"));
+    write_config("{\"legacy\": false, \"pad_token\": \"<|y|>\"}"); /* no text has it */
+    coh_tokenizer_close(open_or_fail(folder_path));
+    write_config("{\"legacy\": false, \"pad_token\": {\"content\": \"<|y|>\"}}");
+    coh_tokenizer_close(open_or_fail(folder_path));
+    write_config("{\"legacy\": false, \"pad_token\": \"<|y\"}");
+    assert_refused(folder_path, "such as \"<|y|>\", which is not supported", 2);
     write_config("{\"legacy\": 0}");
     assert_refused(folder_path, "expected true or false", 3);
     for (size_t i = 0; i < sizeof(supported) / sizeof(supported[0]); i++) {
