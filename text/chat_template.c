@@ -341,7 +341,8 @@ coh_status coh_chat_default_system(const char *template_text, char **out_system)
     place prompt;
     size_t bytes;
     *out_system = NULL;
-    if (!find_default(template_text, &prompt, &bytes) || !prompt.at)
+    (void)find_default(template_text, &prompt, &bytes); /* of several, the first */
+    if (!prompt.at)
         return COH_OK;
     COH_TRY(coh_alloc(bytes + 1, 1, (void **)out_system));
     for (size_t i = 0; i < bytes; i++)
@@ -472,8 +473,7 @@ static int is_own_turn(place p)
 
 int coh_chat_template_has_date(const char *template_text)
 {
-    return strstr(template_text, KNOWLEDGE ": December 2023") &&
-           strstr(template_text, "26 Jul 2024");
+    return strstr(template_text, KNOWLEDGE ": December 2023") != NULL;
 }
 
 int coh_chat_template_is_llama3(const char *template_text)
@@ -488,5 +488,6 @@ int coh_chat_template_is_llama3(const char *template_text)
     }
     return has_role && strstr(template_text, "<|eot_id|>") && has_word(template_text, strips) &&
            !has_word(template_text, others) && !has_default_variable(template_text) &&
-           (!strstr(template_text, KNOWLEDGE) || coh_chat_template_has_date(template_text));
+           (!strstr(template_text, KNOWLEDGE) ||
+            (coh_chat_template_has_date(template_text) && strstr(template_text, "26 Jul 2024")));
 }

@@ -21,7 +21,8 @@ int coh_chat_template_is_qwen3(const char *template_text);
 int coh_chat_template_is_gemma(const char *template_text, int *out_refuses_system);
 /* Does it write Llama 3's form, judged by its literal parts? */
 int coh_chat_template_is_llama3(const char *template_text);
-/* Does it begin with Llama 3.1's lines about its knowledge and today, 26 Jul 2024? */
+/* Does it begin with Llama 3.1's lines about its knowledge and today? In a template of that form
+ * today is 26 Jul 2024. */
 int coh_chat_template_has_date(const char *template_text);
 /* The default system prompt in a ChatML template, decoded as Jinja writes it; release with
  * coh_free. NULL: none. Fails: COH_ERR_MEMORY. */

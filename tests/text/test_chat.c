@@ -307,6 +307,11 @@ static void a_template_of_no_known_form_is_refused_unless_a_form_is_named(void *
                   ", without the \"<s>\" that is put before each");
     assert_opened("qwen2", folder_path, COH_CHAT_FORM_CHATML, COH_OK, "ChatML", "");
     assert_opened("llama3", folder_path, COH_CHAT_FORM_LLAMA3, COH_OK, "Llama 3 (", "");
+    /* the two lines of Llama 3.1 whatever the day is */
+    write_text("chat_template.jinja",
+               "Cutting Knowledge Date: December 2023\nToday Date: 26 July 2024\n\n");
+    assert_opened("llama3", folder_path, COH_CHAT_FORM_AUTO, COH_ERR_CORRUPT, "chat template", "");
+    assert_opened("llama3", folder_path, COH_CHAT_FORM_LLAMA3, COH_OK, "Llama 3.1 (", "");
     assert_opened("llama2-json", folder_path, COH_CHAT_FORM_LLAMA2, COH_OK, "Llama 2", "");
     assert_opened("qwen2", folder_path, COH_CHAT_FORM_PLAIN, COH_OK, "plain", "");
     remove(folder_file("chat_template.jinja"));
