@@ -465,7 +465,8 @@ static coh_status skip_step(cli_run *run, const coh_step_result *result)
     if (++run->skipped_in_row < CLI_SKIPPED_MOST)
         return COH_OK;
     CLI_TRY(fail_together(run));
-    const int has_one = run->options->launch != NULL && run->saved_step != UINT64_MAX;
+    (void)finish_save(run); /* which may be the only checkpoint */
+    const int has_one = run->saved_step != UINT64_MAX;
     return outside_engine(
         run,
         cli_fail(COH_ERR_NUMBER,
@@ -521,8 +522,15 @@ static coh_status run_steps(cli_run *run)
     return COH_OK;
 }
 
-/* Saves the last step of a run that failed outside the engine. Older checkpoints stay: after steps
- * without finite numbers they may be the better ones. */
+/* Weights after steps without finite numbers may be of no use: next to an older checkpoint, which a
+ * resumed run would remove for them, they are not saved. */
+static int may_save_last(const cli_run *run, coh_status status)
+{
+    return run->failed_outside && run->folder.path[0] &&
+           (status != COH_ERR_NUMBER || run->folder.step_count == 0);
+}
+
+/* Saves the last step of a run that failed outside the engine. Older checkpoints stay. */
 static coh_status save_after_failure(cli_run *run)
 {
     while (run->submitted_steps > run->done_steps)
@@ -546,7 +554,8 @@ coh_status cli_train_loop(cli_run *run)
         return finish_save(run);
     snprintf(why, sizeof(why), "%s", coh_last_error());
     (void)finish_save(run); /* the checkpoint is whole, whatever failed */
-    if (run->failed_outside && run->folder.path[0] && save_after_failure(run) != COH_OK) {
+    run->failed_outside = may_save_last(run, status);
+    if (run->failed_outside && save_after_failure(run) != COH_OK) {
         cli_report_break(&run->report);
         cli_note("warning: step %" PRIu64 " could not be saved: %s", run->done_steps,
                  coh_last_error());

@@ -66,19 +66,28 @@ class TrainFailed(TrainTest):
         self.assertRegex(err, rf"(?m)^warning: step {step} could not be saved: .*No space left on device")
         self.assertEqual(last_save(self.path("run")), 0)
 
-    def test_ten_steps_without_numbers_are_saved_next_to_the_checkpoint_before(self):
-        """Their weights are finite, but may be of no use: the checkpoint before is not removed for them."""
-        every = 7
-        done = run("train", *TINY, "--data", self.corpus(), "--steps", 60, "--lr", "1e6", "--warmup", 0, "--save-every", every,
-                   "--keep", 1, "--save", self.path("run"))
+    def without_numbers(self, *flags):
+        done = run("train", *TINY, "--data", self.corpus(), "--steps", 60, "--lr", "1e6", "--warmup", 0, *flags,
+                   "--save", self.path("run"))
         self.assertEqual(done.code, 1, done.err)
-        step = lines_of(self.path("run", "steps.jsonl"))[-1]["step"]
-        self.assertTrue(done.err.strip().endswith(f": lower --lr; step {step} is saved: {self.path('run')}/step-{step}"), done.err)
-        self.assertEqual({int(name[5:]) for name in os.listdir(self.path("run")) if name.startswith("step-")},
-                         {step - step % every, step} - {0})
+        saved = {int(name[5:]) for name in os.listdir(self.path("run")) if name.startswith("step-")}
+        return done.err.strip(), lines_of(self.path("run", "steps.jsonl"))[-1]["step"], saved
+
+    def test_ten_steps_without_numbers_are_saved_if_nothing_else_is(self):
+        err, step, saved = self.without_numbers()
+        self.assertTrue(err.endswith(f": lower --lr; step {step} is saved: {self.path('run')}/step-{step}"), err)
+        self.assertEqual(saved, {step})
         self.succeeds("check", self.path("run"))
         more = self.succeeds("train", "--resume", self.path("run"), *QUICK, "--threads", 2, "--steps", step + 1, "--lr", 0)
         self.assertIn(f"step-{step}, step {step}", more.err)
+
+    def test_ten_steps_without_numbers_do_not_replace_the_checkpoint_before(self):
+        """Their weights are finite, but may be of no use, and a resumed run takes and keeps the newest checkpoint."""
+        every = 7
+        err, step, saved = self.without_numbers("--save-every", every, "--keep", 1)
+        self.assertTrue(err.endswith(": lower --lr; the last checkpoint is whole"), err)
+        self.assertEqual(saved, {step - step % every})
+        self.succeeds("check", self.path("run"))
 
 
 if __name__ == "__main__":
