@@ -403,8 +403,17 @@ static coh_status refuse_preset(const named *n, kind needed)
                     n->path);
 }
 
-/* The model's part of ORG/NAME, as the Hugging Face Hub names models; NULL: it is no such name, or
- * a path below a folder that exists. */
+static int is_checkpoint_name(const char *name)
+{
+    static const char step[] = "step-";
+    const size_t length = sizeof(step) - 1;
+    return strcmp(name, "best") == 0 ||
+           (strncmp(name, step, length) == 0 && name[length] != '\0' &&
+            name[length + strspn(name + length, "0123456789")] == '\0');
+}
+
+/* The model's part of ORG/NAME, as the Hugging Face Hub names models; NULL: it is no such name, a
+ * path below a folder that exists, or a checkpoint of a run. */
 static const char *hub_model(const char *path)
 {
     static const char signs[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.";
@@ -413,7 +422,7 @@ static const char *hub_model(const char *path)
     const size_t length = strspn(path, signs);
     const char *model = path + length + 1;
     if (length == 0 || strchr("-.", path[0]) || path[length] != '/' || strchr("-.", model[0]) ||
-        model[strspn(model, signs)] != '\0' || length >= sizeof(owner))
+        model[strspn(model, signs)] != '\0' || length >= sizeof(owner) || is_checkpoint_name(model))
         return NULL;
     snprintf(owner, sizeof(owner), "%.*s", (int)length, path);
     return stat(owner, &facts) == 0 ? NULL : model;

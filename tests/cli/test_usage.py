@@ -164,7 +164,7 @@ class Usage(ProgramTest):
                     said = self.fails(2, *arguments, says=bring).err.strip()
                     last = more if more and meant else "give a model's folder, or a preset (--help)" if more else "give a file or folder that is"
                     self.assertTrue(said.endswith(bring + last), said)
-        for path in ("./Qwen/model", "../Qwen/model", "/Qwen/model", "Qwen/models/one", "Qwen/", "Qwen//model", "Qwen/..", "Qwen/-o", "a b/c"):
+        for path in ("./Qwen/model", "../Qwen/model", "/Qwen/model", "Qwen/models/one", "Qwen/", "Qwen//model", "Qwen/..", "Qwen/-o", "a b/c", "rnu/step-100", "rnu/best"):
             self.assertNotIn("hf download", self.fails(2, "eval", path, "--data", text, says=" is not there: ").err)
         self.assertNotIn("hf download", self.fails(2, "tokenize", "Qwen/text", "-o", self.path("out"), says=" is not there: ").err)
         self.assertIn("is a100-40g meant?", self.fails(2, "inspect", "nvidia/a100-40", says=" is not there: is ").err)
