@@ -32,6 +32,7 @@ static const struct companion {
     { "chat_template.jinja", COH_COMPANIONS_TOKENIZER },
     { "generation_config.json", COH_COMPANIONS_GENERATION },
     { "README.md", COH_COMPANIONS_NOTICES },
+    { "config.json", COH_COMPANIONS_CONFIG },
 };
 enum { COMPANIONS = sizeof(companions) / sizeof(companions[0]) };
 
@@ -191,9 +192,10 @@ coh_status coh_folder_write_tokenizer(const char *from, const char *path)
                         from);
     coh_status status = coh_folder_place_begin(&place, path);
     if (status == COH_OK)
-        status = coh_companions_take(
-            &place, from,
-            COH_COMPANIONS_TOKENIZER | COH_COMPANIONS_GENERATION | COH_COMPANIONS_NOTICES, NULL);
+        status = coh_companions_take(&place, from,
+                                     COH_COMPANIONS_TOKENIZER | COH_COMPANIONS_GENERATION |
+                                         COH_COMPANIONS_NOTICES | COH_COMPANIONS_CONFIG,
+                                     NULL);
     if (status == COH_OK)
         status = coh_folder_place_publish(&place);
     coh_folder_place_end(&place);

@@ -130,7 +130,7 @@ COH_API coh_status coh_folder_write_bytes(const coh_model *model,
                                           uint64_t *out_bytes);
 
 /* Writes a new folder `path` with the files of a tokenizer that coh_tokenizer_open reads from the
- * folder or file `from`, and those of chat templates, licences and notices and
+ * folder or file `from`, and those of chat templates, licences and notices, config.json and
  * generation_config.json next to it. Written whole or not at all, as by coh_folder_write.
  * Fails: COH_ERR_ARGUMENT (NULL, `path` exists), COH_ERR_CORRUPT (`from` has none of these files),
  * COH_ERR_IO. */

@@ -141,6 +141,21 @@ class Folder(ProgramTest):
         self.assertIn("LICENSE, NOTICE and README.md do not go along", done.err)
         self.assertNotIn("LICENSE", os.listdir(out))
 
+    def test_a_moved_run_knows_an_end_of_text_that_only_config_json_names(self):
+        folder, _ = self.model("gpt2")
+        for name in ("tokenizer_config.json", "special_tokens_map.json"):
+            if os.path.exists(os.path.join(folder, name)):
+                os.remove(os.path.join(folder, name))
+        with open(os.path.join(folder, "config.json"), encoding="utf-8") as file:
+            config = json.load(file)
+        self.write("model/config.json", json.dumps({**config, "eos_token_id": 7}))
+        run, moved = self.path("run"), self.path("moved")
+        self.train(folder, *STILL, "--save", run)
+        before = self.succeeds("generate", run, "--prompt", "a", "--tokens", 4, "--json").out
+        os.rename(folder, self.path("elsewhere"))
+        os.rename(run, moved)
+        self.assertEqual(self.succeeds("generate", moved, "--prompt", "a", "--tokens", 4, "--json").out, before)
+
     def test_training_changes_every_tensor_and_export_takes_the_newest_checkpoint(self):
         folder, tensors = self.model("gpt2")
         self.train(folder, "--steps", 4, "--save-every", 2, "--lr", "1e-2", "--warmup", 0, "--save", self.path("run"))
