@@ -47,7 +47,8 @@ int coh_file_mkdir(coh_file_ops *ops, const char *path);
 /* Creates a file for writing; refuses an existing one. */
 int coh_file_create(coh_file_ops *ops, const char *path);
 /* Reserves space for [0, bytes), so that later writes cannot meet a full disk. On a file system
- * that cannot reserve it only compares the free space, and writes nothing. 0 bytes: does nothing.
+ * that cannot reserve it only compares the free space, for each file by itself, and writes
+ * nothing. 0 bytes: does nothing.
  * Repeated if a signal interrupts it, as is sync. */
 int coh_file_reserve(coh_file_ops *ops, int fd, uint64_t bytes);
 /* Writes all bytes, in as many pieces as the system needs; each piece is one operation. */
