@@ -243,10 +243,9 @@ void cli_data_say_build(const char *what, const coh_token_build_facts *facts)
                         facts->empty_window_count == 1 ? "it" : "them");
 }
 
-/* Notes that a single text file is read without the token that the tokenizer puts before a text.
- * Some models, such as Gemma, are trained with it. The text names no file, so that it is printed
- * once for data and validation. */
-static void say_stream(const coh_tokenizer *tokenizer, const coh_token_build_options *options)
+/* Some models, such as Gemma, are trained with that token. The text names no file, so that it is
+ * printed once for data and validation. */
+void cli_data_say_stream(const coh_tokenizer *tokenizer, const coh_token_build_options *options)
 {
     const int32_t *before, *after;
     size_t before_count, after_count, bytes;
@@ -280,7 +279,7 @@ static coh_status build(const cli_data_source *source, const char *what, const c
     cli_progress_end();
     CLI_TRY(status);
     cli_data_say_build(what, &facts);
-    say_stream(source->tokenizer, &options);
+    cli_data_say_stream(source->tokenizer, &options);
     for (int i = 0; i < 2 && parts[i]; i++)
         CLI_TRY(coh_token_file_open(paths[i], &parts[i]->file));
     return COH_OK;

@@ -60,6 +60,9 @@ void cli_data_build_options(const cli_data_source *source, const char *what,
                             coh_token_build_options *out_options);
 /* Prints notes about a build that its result does not show. */
 void cli_data_say_build(const char *what, const coh_token_build_facts *facts);
+/* Prints a note about a single text file, which is read without the token that the tokenizer puts
+ * before a text, if it puts one. */
+void cli_data_say_stream(const coh_tokenizer *tokenizer, const coh_token_build_options *options);
 
 typedef struct cli_data {
     coh_token_file *file; /* NULL: none */

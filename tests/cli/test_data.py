@@ -119,7 +119,7 @@ class Data(ProgramTest):
         self.assertNotIn("files read", said)
 
     def test_a_text_file_without_the_token_before_a_text_is_noted_once(self):
-        """By train and eval. Each line of JSON and each file of a folder begins with the token."""
+        """By train, eval and tokenize. Each line of JSON and each file of a folder begins with the token."""
         for kind in ("llama", "gpt2"):
             model_folder.make(self.path(kind), kind)
         text, other, lines = self.corpus(60), self.write("other.txt", "other " * 40), self.write("lines.jsonl", '{"text": "some text"}\n' * 40)
@@ -134,7 +134,8 @@ class Data(ProgramTest):
                 ("llama", self.path("texts"), "id 1", 0), ("gpt2", text, "", 0)):
             shutil.rmtree(self.path("run"), ignore_errors=True)
             for command in (["train", self.path(kind), *train, "--data", data, "--validation", other if data == text else data],
-                            ["eval", self.path(kind), "--data", data, "--sequence", 16, "--threads", 1]):
+                            ["eval", self.path(kind), "--data", data, "--sequence", 16, "--threads", 1],
+                            ["tokenize", data, "--tokenizer", self.path(kind), "-o", self.path(f"{kind}-{os.path.basename(data)}.tokens")]):
                 with self.subTest(kind=kind, data=data, command=command[0]):
                     said = self.succeeds(*command).err
                     self.assertEqual(said.count("note: a text file is read as one stream, without the token that the tokenizer "
