@@ -25,12 +25,14 @@ enum { WALKS = 101 };
 
 typedef struct priced {
     coh_price *prices;
+    double *uncertainty; /* by instruction: coh_price_uncertainty */
     uint64_t *service_ns;
 } priced;
 
 static void priced_fini(priced *p)
 {
     coh_free(p->prices);
+    coh_free(p->uncertainty);
     coh_free(p->service_ns);
 }
 
@@ -39,9 +41,11 @@ static coh_status priced_init(priced *p, const coh_layout *layout, const coh_pro
                               const coh_pricer *pricer)
 {
     COH_TRY(COH_ALLOC(program->instruction_count, &p->prices));
+    COH_TRY(COH_ALLOC(program->instruction_count, &p->uncertainty));
     COH_TRY(COH_ALLOC(program->instruction_count, &p->service_ns));
     for (uint32_t i = 0; i < program->instruction_count; i++) {
         p->prices[i] = coh_price_instruction(pricer, layout, program, &program->instructions[i]);
+        p->uncertainty[i] = coh_price_uncertainty(pricer->profile, &program->instructions[i]);
         p->service_ns[i] = coh_whole_ns(p->prices[i].p50);
     }
     return COH_OK;
@@ -49,12 +53,11 @@ static coh_status priced_init(priced *p, const coh_layout *layout, const coh_pro
 
 /* ---- quantiles ---- */
 
-static int has_spread(const priced *p, const coh_program *program, const coh_profile *profile)
+static int has_spread(const priced *p, uint32_t instruction_count)
 {
     int found = 0;
-    for (uint32_t i = 0; i < program->instruction_count; i++)
-        found |= p->prices[i].p10 != p->prices[i].p90 ||
-                 coh_price_uncertainty(profile, &program->instructions[i]) > 0;
+    for (uint32_t i = 0; i < instruction_count; i++)
+        found |= p->prices[i].p10 != p->prices[i].p90 || p->uncertainty[i] > 0;
     return found;
 }
 
@@ -62,14 +65,14 @@ static int has_spread(const priced *p, const coh_program *program, const coh_pro
  * own p10 and p90. All instructions of one source share a draw, since they share the error of their
  * figure. A further draw is of the run, which is fast or slow as a whole: all instructions share
  * it, each by as much as the runs that calibrate it differed. */
-static void draw(priced *p, const coh_program *program, const coh_profile *profile, uint64_t walk)
+static void draw(priced *p, uint32_t instruction_count, uint64_t walk)
 {
     const double of_run = coh_rng_normal(DRAW_SEED, walk, RUN_SOURCE);
-    for (uint32_t i = 0; i < program->instruction_count; i++) {
+    for (uint32_t i = 0; i < instruction_count; i++) {
         const coh_price *price = &p->prices[i];
         double deviation = coh_rng_normal(DRAW_SEED, walk, price->source) / NORMAL_P90;
         double side = deviation < 0 ? price->p50 - price->p10 : price->p90 - price->p50;
-        double run = 1 + of_run * coh_price_uncertainty(profile, &program->instructions[i]);
+        double run = 1 + of_run * p->uncertainty[i];
         run = run < COH_CALIBRATION_LEAST ? COH_CALIBRATION_LEAST : run;
         p->service_ns[i] = coh_whole_ns((price->p50 + deviation * side) * run);
     }
@@ -90,10 +93,10 @@ static coh_status find_quantiles(const coh_program *program, const coh_profile *
     uint64_t periods[WALKS];
     coh_simulation simulation;
     out->p10_ns = out->p90_ns = out->p50_ns;
-    if (!has_spread(p, program, profile))
+    if (!has_spread(p, program->instruction_count))
         return COH_OK;
     for (uint64_t walk = 0; walk < WALKS; walk++) {
-        draw(p, program, profile, walk);
+        draw(p, program->instruction_count, walk);
         COH_TRY(
             coh_simulate(program, profile, p->service_ns, COH_CONTENTION_FLUID, &simulation, NULL));
         periods[walk] = simulation.period_ns;
