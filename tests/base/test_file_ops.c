@@ -2,15 +2,11 @@
  * that fails, by a filter of system calls in a child process, is such a file system. */
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/audit.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
-#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
@@ -20,6 +16,7 @@
 #include <cmocka.h>
 
 #include "base/file_ops.h"
+#include "tests/denied_calls.h"
 #include "tests/temporary.h"
 
 enum { SOME_BYTES = 3 << 20 };
@@ -41,20 +38,6 @@ static int remove_folder(void **state)
     return rmdir(folder);
 }
 
-/* Makes every fallocate fail with `error`. */
-static int deny_fallocate(uint32_t error)
-{
-    struct sock_filter program[] = {
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_fallocate, 0, 1),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | error),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-    };
-    struct sock_fprog filter = { sizeof(program) / sizeof(program[0]), program };
-    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
-           prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
-}
-
 enum { AS_EXPECTED, CANNOT_DENY, NOT_RESERVED, WROTE, TOO_MUCH_TAKEN };
 
 /* Reserves where every fallocate fails with `error`. Runs in the child: returns instead of
@@ -68,7 +51,7 @@ static int reserve_without(int error)
     const int fd = coh_file_create(&ops, path);
     if (fd < 0 || fstatvfs(fd, &space) != 0)
         return NOT_RESERVED;
-    if (!deny_fallocate((uint32_t)error))
+    if (!deny_call(SYS_fallocate, (uint32_t)error))
         return CANNOT_DENY;
     if (coh_file_reserve(&ops, fd, SOME_BYTES) != 0)
         return NOT_RESERVED;

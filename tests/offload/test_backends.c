@@ -1,13 +1,9 @@
 /* The store that is used in a folder, and how it is reported. */
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/audit.h>
-#include <linux/filter.h>
 #include <linux/magic.h>
-#include <linux/seccomp.h>
 #include <sched.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -17,6 +13,7 @@
 
 #include "base/check.h"
 #include "offload/store_base.h"
+#include "tests/denied_calls.h"
 #include "tests/offload/store_fixture.h"
 
 static coh_status denied_open(const coh_store_config *config, coh_store **out_store)
@@ -182,15 +179,7 @@ static void a_file_system_in_memory_is_never_called_direct(void **state)
 
 static int deny_io_uring(void)
 {
-    struct sock_filter program[] = {
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_io_uring_setup, 0, 1),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-    };
-    struct sock_fprog filter = { sizeof(program) / sizeof(program[0]), program };
-    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
-           prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
+    return deny_call(SYS_io_uring_setup, EPERM);
 }
 
 /* Makes every openat whose flags have `bits` fail with `error`, like a file system without that
@@ -205,9 +194,7 @@ static int deny_open_flags(uint32_t bits, uint32_t error)
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | error),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
     };
-    struct sock_fprog filter = { sizeof(program) / sizeof(program[0]), program };
-    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
-           prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
+    return deny_by(program, sizeof(program) / sizeof(program[0]));
 }
 
 static int deny_direct(void)
