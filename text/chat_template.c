@@ -8,7 +8,8 @@
 
 #include "base/alloc.h"
 
-#define BLANKS " \t\n\r\v\f"
+#define BLANKS     " \t\n\r\v\f"
+#define NAME_SIGNS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789"
 
 /* ---- the text of a template ---- */
 
@@ -225,8 +226,6 @@ static int names_system(const char *begin, const char *end)
  * in {% set system_message = 'You are ...' %}? */
 static int is_default_of_variable(const place *p)
 {
-    static const char name_signs[] =
-        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789";
     const char *end = p->at, *name = p->code + strspn(p->code, BLANKS);
     if (p->at[1] == p->at[0]) /* empty */
         return 0;
@@ -238,7 +237,7 @@ static int is_default_of_variable(const place *p)
         return 0;
     for (end--; end > p->code && strchr(BLANKS, end[-1]);)
         end--;
-    for (name = end; name > p->code && strchr(name_signs, name[-1]);)
+    for (name = end; name > p->code && strchr(NAME_SIGNS, name[-1]);)
         name--;
     return names_system(name, end);
 }
@@ -258,10 +257,8 @@ static int has_default_variable(const char *template_text)
  * NULL if it is none. */
 static const char *behind_role(const char *at)
 {
-    static const char name_signs[] =
-        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_.0123456789";
     at += strspn(at, "'\"+-{} ");
-    size_t name = strspn(at, name_signs);
+    size_t name = strspn(at, NAME_SIGNS ".");
     const char *role = at + name;
     if (*role == '[')
         role += strspn(role, "['\"");
@@ -283,6 +280,8 @@ static int has_word(const char *template_text, const char *const *words)
 }
 
 /* ---- ChatML ---- */
+
+#define CHATML_TURN "<|im_start|>"
 
 typedef enum system_turn {
     SYSTEM_NONE, /* another turn, or one whose text is an expression */
@@ -320,7 +319,7 @@ static int find_default(const char *template_text, place *out_place, size_t *out
 {
     *out_place = (place){ 0 };
     *out_bytes = 0;
-    for (place p = { .at = template_text }; find_text(&p, "<|im_start|>");) {
+    for (place p = { .at = template_text }; find_text(&p, CHATML_TURN);) {
         place turn = p;
         size_t bytes;
         const system_turn found = read_turn(&turn, &bytes);
@@ -357,23 +356,27 @@ static int is_role_line(const char *at)
     return end && (end[0] == '\n' || (end[0] == '\\' && end[1] == 'n'));
 }
 
+/* Does some turn of ChatML begin with a role that the messages give? */
+static int has_role_line(const char *template_text)
+{
+    int has_role = 0;
+    for (place p = { .at = template_text }; find_text(&p, CHATML_TURN);)
+        has_role |= is_role_line(p.at);
+    return has_role;
+}
+
 int coh_chat_template_is_chatml(const char *template_text, int *out_has_begin)
 {
-    static const char opening[] = "<|im_start|>";
     /* Each of these would change the text of the same messages, or what is code. */
     static const char *const others[] = { "<|im_sep|>", "think", "trim", "strip(", "endraw", NULL };
     const char *begin = strstr(template_text, "bos_token");
-    const char *first = strstr(template_text, opening);
+    const char *first = strstr(template_text, CHATML_TURN);
     place prompt;
     size_t bytes;
-    int has_role = 0;
     *out_has_begin = begin && first && begin < first;
-    for (const char *at = first; at; at = strstr(at, opening)) {
-        at += sizeof(opening) - 1;
-        has_role |= is_role_line(at);
-    }
-    return has_role && strstr(template_text, "<|im_end|>") && !has_word(template_text, others) &&
-           find_default(template_text, &prompt, &bytes) && !has_default_variable(template_text);
+    return has_role_line(template_text) && strstr(template_text, "<|im_end|>") &&
+           !has_word(template_text, others) && find_default(template_text, &prompt, &bytes) &&
+           !has_default_variable(template_text);
 }
 
 /* ---- Qwen3 ---- */
@@ -401,12 +404,9 @@ int coh_chat_template_is_qwen3(const char *template_text)
     static const char *const others[] = { "<|im_sep|>", "trim", "endraw", "bos_token", NULL };
     place prompt;
     size_t bytes;
-    int has_role = 0;
-    for (place p = { .at = template_text }; find_text(&p, "<|im_start|>");)
-        has_role |= is_role_line(p.at);
-    return has_role && has_words(template_text, words) && !has_word(template_text, others) &&
-           find_default(template_text, &prompt, &bytes) && !prompt.at &&
-           !has_default_variable(template_text);
+    return has_role_line(template_text) && has_words(template_text, words) &&
+           !has_word(template_text, others) && find_default(template_text, &prompt, &bytes) &&
+           !prompt.at && !has_default_variable(template_text);
 }
 
 /* ---- Gemma ---- */

@@ -24,8 +24,8 @@ int coh_chat_template_is_llama3(const char *template_text);
 /* Does it begin with Llama 3.1's lines about its knowledge and today? In a template of that form
  * today is 26 Jul 2024. */
 int coh_chat_template_has_date(const char *template_text);
-/* The default system prompt in a ChatML template, decoded as Jinja writes it; release with
- * coh_free. NULL: none. Fails: COH_ERR_MEMORY. */
+/* The default system prompt in a ChatML template, of several the first, decoded as Jinja writes it;
+ * release with coh_free. NULL: none. Fails: COH_ERR_MEMORY. */
 coh_status coh_chat_default_system(const char *template_text, char **out_system);
 
 #endif
