@@ -45,6 +45,12 @@ int cli_artefact_has_tokenizer(const char *folder)
            (holds(folder, "vocab.json") && holds(folder, "merges.txt"));
 }
 
+int cli_artefact_is_step(const char *name)
+{
+    const size_t digits = strncmp(name, "step-", 5) == 0 ? strspn(name + 5, "0123456789") : 0;
+    return digits > 0 && name[5 + digits] == '\0';
+}
+
 int cli_artefact_is_within(const char *folder, const char *path)
 {
     char outer[PATH_MAX], inner[PATH_MAX];

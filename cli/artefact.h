@@ -37,6 +37,9 @@ int cli_artefact_is_preset(const char *name);
 int cli_artefact_is_folder(const char *path);
 int cli_artefact_has_tokenizer(const char *folder);
 
+/* Is it the name of a checkpoint, "step-<number>"? */
+int cli_artefact_is_step(const char *name);
+
 /* Is `path` the folder, or does it lie in it? One of several tokenizers of a folder has its ids. */
 int cli_artefact_is_within(const char *folder, const char *path);
 

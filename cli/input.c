@@ -248,7 +248,7 @@ int cli_input_is_file(const char *path, const struct stat *facts)
 
 coh_status cli_input_check_disk(const char *folder)
 {
-    const named n = { "--disk", " ", folder, "--disk", NULL };
+    const named n = { "--disk", " ", folder, "--disk", NULL, 0 };
     return check_makes(&n, folder);
 }
 
@@ -403,15 +403,6 @@ static coh_status refuse_preset(const named *n, kind needed)
                     n->path);
 }
 
-static int is_checkpoint_name(const char *name)
-{
-    static const char step[] = "step-";
-    const size_t length = sizeof(step) - 1;
-    return strcmp(name, "best") == 0 ||
-           (strncmp(name, step, length) == 0 && name[length] != '\0' &&
-            name[length + strspn(name + length, "0123456789")] == '\0');
-}
-
 /* The model's part of ORG/NAME, as the Hugging Face Hub names models; NULL: it is no such name, a
  * path below a folder that exists, or a checkpoint of a run. */
 static const char *hub_model(const char *path)
@@ -422,7 +413,8 @@ static const char *hub_model(const char *path)
     const size_t length = strspn(path, signs);
     const char *model = path + length + 1;
     if (length == 0 || strchr("-.", path[0]) || path[length] != '/' || strchr("-.", model[0]) ||
-        model[strspn(model, signs)] != '\0' || length >= sizeof(owner) || is_checkpoint_name(model))
+        model[strspn(model, signs)] != '\0' || length >= sizeof(owner) ||
+        strcmp(model, "best") == 0 || cli_artefact_is_step(model))
         return NULL;
     snprintf(owner, sizeof(owner), "%.*s", (int)length, path);
     return stat(owner, &facts) == 0 ? NULL : model;

@@ -24,9 +24,8 @@ static int has_checkpoint(const char *folder)
     int is_found = 0;
     while (listing && !is_found && (entry = readdir(listing))) {
         const char *name = entry->d_name;
-        const size_t digits = strncmp(name, "step-", 5) == 0 ? strspn(name + 5, "0123456789") : 0;
-        is_found = digits > 0 && name[5 + digits] == '\0' &&
-                   fstatat(dirfd(listing), name, &facts, 0) == 0 && S_ISDIR(facts.st_mode);
+        is_found = cli_artefact_is_step(name) && fstatat(dirfd(listing), name, &facts, 0) == 0 &&
+                   S_ISDIR(facts.st_mode);
     }
     if (listing)
         closedir(listing);
