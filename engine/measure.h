@@ -111,8 +111,6 @@ uint64_t coh_machine_fingerprint(void);
 uint64_t coh_machine_fingerprint_of(const coh_profile *profile);
 /* Sets the profile's machine, build, limits and capacities. */
 void coh_measure_machine(coh_measure *m);
-/* Returns how many bytes this process may lock; UINT64_MAX: unlimited. */
-uint64_t coh_measure_memlock_bytes(void);
 
 /* ---- measure_products.c: options->kernel_table ---- */
 

@@ -17,9 +17,6 @@ static const uint32_t depths[DEPTHS] = { 1, 2, 4 };
 /* Sizes of single copies: those of chunks. */
 #define SINGLE_SMALL_BYTES ((uint64_t)64 << 10)
 #define SINGLE_LARGE_BYTES ((uint64_t)1 << 20)
-/* Most bytes that are pinned to find out whether the limit of locked bytes applies to the GPU's
- * driver. */
-#define PROBE_BYTES_MOST ((uint64_t)1 << 30)
 
 typedef struct direction {
     struct coh_links *links;
@@ -109,40 +106,15 @@ static void tell_pinning(const coh_measure *m, uint64_t bytes)
                     (double)facts.pin_ns * 1e-9 / (double)bytes * 0x1p30);
 }
 
-/* Not every driver that pins memory obeys RLIMIT_MEMLOCK. If more can be pinned, there is no
- * limit. */
-static coh_status open_pinned(coh_measure *m, coh_links *links)
-{
-    coh_bed *bed = links->bed;
-    const uint64_t limit = coh_measure_memlock_bytes();
-    uint64_t bytes = links->bytes;
-    coh_status status = COH_ERR_FULL; /* nothing was tried yet */
-    if (limit >= bytes && limit < PROBE_BYTES_MOST) {
-        bytes = coh_bytes_round_page(limit + 1);
-        status = coh_bed_open_tiers(bed, links->bytes, bytes, links->arenas);
-        if (status != COH_OK) {
-            coh_measure_say(m, "no more than the %" PRIu64 " bytes of ulimit -l are pinned: %s",
-                            limit, coh_last_error());
-            coh_bed_close_tiers(bed);
-            bytes = links->bytes;
-        }
-    }
-    if (status != COH_OK)
-        COH_TRY(coh_bed_open_tiers(bed, links->bytes, bytes, links->arenas));
-    if (bytes > limit)
-        m->profile->memlock_bytes = UINT64_MAX;
-    tell_pinning(m, bytes);
-    return COH_OK;
-}
-
 static coh_status open_links(coh_measure *m)
 {
     COH_TRY(COH_ALLOC(1, &m->links));
     coh_links *links = m->links;
     links->bed = m->bed;
     links->bytes = m->effort.link_bytes;
-    COH_TRY(m->bed->is_host ? coh_bed_open_tiers(m->bed, links->bytes, links->bytes, links->arenas)
-                            : open_pinned(m, links));
+    COH_TRY(coh_bed_open_tiers(m->bed, links->bytes, links->bytes, links->arenas));
+    if (!m->bed->is_host)
+        tell_pinning(m, links->bytes);
     for (int i = 0; i < DIRECTIONS; i++)
         open_direction(m, links, i);
     return COH_OK;

@@ -189,7 +189,8 @@ static uint64_t free_bytes_of(const coh_disk *disks, uint32_t disk_count)
     return sum;
 }
 
-uint64_t coh_measure_memlock_bytes(void)
+/* How many bytes this process may lock; UINT64_MAX: no limit. */
+static uint64_t memlock_bytes(void)
 {
     struct rlimit limit;
     if (getrlimit(RLIMIT_MEMLOCK, &limit) != 0)
@@ -250,6 +251,7 @@ void coh_measure_machine(coh_measure *m)
         profile->memory_bytes[COH_TIER_DISK] =
             free_bytes_of(m->options->disks, m->options->disk_count);
     }
-    profile->memlock_bytes = coh_measure_memlock_bytes();
+    /* NVIDIA's driver pins pages itself and does not look at RLIMIT_MEMLOCK. */
+    profile->memlock_bytes = m->bed->is_host ? memlock_bytes() : UINT64_MAX;
     profile->cgroup_bytes = coh_memory_limit_bytes();
 }
