@@ -246,27 +246,45 @@ int cli_budget_on_gpu(const cli_options *options)
     return strcmp(options->device, "host") != 0;
 }
 
-coh_status cli_budget_datasheet(const cli_options *options, const char **out_name)
+/* The datasheet of a GPU by its name and memory, or NULL. The mobile GPU of a name is another than
+ * the desktop's, and a MIG instance is part of one. */
+static const char *find_sheet(const coh_device_summary *device)
 {
     static const struct {
         const char *part, *name;
-        uint64_t least_bytes; /* of the GPU's memory */
+        uint64_t least_gib; /* of the GPU's memory */
     } sheets[] = {
-        { "H200", "h200", 0 },         { "H100", "h100", 0 },         { "A100", "a100-80g", 60u },
+        { "H200", "h200", 0 },         { "H100", "h100", 0 },         { "A100", "a100-80g", 60 },
         { "A100", "a100-40g", 0 },     { "RTX 5090", "rtx-5090", 0 }, { "RTX 4090", "rtx-4090", 0 },
         { "RTX 3090", "rtx-3090", 0 },
     };
+    if (strstr(device->name, "Laptop") != NULL || strstr(device->name, " MIG ") != NULL)
+        return NULL;
+    for (size_t i = 0; i < sizeof(sheets) / sizeof(sheets[0]); i++)
+        if (strstr(device->name, sheets[i].part) != NULL &&
+            device->memory_bytes >> 30 >= sheets[i].least_gib)
+            return sheets[i].name;
+    return NULL;
+}
+
+/* Prices decide little in a plan of forward passes. */
+#define SHEET_OF_ANY "a100-40g"
+
+coh_status cli_budget_datasheet(const cli_options *options, const char **out_name)
+{
     coh_device_summary device = { .struct_bytes = sizeof(device) };
     CLI_TRY(coh_device_summarize(options->device, &device));
-    for (size_t i = 0; i < sizeof(sheets) / sizeof(sheets[0]); i++)
-        if (strstr(device.name, sheets[i].part) != NULL &&
-            device.memory_bytes >> 30 >= sheets[i].least_bytes) {
-            *out_name = sheets[i].name;
-            cli_note_choice("note: predicted times are those of the datasheet %s: cohobate profile"
-                            " --device %s -o FILE measures this machine, --profile FILE uses it",
-                            sheets[i].name, options->device);
-            return COH_OK;
-        }
+    *out_name = find_sheet(&device);
+    if (*out_name != NULL) {
+        cli_note_choice("note: predicted times are those of the datasheet %s: cohobate profile"
+                        " --device %s -o FILE measures this machine, --profile FILE uses it",
+                        *out_name, options->device);
+        return COH_OK;
+    }
+    if (options->command == CLI_EVAL || options->command == CLI_GENERATE) {
+        *out_name = SHEET_OF_ANY;
+        return COH_OK;
+    }
     return cli_fail(COH_ERR_ARGUMENT,
                     "--device %s (%s) has no datasheet here: cohobate profile --device %s -o FILE"
                     " measures it, then give --profile FILE",

@@ -20,6 +20,7 @@
 #include "memory/device_cuda.h"
 
 enum { CAPABILITY_LEAST = 8 }; /* for bf16 products on tensor cores, cp.async */
+#define OTHERS_GROW_BYTES ((uint64_t)128 << 20)
 #endif
 
 static int is_host(const char *name)
@@ -51,8 +52,9 @@ coh_status coh_device_find(const char *name, coh_engine_device *out_device)
     out_device->kernels = &coh_cuda_device_kernels;
     return COH_OK;
 #else
-    return coh_fail(COH_ERR_DEVICE, "this program was built without CUDA: build it where nvcc is "
-                                    "(docs/building.md), or compute on the host");
+    return coh_fail(COH_ERR_DEVICE,
+                    "this program was built without CUDA: build it where nvcc, cuda.h, "
+                    "cublasLt.h and cudnn_graph.h are (docs/building.md), or compute on the host");
 #endif
 }
 
@@ -98,6 +100,18 @@ static coh_status describe_kernels(const coh_cuda_gpu *gpu, coh_device_summary *
     return COH_OK;
 }
 
+/* The largest arena next to a context, libraries and other programs. Next to those it leaves some
+ * memory, since a desktop's takes more at times. */
+static uint64_t room_of(const coh_cuda_gpu *gpu)
+{
+    uint64_t bytes = gpu->memory_bytes, kept = COH_CUDA_RESERVE_BYTES + COH_CUDA_CONTEXT_BYTES;
+    if (gpu->free_bytes < bytes) {
+        bytes = gpu->free_bytes;
+        kept += OTHERS_GROW_BYTES;
+    }
+    return bytes > kept ? bytes - kept : 0;
+}
+
 static coh_status summarize_gpu(int index, coh_device_summary *out)
 {
     coh_cuda_facts facts;
@@ -115,8 +129,7 @@ static coh_status summarize_gpu(int index, coh_device_summary *out)
     snprintf(out->name, sizeof(out->name), "%s", gpu->name);
     COH_TRY(describe_kernels(gpu, out));
     out->is_gpu = 1;
-    const uint64_t kept = COH_CUDA_RESERVE_BYTES + COH_CUDA_CONTEXT_BYTES;
-    out->memory_bytes = gpu->memory_bytes > kept ? gpu->memory_bytes - kept : 0;
+    out->memory_bytes = room_of(gpu);
     return COH_OK;
 }
 #endif

@@ -132,8 +132,8 @@ static int examine_driver(coh_finding_list *list)
         COH_FINDING_SAY(finding->cost,
                         "%d NVIDIA device%s here idle%s: everything is computed on the processor",
                         device_count, COH_PLURAL_S(device_count), device_count == 1 ? "s" : "");
-        COH_FINDING_SAY(finding->remedy, "install NVIDIA's driver, for CUDA 13 or later; in a "
-                                         "container, pass its libraries in");
+        COH_FINDING_SAY(finding->remedy,
+                        "do as the sentence says; the driver must be for CUDA 13 or later");
         return 0;
     }
     COH_FINDING_SAY(finding->found, "a driver for CUDA %d.%d and %d GPU%s",

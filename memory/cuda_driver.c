@@ -86,8 +86,8 @@ coh_status coh_cuda_driver_open(coh_cuda_driver **out_driver)
     opened->library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (opened->library == NULL) {
         status = coh_fail(COH_ERR_DEVICE,
-                          "no CUDA driver is installed (%s): install NVIDIA's driver, or use "
-                          "%s host",
+                          "no CUDA driver is here (%s): install NVIDIA's driver, give a "
+                          "container its GPUs (NVIDIA's container toolkit), or use %s host",
                           dlerror(), coh_term_text(COH_TERM_DEVICE));
         goto failed;
     }
@@ -131,6 +131,36 @@ static int is_final(CUresult result)
     }
 }
 
+/* The way on from failures that a machine's set-up causes; "": none is known. */
+static const char *remedy_of(CUresult result)
+{
+    switch ((int)result) {
+    case CUDA_ERROR_OUT_OF_MEMORY:
+        return "; give the run less memory, or end what else uses this GPU";
+    case CUDA_ERROR_DEVICE_UNAVAILABLE:
+        return "; another process has the GPU to itself: end it, or allow several (nvidia-smi -c "
+               "DEFAULT)";
+    case CUDA_ERROR_NO_DEVICE:
+        return "; look at CUDA_VISIBLE_DEVICES, and give a container its GPUs (NVIDIA's container "
+               "toolkit)";
+    case CUDA_ERROR_NO_BINARY_FOR_GPU:
+    case CUDA_ERROR_UNSUPPORTED_PTX_VERSION:
+        return "; build for this GPU (-Dgpu_archs=, docs/building.md), or install a newer driver";
+    case CUDA_ERROR_LAUNCH_TIMEOUT:
+        return "; a GPU with a display ends long kernels: compute on one without, or give smaller "
+               "micro-batches";
+    case CUDA_ERROR_SYSTEM_DRIVER_MISMATCH:
+        return "; the driver was updated: restart the machine";
+    case CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE:
+        return "; take CUDA's compatibility libraries out of LD_LIBRARY_PATH, or install a newer "
+               "driver";
+    case CUDA_ERROR_UNKNOWN:
+        return "; after a suspend load the module nvidia_uvm again, else restart the machine";
+    default:
+        return "";
+    }
+}
+
 coh_status coh_cuda_check(const coh_cuda_driver *driver, CUresult result, const char *what, ...)
 {
     if (result == CUDA_SUCCESS)
@@ -146,7 +176,8 @@ coh_status coh_cuda_check(const coh_cuda_driver *driver, CUresult result, const 
     if (driver->cuGetErrorString(result, &meaning) != CUDA_SUCCESS || meaning == NULL)
         meaning = "unknown";
     coh_status status = result == CUDA_ERROR_OUT_OF_MEMORY ? COH_ERR_MEMORY : COH_ERR_DEVICE;
-    return coh_fail(status, "%s: %s (%s, number %d)%s", text, name, meaning, (int)result,
+    return coh_fail(status, "%s: %s (%s, number %d)%s%s", text, name, meaning, (int)result,
                     is_final(result) ? "; the GPU answers this process no more: start it again"
-                                     : "");
+                                     : "",
+                    remedy_of(result));
 }

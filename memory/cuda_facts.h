@@ -13,6 +13,7 @@ enum { COH_CUDA_GPUS_MOST = 16 };
 typedef struct coh_cuda_gpu {
     char name[64];
     uint64_t memory_bytes; /* total, including what other programs use */
+    uint64_t free_bytes;   /* that nobody uses, from coh_cuda_facts_read; UINT64_MAX: not known */
     int32_t major, minor;  /* compute capability */
     int32_t multiprocessors;
     /* nearest memory node, from coh_cuda_facts_read, if there are several; else COH_NODE_ANY */

@@ -70,7 +70,7 @@ static int visit_forms(const walk *w, const char *folder, size_t folder_length,
 static const char *const as_it_is[] = { "", NULL };
 static const char *const of_a_tree[] = { "/lib64", "/lib", "/targets/*-linux/lib", NULL };
 static const char *const of_packages[] = { "/nvidia/*/lib", NULL };
-static const char *const of_a_prefix[] = { "/lib/python3*/site-packages/nvidia/*/lib",
+static const char *const of_a_prefix[] = { "/lib", "/lib/python3*/site-packages/nvidia/*/lib",
                                            "/lib/python3*/dist-packages/nvidia/*/lib", NULL };
 
 /* Visits the folders listed in a variable, with `suffix` cut off; folders without it are

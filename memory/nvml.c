@@ -1,5 +1,6 @@
-/* Reads a GPU's clock and power. The types are NVML's ABI, which is stable: a handle is a pointer,
- * a result an int with 0 for success. Read nvml.h first; device_cuda.c owns the meter. */
+/* Reads a GPU's clock, power and free memory. The types are NVML's ABI, which is stable: a handle
+ * is a pointer, a result an int with 0 for success. Read nvml.h first; device_cuda.c owns the
+ * meter. */
 #include "memory/nvml.h"
 
 #include <dlfcn.h>
@@ -12,6 +13,11 @@
 
 typedef struct handle *nvml_device;
 
+/* nvmlMemory_t. */
+typedef struct memory_info {
+    unsigned long long total, free, used;
+} memory_info;
+
 /* In the order of function_names. */
 typedef struct functions {
     int (*init)(void);
@@ -19,11 +25,15 @@ typedef struct functions {
     int (*find)(const char *pci_address, nvml_device *out_device);
     int (*clock)(nvml_device device, int type, unsigned *out_mhz);
     int (*power)(nvml_device device, unsigned *out_milliwatts);
+    int (*memory)(nvml_device device, memory_info *out_memory);
 } functions;
 
-static const char *const function_names[] = { "nvmlInit_v2", "nvmlShutdown",
+static const char *const function_names[] = { "nvmlInit_v2",
+                                              "nvmlShutdown",
                                               "nvmlDeviceGetHandleByPciBusId_v2",
-                                              "nvmlDeviceGetClockInfo", "nvmlDeviceGetPowerUsage" };
+                                              "nvmlDeviceGetClockInfo",
+                                              "nvmlDeviceGetPowerUsage",
+                                              "nvmlDeviceGetMemoryInfo" };
 
 struct coh_nvml {
     functions call;
@@ -90,4 +100,10 @@ void coh_nvml_read(coh_nvml *nvml, uint64_t now_ns, coh_device_meter *out_meter)
                                 .power_mw = has_power ? milliwatts : UINT64_MAX };
     }
     *out_meter = nvml->last;
+}
+
+uint64_t coh_nvml_free_bytes(coh_nvml *nvml)
+{
+    memory_info memory = { 0 };
+    return nvml->call.memory(nvml->device, &memory) == 0 ? memory.free : UINT64_MAX;
 }

@@ -1,4 +1,4 @@
-/* nvml.h - the clock and the power of a GPU, read from NVIDIA's management library.
+/* nvml.h - clock, power and free memory of a GPU, read from NVIDIA's management library.
  *
  * libnvidia-ml.so.1 comes with the driver. It is opened at run time, where the loader finds it, as
  * the driver itself is. Without it a GPU has no meter.
@@ -25,5 +25,8 @@ void coh_nvml_close(coh_nvml *nvml); /* accepts NULL */
 
 /* Reads the meter at `now_ns`, a time of coh_clock_ns. */
 void coh_nvml_read(coh_nvml *nvml, uint64_t now_ns, coh_device_meter *out_meter);
+/* Returns the GPU's memory that no program uses, this one's context included; it needs no context.
+ * UINT64_MAX: not known. */
+uint64_t coh_nvml_free_bytes(coh_nvml *nvml);
 
 #endif

@@ -52,7 +52,7 @@ typedef struct coh_device_summary {
     uint32_t struct_bytes;
     char name[64];         /* "host", or the GPU's name: "NVIDIA H200" */
     int32_t is_gpu;        /* 0: the host */
-    uint64_t memory_bytes; /* largest arena possible; for a GPU, if no other program uses it */
+    uint64_t memory_bytes; /* largest arena possible; of a GPU next to what others use now */
     /* The kernels in use, for coh_plan_options: equal paths give equal bits. */
     char kernel_path[128];
 } coh_device_summary;

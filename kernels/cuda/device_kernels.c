@@ -24,10 +24,16 @@ typedef struct opened_queue {
     coh_cuda_index_checks checks;
 } opened_queue;
 
-/* Turns the error of a missing library into COH_OK. */
-static coh_status unless_missing(coh_status status)
+/* Turns the error of a missing library into COH_OK, and logs it: kernels of our own are slower. */
+static coh_status unless_missing(const coh_cuda_queue *q, coh_status status)
 {
-    return status == COH_ERR_DEVICE ? COH_OK : status;
+    if (status != COH_ERR_DEVICE)
+        return status;
+    if (q->log != NULL) {
+        (void)coh_fail_prefix(status, "kernels of our own compute instead");
+        q->log(q->log_context, coh_last_error());
+    }
+    return COH_OK;
 }
 
 /* Returns the time after all enqueued work is done. */
@@ -95,8 +101,8 @@ static void leave_out_old(const coh_cuda_queue *q, opened_queue *opened)
 
 static coh_status open_libraries(coh_cuda_queue *q, opened_queue *opened)
 {
-    COH_TRY(unless_missing(coh_cublaslt_open(&opened->cublaslt)));
-    COH_TRY(unless_missing(coh_cudnn_open(&opened->cudnn)));
+    COH_TRY(unless_missing(q, coh_cublaslt_open(&opened->cublaslt)));
+    COH_TRY(unless_missing(q, coh_cudnn_open(&opened->cudnn)));
     leave_out_old(q, opened);
     if (opened->cublaslt == NULL && opened->cudnn == NULL)
         return COH_OK;

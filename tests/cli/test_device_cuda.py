@@ -220,6 +220,28 @@ class DeviceCuda(ProgramTest):
                    "--device", "cuda:0", "--profile", "h200", says="next to its context and other programs: at most 0 would fit",
                    **where)
 
+    def test_a_plan_leaves_out_what_others_have_on_the_gpu(self):
+        """As NVML says, and some more that they may take meanwhile; a budget that was given stays."""
+        def budget(free, *flags):
+            told = self.succeeds("plan", self.model("gpt2"), *QUICK, "--sequence", 16, "--batch", 1, "--device", "cuda:0", "--json",
+                                 "--profile", "h200", *flags,
+                                 **self.gpu(LD_LIBRARY_PATH=f"{GPU}:{METERED}", COH_PLAYED_FREE=str(free)))
+            return told.json["budget_bytes"]
+
+        alone = budget(4 << 30)
+        self.assertEqual(alone - budget(3 << 30), (1 << 30) + (128 << 20))
+        self.assertEqual(budget(3 << 30, "--device-memory", "64MiB"), 64 << 20)
+        self.assertEqual(budget(8 << 30), alone)
+
+    def test_a_gpu_of_another_kind_than_its_name_says_has_no_datasheet(self):
+        """A forward pass needs no prices, so it takes any."""
+        model, text = self.model("gpt2"), self.write("short.txt", "a short text " * 4)
+        for name in ("NVIDIA GeForce RTX 4090 Laptop GPU", "NVIDIA A100-SXM4-40GB MIG 1g.5gb", "NVIDIA L40S"):
+            where = {**self.gpu(COH_EMULATED_NAME=name)}
+            self.fails(2, "plan", model, "--sequence", 16, "--batch", 1, "--device", "cuda:0", says="has no datasheet here", **where)
+            self.assertIn("loss", self.succeeds("eval", model, "--data", text, "--sequence", 16, "--device", "cuda:0", "--json",
+                                                **where).json)
+
     def table(self, words):
         product = {"dtype": "f32", "c_dtype": "f32", "layout": "nt", "rows": 7, "columns": 5, "depth": 3, "strides": [3, 3, 5],
                    "adds": False, "bias": False, "relu": False, "alignment": 256, "algorithm": words * 128, "microseconds": 1.5}

@@ -447,6 +447,34 @@ static void a_gpu_that_breaks_is_found_and_its_line_named(void **state)
     close_bench(&b);
 }
 
+/* Codes that the set-up of a machine causes are answered with the way on. */
+static void failures_of_a_machine_name_the_way_on(void **state)
+{
+    (void)state;
+    static const struct {
+        CUresult code;
+        const char *says;
+    } all[] = {
+        { CUDA_ERROR_OUT_OF_MEMORY, "end what else uses this GPU" },
+        { CUDA_ERROR_DEVICE_UNAVAILABLE, "nvidia-smi -c DEFAULT" },
+        { CUDA_ERROR_NO_DEVICE, "container toolkit" },
+        { CUDA_ERROR_NO_BINARY_FOR_GPU, "-Dgpu_archs=" },
+        { CUDA_ERROR_UNSUPPORTED_PTX_VERSION, "-Dgpu_archs=" },
+        { CUDA_ERROR_LAUNCH_TIMEOUT, "smaller micro-batches" },
+        { CUDA_ERROR_SYSTEM_DRIVER_MISMATCH, "restart the machine" },
+        { CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE, "LD_LIBRARY_PATH" },
+        { CUDA_ERROR_UNKNOWN, "nvidia_uvm" },
+        { CUDA_ERROR_INVALID_VALUE, "number 1)" },
+    };
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+        const coh_status status = coh_cuda_check(&coh_stub_driver, all[i].code, "a call of %d", 7);
+        assert_int_equal(status, i == 0 ? COH_ERR_MEMORY : COH_ERR_DEVICE);
+        assert_non_null(strstr(coh_last_error(), "a call of 7: "));
+        if (strstr(coh_last_error(), all[i].says) == NULL)
+            fail_msg("%s", coh_last_error());
+    }
+}
+
 /* Launches with much shared memory; the kernel does nothing. */
 static void launch_nothing(void *context, uint64_t number, uint32_t index)
 {
@@ -588,6 +616,7 @@ int main(void)
         cmocka_unit_test(arenas_are_in_the_ledger_while_they_stand),
         cmocka_unit_test(closing_ends_what_waits_and_tells_nobody),
         cmocka_unit_test(a_gpu_that_breaks_is_found_and_its_line_named),
+        cmocka_unit_test(failures_of_a_machine_name_the_way_on),
         cmocka_unit_test(whatever_call_fails_nothing_leaks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -34,6 +34,8 @@ static void without_libraries_own_kernels_do_the_work(void **state)
     assert_int_equal(session_open(&s, &coh_cuda_device_kernels), COH_OK);
     assert_null(session_queue(&s)->libraries->products);
     assert_null(session_queue(&s)->libraries->attention);
+    assert_int_equal(s.sentence_count, 2); /* a run says what it lacks */
+    assert_non_null(strstr(s.sentence, "kernels of our own compute instead: "));
     session_enqueue(&s);
     assert_true(session_finish(&s));
     assert_int_equal(session_products, 1);

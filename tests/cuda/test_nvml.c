@@ -52,6 +52,18 @@ static void what_the_library_does_not_know_is_unknown(void **state)
     coh_nvml_close(nvml);
 }
 
+static void free_memory_is_known_if_the_library_knows_it(void **state)
+{
+    (void)state;
+    coh_nvml *nvml;
+    assert_int_equal(coh_nvml_open(HERE, &nvml), COH_OK);
+    assert_true(coh_nvml_free_bytes(nvml) == UINT64_MAX);
+    setenv("COH_PLAYED_FREE", "12345", 1);
+    assert_true(coh_nvml_free_bytes(nvml) == 12345);
+    unsetenv("COH_PLAYED_FREE");
+    coh_nvml_close(nvml);
+}
+
 static void without_the_library_there_is_no_meter(void **state)
 {
     (void)state;
@@ -70,6 +82,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_meter_reads_clock_and_power),
         cmocka_unit_test(an_unknown_gpu_has_no_meter),
         cmocka_unit_test(what_the_library_does_not_know_is_unknown),
+        cmocka_unit_test(free_memory_is_known_if_the_library_knows_it),
     };
     if (argc > 1)
         return cmocka_run_group_tests_name("without", without, NULL, NULL);
