@@ -332,6 +332,7 @@ static void fini_workers(const folder_job *job)
             coh_tokenizer_close(worker->tokenizer);
         }
         coh_documents_fini(&worker->documents);
+        coh_conversation_fini(&worker->conversation);
         coh_free(worker->targets.bytes);
         coh_free(worker->ids.ids);
         coh_free(worker->buffer);
@@ -621,6 +622,7 @@ coh_status coh_token_file_make(coh_tokenizer *tokenizer, const coh_token_build_o
     coh_chat_close(b.chat);
     coh_documents_fini(&b.documents);
     list_free(&b.list);
+    coh_conversation_fini(&b.conversation);
     coh_free(b.targets.bytes);
     coh_free(b.ids.ids);
     coh_free(b.buffer);

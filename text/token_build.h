@@ -3,11 +3,13 @@
  *
  *   token_build.c   text files and folders, streamed; checks of options; output files
  *   token_jsonl.c   JSON lines: a field, or a conversation
+ *   conversations.h the forms of conversations
  *   documents.h     documents to windows and files */
 #ifndef COH_TEXT_TOKEN_BUILD_H
 #define COH_TEXT_TOKEN_BUILD_H
 
 #include "text/chat.h"
+#include "text/conversations.h"
 #include "text/documents.h"
 #include "text/tokenizer.h"
 
@@ -29,11 +31,12 @@ typedef struct coh_token_builder {
     uint8_t *buffer;     /* for text */
     size_t buffer_bytes; /* capacity */
     coh_id_list ids;
-    coh_byte_list targets;   /* 1 for each of `ids` that counts */
-    uint64_t replaced_count; /* coh_lines */
-    size_t member;           /* index in the list of the file that is being added */
-    uint64_t binary_count;   /* members that are no text */
-    size_t first_binary;     /* the least index of them, if there are any */
+    coh_byte_list targets;         /* 1 for each of `ids` that counts */
+    coh_conversation conversation; /* the one that is added */
+    uint64_t replaced_count;       /* coh_lines */
+    size_t member;                 /* index in the list of the file that is being added */
+    uint64_t binary_count;         /* members that are no text */
+    size_t first_binary;           /* the least index of them, if there are any */
 } coh_token_builder;
 
 /* Called before each piece of text that is read. Fails: as options->go_on does. */

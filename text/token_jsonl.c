@@ -1,5 +1,5 @@
 /* Makes documents from JSON lines: the text of one field, or a conversation. Next: lines.c reads
- * the lines, chat.c encodes conversations. */
+ * the lines, conversations.c their turns, chat.c encodes them. */
 #include <xxhash.h>
 
 #include "cohobate/terms.h"
@@ -44,108 +44,52 @@ static coh_status add_field(coh_token_builder *b, const coh_lines *lines, const 
 
 /* ---- a conversation ---- */
 
-static coh_status read_role(const coh_lines *lines, size_t number, const json_t *value,
-                            coh_chat_role *out_role)
-{
-    static const char *const names[] = { "system", "user", "assistant" };
-    const char *name = json_string_value(value);
-    for (int role = 0; name && role < 3; role++)
-        if (strcmp(name, names[role]) == 0) {
-            *out_role = (coh_chat_role)role;
-            return COH_OK;
-        }
-    return coh_lines_fail(lines,
-                          "message %zu has %s%.40s%s for a role: write system, user or "
-                          "assistant, or remove the line",
-                          number, name ? "\"" : "", name ? name : value_name(value),
-                          name ? "\"" : "");
-}
-
-/* Refuses members that no form writes; they would be lost silently. */
-static coh_status check_members(const coh_lines *lines, size_t number, const json_t *message)
-{
-    const char *key;
-    json_t *value;
-    json_object_foreach((json_t *)message, key, value)
-    {
-        if (strcmp(key, "role") != 0 && strcmp(key, "content") != 0 && !json_is_null(value))
-            return coh_lines_fail(lines,
-                                  "message %zu has a member \"%.60s\", which is not written into "
-                                  "the conversation: leave it out, or write it into the content",
-                                  number, key);
-    }
-    return COH_OK;
-}
-
-static coh_status read_message(const coh_lines *lines, size_t number, const json_t *message,
-                               coh_chat_turn *out_message)
-{
-    if (!json_is_object(message))
-        return coh_lines_fail(lines,
-                              "message %zu is %s where {\"role\": ..., \"content\": ...} is "
-                              "needed: write one, or remove the line",
-                              number, value_name(message));
-    COH_TRY(read_role(lines, number, json_object_get(message, "role"), &out_message->role));
-    const json_t *content = json_object_get(message, "content");
-    if (!json_is_string(content))
-        return coh_lines_fail(lines,
-                              "message %zu has %s for its content where a text is needed: "
-                              "write one, or remove the line",
-                              number, value_name(content));
-    out_message->text = json_string_value(content);
-    out_message->text_bytes = json_string_length(content);
-    return check_members(lines, number, message);
-}
-
-static coh_status read_messages(const coh_lines *lines, const json_t *object,
-                                coh_chat_turn **messages, size_t *capacity, size_t *out_count)
-{
-    const json_t *all = json_object_get(object, "messages");
-    int has_answer = 0;
-    if (!json_is_array(all) || json_array_size(all) == 0)
-        return coh_lines_fail(lines,
-                              "\"messages\" is %s where an array of at least one message is "
-                              "needed: see docs/data.md for the form of a conversation",
-                              !all                 ? "missing"
-                              : json_is_array(all) ? "empty"
-                                                   : value_name(all));
-    *out_count = json_array_size(all);
-    COH_TRY(COH_GROW(messages, capacity, *out_count));
-    for (size_t i = 0; i < *out_count; i++) {
-        COH_TRY(read_message(lines, i + 1, json_array_get(all, i), &(*messages)[i]));
-        has_answer |= (*messages)[i].role == COH_CHAT_ASSISTANT;
-    }
-    if (!has_answer)
-        return coh_lines_fail(lines, "no message is the assistant's, so nothing is learned from "
-                                     "the conversation: remove the line");
-    return COH_OK;
-}
-
-static uint64_t hash_messages(const coh_chat_turn *messages, size_t count)
+static uint64_t hash_turns(const coh_conversation *c)
 {
     uint64_t hash = 0;
-    for (size_t i = 0; i < count; i++)
-        hash = XXH3_64bits_withSeed(messages[i].text, messages[i].text_bytes,
-                                    hash + (uint64_t)messages[i].role);
+    for (size_t i = 0; i < c->count; i++)
+        hash = XXH3_64bits_withSeed(c->turns[i].text, c->turns[i].text_bytes,
+                                    hash + (uint64_t)c->turns[i].role);
     return hash;
 }
 
-static coh_status add_chat(coh_token_builder *b, const coh_lines *lines, const json_t *object)
+/* Takes back the marks of a prompt's answers: the ids that the conversation has in common with the
+ * prompt alone do not count. */
+static coh_status unmark_prompt(coh_token_builder *b, const coh_conversation *c)
 {
-    coh_chat_turn *messages = NULL;
-    size_t capacity = 0, count = 0;
-    uint64_t hash = 0;
+    size_t same = 0, answer_count = 0;
+    coh_id_list ids = { 0 };
+    coh_byte_list targets = { 0 };
+    for (size_t i = 0; i < c->prompt_count; i++)
+        answer_count += c->turns[i].role == COH_CHAT_ASSISTANT;
+    if (answer_count == 0)
+        return COH_OK;
+    const coh_status status = coh_chat_encode(b->chat, c->turns, c->prompt_count, &ids, &targets);
+    while (status == COH_OK && same < ids.count && same < b->ids.count &&
+           ids.ids[same] == b->ids.ids[same])
+        b->targets.bytes[same++] = 0;
+    coh_free(targets.bytes);
+    coh_free(ids.ids);
+    return status;
+}
+
+static coh_status encode_chat(coh_token_builder *b, json_t *object, uint64_t *out_hash)
+{
+    coh_conversation *c = &b->conversation;
     b->ids.count = b->targets.count = 0;
-    coh_status status = read_messages(lines, object, &messages, &capacity, &count);
-    if (status == COH_OK) {
-        hash = hash_messages(messages, count);
-        status = coh_chat_encode(b->chat, messages, count, &b->ids, &b->targets);
-        if (status == COH_OK)
-            status = coh_token_builder_check(b, b->ids.ids, b->ids.count, 0);
-        if (status == COH_ERR_CORRUPT)
-            status = coh_lines_place(lines);
-    }
-    coh_free(messages);
+    COH_TRY(coh_conversation_read(object, c));
+    *out_hash = hash_turns(c);
+    COH_TRY(coh_chat_encode(b->chat, c->turns, c->count, &b->ids, &b->targets));
+    COH_TRY(unmark_prompt(b, c));
+    return coh_token_builder_check(b, b->ids.ids, b->ids.count, 0);
+}
+
+static coh_status add_chat(coh_token_builder *b, const coh_lines *lines, json_t *object)
+{
+    uint64_t hash = 0;
+    const coh_status status = encode_chat(b, object, &hash);
+    if (status == COH_ERR_CORRUPT)
+        return coh_lines_place(lines);
     COH_TRY(status);
     COH_TRY(coh_documents_begin(&b->documents, hash));
     COH_TRY(coh_documents_add(&b->documents, b->ids.ids, b->targets.bytes, b->ids.count));

@@ -27,6 +27,10 @@ JSON_LINES = {
             b' {"role": "assistant", "content": "a"}]}\n',
     "both": b'{"text": "x", "messages": [{"role": "assistant", "content": "a"}]}\n' * 3,
     "marked": b'\xef\xbb\xbf{"text": "x"}',
+    "forms": b'{"conversations": [{"from": "human", "value": "q"}, {"from": "gpt", "value": "a"}], "system": "s"}\n'
+             b'{"prompt": [{"role": "user", "content": [{"type": "text", "text": "q"}]}, {"role": "assistant", "content": "x"}],'
+             b' "completion": [{"role": "assistant", "content": "a", "weight": 1}]}\n{"prompt": "q", "completion": "a"}\n'
+             b'{"instruction": "q", "input": "1", "output": "a", "history": []}\n',
     "bad": b'{"text": 1}\n{"messages": [{"role": "tool", "content": null, "tool_calls": []}]}',
 }
 

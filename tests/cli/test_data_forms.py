@@ -1,0 +1,58 @@
+"""Forms in which data sets come, through the program: arrays, other forms of conversations, compressed files, one text
+that is cut for validation, and how much of the data a run reads. The expected ids are those of the same texts as plain
+lines, or of files cut by hand here."""
+
+import bz2
+import gzip
+import json
+import lzma
+import os
+import subprocess
+import unittest
+
+import model_folder
+from program import SHORT, TINY, ProgramTest
+from test_data import CHATS, TokenFile, plain_chat
+
+ZSTD = b"\x28\xb5\x2f\xfd\x24\x05"
+PARQUET = b"PAR1\x15\x04\x15\x20\x15\x24\x4c\x15\x02\x15\x00"
+
+
+class DataForms(ProgramTest):
+    def tokenize(self, *arguments):
+        self.succeeds("tokenize", *arguments, "-o", self.path("out.tokens"))
+        self.succeeds("check", self.path("out.tokens"))
+        file = TokenFile(self.path("out.tokens"))
+        return file.ids, file.counts
+
+    def lines(self, objects, name="data.jsonl"):
+        return self.write(name, "".join(json.dumps(each) + "\n" for each in objects))
+
+    # ---- conversations ----
+
+    def messages(self, chat, keys=("role", "content"), names=None):
+        return [dict(zip(keys, ((names or {}).get(role, role), content))) for role, content in chat]
+
+    def test_conversations_of_other_forms_are_those_of_their_messages(self):
+        expected = [plain_chat(chat) for chat in CHATS]
+        for objects in ([{"messages": self.messages(chat)} for chat in CHATS],
+                        [{"conversations": self.messages(chat, ("from", "value"), {"user": "human", "assistant": "gpt"})} for chat in CHATS],
+                        [{"conversations": self.messages(chat), "messages": None} for chat in CHATS],
+                        [{"messages": [{"role": role, "content": [{"type": "text", "text": text[:1]}, {"type": "text", "text": text[1:]}]}
+                                       for role, text in chat]} for chat in CHATS]):
+            with self.subTest(objects=objects):
+                ids, counts = self.tokenize(self.lines(objects), "--chat")
+                self.assertEqual(ids, [each for ids, _ in expected for each in ids])
+                self.assertEqual(counts, [each for _, counts in expected for each in counts])
+
+    def test_pairs_are_a_question_and_its_answer(self):
+        ids, counts = plain_chat([("user", "Add\n1, 2"), ("assistant", "3")])
+        for pair in ({"prompt": "Add\n1, 2", "completion": "3"}, {"instruction": "Add", "input": "1, 2", "output": "3"},
+                     {"prompt": self.messages([("user", "Add\n1, 2")]), "completion": self.messages([("assistant", "3")])}):
+            self.assertEqual(self.tokenize(self.lines([pair]), "--chat"), (ids, counts))
+        two = self.lines([{"prompt": "a", "completion": "b", "instruction": "a", "output": "b"}])
+        self.fails(4, "tokenize", two, "--chat", "-o", self.path("o"),
+                   says=f'{two}:1: the object has "prompt" with "completion" and "instruction" with "output"')
+
+if __name__ == "__main__":
+    unittest.main()

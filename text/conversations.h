@@ -1,0 +1,32 @@
+/* conversations.h - reads the turns of a conversation from a JSON object, in the forms that data
+ * sets have:
+ *
+ *     {"messages": [{"role": "user", "content": "Hi"}, ...]}          OpenAI's
+ *     {"conversations": [{"from": "human", "value": "Hi"}, ...]}      ShareGPT's
+ *     {"prompt": "Hi", "completion": "Hello"}                         TRL's; or lists of messages
+ *     {"instruction": "Add", "input": "1, 2", "output": "3"}          Alpaca's
+ *
+ * A member whose text would be lost is refused. docs/data.md describes the forms. */
+#ifndef COH_TEXT_CONVERSATIONS_H
+#define COH_TEXT_CONVERSATIONS_H
+
+#include <jansson.h>
+
+#include "cohobate/text.h"
+
+typedef struct coh_conversation {
+    coh_chat_turn *turns; /* their texts belong to the object */
+    size_t count, capacity;
+    size_t prompt_count; /* the first turns that are a prompt: nothing in them counts */
+} coh_conversation;
+
+/* Returns the members by which the object is a conversation, quoted; NULL: it is none. */
+const char *coh_conversation_name(const json_t *object);
+
+/* Reads the turns; `out_conversation` is zeroed or was read before. Replaces a content of several
+ * parts in the object by their text. Fails: COH_ERR_CORRUPT, the message without a place,
+ * COH_ERR_MEMORY. */
+coh_status coh_conversation_read(json_t *object, coh_conversation *out_conversation);
+void coh_conversation_fini(coh_conversation *conversation); /* accepts a zeroed struct */
+
+#endif
