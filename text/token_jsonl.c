@@ -22,6 +22,13 @@ static coh_status add_field(coh_token_builder *b, const coh_lines *lines, const 
 {
     const char *field = b->options->field ? b->options->field : "text";
     const json_t *value = json_object_get(object, field);
+    const char *conversation = json_is_string(value) ? NULL : coh_conversation_name(object);
+    if (conversation)
+        return coh_lines_fail(lines,
+                              "%s is a conversation, and the field \"%.100s\" is %s: read "
+                              "conversations (%s), or name a field that holds a text (%s NAME)",
+                              conversation, field, value ? value_name(value) : "missing",
+                              coh_term_text(COH_TERM_CHAT), coh_term_text(COH_TERM_FIELD));
     if (!value)
         return coh_lines_fail(lines,
                               "the object has no field \"%.100s\": name the one that holds the "

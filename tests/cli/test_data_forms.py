@@ -54,5 +54,19 @@ class DataForms(ProgramTest):
         self.fails(4, "tokenize", two, "--chat", "-o", self.path("o"),
                    says=f'{two}:1: the object has "prompt" with "completion" and "instruction" with "output"')
 
+    def test_a_conversation_that_is_read_as_a_field_names_chat(self):
+        for objects, flags, says in (
+                ([{"messages": self.messages(CHATS[0])}], [], '"messages" is a conversation, and the field "text" is missing'),
+                ([{"messages": self.messages(CHATS[0])}], ["--field", "messages"], 'the field "messages" is an array'),
+                ([{"prompt": "a", "completion": "b"}], [], '"prompt" with "completion" is a conversation'),
+                ([{"instruction": "a", "output": "b"}], ["--field", "body"], 'and the field "body" is missing')):
+            path = self.lines(objects)
+            for command in (["tokenize", path, "-o", self.path("o")], ["train", *TINY, "--data", path, "--save", "none"]):
+                with self.subTest(command=command, flags=flags):
+                    said = self.fails(4, *command, *flags, says=says).err
+                    self.assertIn(f"{path}:1: ", said)
+                    self.assertIn("read conversations (--chat), or name a field that holds a text (--field NAME)", said)
+        self.assertEqual(self.tokenize(self.lines([{"text": "x", "messages": [1]}]))[0], [*b"x", 256])
+
 if __name__ == "__main__":
     unittest.main()
