@@ -1,6 +1,6 @@
-/* Reads JSON lines through one buffer. The one idea: the unread rest moves to the front before more
- * is read, and the buffer grows only while a single line fills it. Next: token_jsonl.c,
- * the caller. */
+/* Reads JSON lines, or an array's elements, through one buffer. The one idea: the unread rest moves
+ * to the front before more is read, and the buffer grows only while a single line or element fills
+ * it. Next: token_jsonl.c, the caller. */
 #include "text/lines.h"
 
 #include <errno.h>
@@ -107,12 +107,120 @@ static coh_status next_line(coh_lines *lines, coh_slice *out_line, int *out_has)
     return COH_OK;
 }
 
+static int is_white(char sign)
+{
+    return sign == ' ' || sign == '\t' || sign == '\r' || sign == '\n';
+}
+
 static int is_blank(coh_slice line)
 {
     for (size_t i = 0; i < line.count; i++)
-        if (line.bytes[i] != ' ' && line.bytes[i] != '\t' && line.bytes[i] != '\r')
+        if (!is_white(line.bytes[i]))
             return 0;
     return 1;
+}
+
+/* ---- an array ---- */
+
+/* Skips white space, counting lines, up to the next byte; *out_sign 0: there is none. */
+static coh_status skip_white(coh_lines *lines, char *out_sign)
+{
+    for (;;) {
+        for (; lines->begin < lines->end; lines->begin++) {
+            *out_sign = (char)lines->bytes[lines->begin];
+            if (!is_white(*out_sign))
+                return COH_OK;
+            lines->number += *out_sign == '\n';
+        }
+        *out_sign = '\0';
+        if (lines->is_at_end)
+            return COH_OK;
+        COH_TRY(read_more(lines));
+    }
+}
+
+/* Finds the end of the element that begins with "{": the bracket that closes it. */
+static coh_status end_element(coh_lines *lines, coh_slice *out_element)
+{
+    size_t looked = 0; /* bytes from `begin` on */
+    int depth = 0, is_string = 0, is_escaped = 0;
+    do {
+        if (looked > lines->most_bytes)
+            return coh_lines_fail(lines,
+                                  "the object has more than %zu MiB: split it, or give the file as "
+                                  "text",
+                                  lines->most_bytes >> 20);
+        if (looked == lines->end - lines->begin) {
+            if (lines->is_at_end)
+                return coh_lines_fail(lines, "the object does not end: mend the file, which may be "
+                                             "cut off");
+            COH_TRY(read_more(lines));
+            continue;
+        }
+        const char sign = (char)lines->bytes[lines->begin + looked++];
+        lines->inner_ends += sign == '\n';
+        if (is_string && (is_escaped || sign == '\\'))
+            is_escaped = !is_escaped;
+        else if (sign == '"')
+            is_string = !is_string;
+        else if (!is_string)
+            depth += (sign == '{' || sign == '[') - (sign == '}' || sign == ']');
+    } while (depth > 0);
+    *out_element = (coh_slice){ (const char *)lines->bytes + lines->begin, looked };
+    lines->begin += looked;
+    return COH_OK;
+}
+
+/* Finds the next element; *out_has 0: the array and the file end. */
+static coh_status next_element(coh_lines *lines, coh_slice *out_element, int *out_has)
+{
+    char sign;
+    lines->number += lines->inner_ends;
+    lines->inner_ends = 0;
+    *out_has = 0;
+    COH_TRY(skip_white(lines, &sign));
+    const int is_separated = sign == ',' && lines->element_count > 0;
+    if (is_separated) {
+        lines->begin++;
+        COH_TRY(skip_white(lines, &sign));
+    }
+    if (sign == ']' && !is_separated) {
+        lines->begin++;
+        COH_TRY(skip_white(lines, &sign));
+        if (sign == '\0' && lines->begin == lines->end)
+            return COH_OK;
+        return coh_lines_fail(lines, "the array ends, and more text is behind it: remove the text, "
+                                     "or write one object per line");
+    }
+    if (lines->begin == lines->end)
+        return coh_lines_fail(lines, "the array does not end: mend the file, which may be cut off");
+    if (lines->element_count > 0 && !is_separated)
+        return coh_lines_fail(lines, "no comma before element %" PRIu64 " of the array: add one",
+                              lines->element_count + 1);
+    lines->element_count++;
+    if (sign != '{')
+        return coh_lines_fail(lines,
+                              "element %" PRIu64 " of the array is not a JSON object: write "
+                              "{\"text\": ...}, or give the file as text under another name",
+                              lines->element_count);
+    *out_has = 1;
+    return end_element(lines, out_element);
+}
+
+/* Looks at the first character of the file. White space before it is at most the first block. */
+static coh_status find_layout(coh_lines *lines)
+{
+    COH_TRY(read_more(lines));
+    size_t at = lines->end >= 3 && memcmp(lines->bytes, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
+    uint64_t line_ends = 0;
+    for (; at < lines->end && is_white((char)lines->bytes[at]); at++)
+        line_ends += lines->bytes[at] == '\n';
+    lines->is_array = at < lines->end && lines->bytes[at] == '[';
+    if (lines->is_array) {
+        lines->number = 1 + line_ends;
+        lines->begin = at + 1;
+    }
+    return COH_OK;
 }
 
 /* ---- Python's JSON ---- */
@@ -226,8 +334,10 @@ coh_status coh_lines_next(coh_lines *lines, json_t **out_object)
     coh_slice line = { 0 };
     int has = 0;
     *out_object = NULL;
+    if (lines->capacity == 0)
+        COH_TRY(find_layout(lines));
     do {
-        COH_TRY(next_line(lines, &line, &has));
+        COH_TRY(lines->is_array ? next_element(lines, &line, &has) : next_line(lines, &line, &has));
         if (!has)
             return COH_OK;
     } while (is_blank(line));
@@ -244,8 +354,8 @@ coh_status coh_lines_next(coh_lines *lines, json_t **out_object)
                         lines->number, lines->path);
     if (!object) {
         print_only(error.text);
-        return coh_lines_fail(lines, "no JSON at byte %d (%s): mend the line, or remove it",
-                              error.position, error.text);
+        return coh_lines_fail(lines, "no JSON at byte %d (%s): mend the %s, or remove it",
+                              error.position, error.text, lines->is_array ? "object" : "line");
     }
     if (!json_is_object(object)) {
         json_decref(object);

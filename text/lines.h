@@ -1,9 +1,11 @@
-/* lines.h - reads a file of JSON lines, one object per line, line by line.
+/* lines.h - reads the objects of a file one by one: JSON lines, an object each, or one JSON array
+ * of objects.
  *
  *     coh_lines_open -> coh_lines_next ... until *out_object is NULL -> coh_lines_close
  *
- * Memory is bounded by the longest line and its object. Lines end with \n or \r\n; blank lines and
- * an initial byte order mark are skipped.
+ * Memory is bounded by the longest line, or element of the array, and its object. Lines end with \n
+ * or \r\n; blank lines and an initial byte order mark are skipped. A file whose first character is
+ * "[" is an array.
  *
  * Python's extensions of JSON are accepted: NaN and Infinity, numbers beyond a double, and escapes
  * of lone surrogates (half a character, replaced by U+FFFD). */
@@ -31,16 +33,19 @@ typedef struct coh_lines {
     int is_at_end;
     coh_byte_list mended;    /* the current line, if it was mended */
     uint64_t replaced_count; /* lone surrogates that became U+FFFD */
-    uint64_t number;         /* of the last returned line, from 1 */
+    uint64_t number;         /* of the last returned line, or of the element's first, from 1 */
+    int is_array;
+    uint64_t element_count; /* of an array: elements begun */
+    uint64_t inner_ends;    /* of an array: line ends in the last element */
 } coh_lines;
 
 /* Fails: COH_ERR_IO. */
 coh_status coh_lines_open(const char *path, coh_lines *out_lines);
 void coh_lines_close(coh_lines *lines); /* accepts a zeroed struct */
 
-/* Reads the next line's object, which the caller releases with json_decref; NULL at the end of the
- * file. Fails: COH_ERR_CORRUPT with path and line (invalid JSON, not an object, too long),
- * COH_ERR_IO. */
+/* Reads the object of the next line or element, which the caller releases with json_decref; NULL at
+ * the end of the file. Fails: COH_ERR_CORRUPT with path and line (invalid JSON, not an object, too
+ * long), COH_ERR_IO. */
 coh_status coh_lines_next(coh_lines *lines, json_t **out_object);
 
 /* Fails with COH_ERR_CORRUPT and "<path>:<line>: " before the message, which is given as to

@@ -68,5 +68,33 @@ class DataForms(ProgramTest):
                     self.assertIn("read conversations (--chat), or name a field that holds a text (--field NAME)", said)
         self.assertEqual(self.tokenize(self.lines([{"text": "x", "messages": [1]}]))[0], [*b"x", 256])
 
+    # ---- arrays ----
+
+    def test_an_array_of_objects_is_as_good_as_lines(self):
+        texts = [{"body": f"text {i} \u00e9\"\\[{{" * (i % 7)} for i in range(40)] + [{"body": "x" * 3_000_000}]
+        expected = self.tokenize(self.lines(texts), "--field", "body")
+        for name, indent in (("data.json", None), ("data.json", 2), ("data.jsonl", 1), ("data.txt", None)):
+            path = self.write(name, json.dumps(texts, indent=indent))
+            self.assertEqual(self.tokenize(path, "--field", "body"), expected, (name, indent))
+        chats = [{"messages": self.messages(chat)} for chat in CHATS]
+        self.assertEqual(self.tokenize(self.write("chats.json", "\ufeff\n" + json.dumps(chats, indent=4)), "--chat"),
+                         self.tokenize(self.lines(chats), "--chat"))
+
+    def test_a_bad_array_is_refused_with_its_line(self):
+        for text, says in (('[\n{"text": "a"},\n{"text": 1}]', ':3: the field "text" is a number'),
+                           ('[{"text": "a"}\n{"text": "b"}]', ":2: no comma before element 2"),
+                           ('[{"text": "a"},\n"b"]', ":2: element 2 of the array is not a JSON object"),
+                           ('[{"text": "a"},\n]', ":2: element 2 of the array is not a JSON object"),
+                           ('[{"text": "a"},', ":1: the array does not end"),
+                           ('[{"text": "a"}, {"text": "b', ":1: the object does not end"),
+                           ('[{"text": "a"}]\n\n{"text": "b"}', ":3: the array ends, and more text is behind it"),
+                           ('[\n\n{"text": "a" "b"}]', ":3: no JSON at byte"),
+                           ("[ ]", "holds no line with an object")):
+            path = self.write("bad.json", text)
+            with self.subTest(text=text):
+                self.assertIn(path + says if says[0] == ":" else says,
+                              self.fails(4, "tokenize", path, "--field", "text", "-o", self.path("o")).err)
+                self.assertFalse(os.path.exists(self.path("o")))
+
 if __name__ == "__main__":
     unittest.main()

@@ -1,4 +1,4 @@
-/* Conversations in the forms of data sets. The expected ids are those of the
+/* Conversations in the forms of data sets, and arrays of objects. The expected ids are those of the
  * same conversation as "messages" on a line, which test_documents.c checks against ids by hand. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -10,6 +10,7 @@
 #include "cohobate/text.h"
 #include "tests/faults/alloc_faults.h"
 #include "tests/text/folder.h"
+#include "text/lines.h"
 
 static coh_tokenizer *bytes;
 
@@ -214,6 +215,83 @@ static void what_would_lose_text_or_has_two_forms_is_refused(void **state)
     }
 }
 
+/* ---- arrays ---- */
+
+static void an_array_gives_what_its_elements_give_as_lines(void **state)
+{
+    (void)state;
+    static const char lines[] =
+        "{\"text\": \"a\"}\n{\"text\": \"]}\\\\\\\"{\"}\n{\"text\": \"\"}\n";
+    static const char *const arrays[] = {
+        "[{\"text\": \"a\"},{\"text\": \"]}\\\\\\\"{\"},{\"text\": \"\"}]",
+        "\xef\xbb\xbf \r\n[ {\"text\":\n\"a\", \"more\": [{}, [1]]}\n,\n\t{\"text\": "
+        "\"]}\\\\\\\"{\", \"n\": NaN}, {\"text\": \"\"}\n]\n\n",
+    };
+    for (size_t i = 0; i < sizeof(arrays) / sizeof(arrays[0]); i++)
+        assert_int_equal(hash_of(arrays[i], COH_DATA_JSONL), hash_of(lines, COH_DATA_JSONL));
+}
+
+static void an_element_longer_than_a_block_is_read_whole(void **state)
+{
+    (void)state;
+    enum { LONG = 3 << 20 };
+    char *text = malloc(LONG + 64);
+    coh_token_build_facts facts = { .struct_bytes = sizeof(facts) };
+    assert_non_null(text);
+    size_t count = (size_t)sprintf(text, "[{\"text\": \"");
+    memset(text + count, 'a', LONG);
+    strcpy(text + count + LONG, "\"}, {\"text\": \"b\"}]");
+    assert_int_equal(make(text, COH_DATA_JSONL, &facts), COH_OK);
+    free(text);
+    assert_int_equal(facts.token_count, LONG + 3);
+    assert_int_equal(facts.document_count, 2);
+}
+
+static void an_element_beyond_all_bounds_is_refused(void **state)
+{
+    (void)state;
+    coh_lines lines;
+    json_t *object;
+    static const char text[] = "[{},\n{\"a\": \"0123456789012345678901234567890123456789\"}]";
+    folder_write("in", text, sizeof(text) - 1);
+    assert_int_equal(coh_lines_open(folder_file("in"), &lines), COH_OK);
+    lines.most_bytes = 40;
+    assert_int_equal(coh_lines_next(&lines, &object), COH_OK);
+    json_decref(object);
+    assert_int_equal(coh_lines_next(&lines, &object), COH_ERR_CORRUPT);
+    assert_null(object);
+    assert_non_null(strstr(coh_last_error(), ":2: the object has more than"));
+    coh_lines_close(&lines);
+}
+
+static void malformed_arrays_are_refused_by_file_and_line(void **state)
+{
+    (void)state;
+    static const struct bad_array {
+        const char *text, *place, *says;
+    } all[] = {
+        { "[", ":1: ", "the array does not end" },
+        { "\n[\n", ":3: ", "the array does not end" },
+        { "[{\"text\": \"a\"}", ":1: ", "the array does not end" },
+        { "[{\"text\": \"a\"},", ":1: ", "the array does not end" },
+        { "[{\"text\": \"a\\", ":1: ", "the object does not end" },
+        { "[{\"text\": \"a]\\\"}]", ":1: ", "the object does not end" },
+        { "[{\"text\": \"a\"}\n{\"text\": \"b\"}]", ":2: ", "no comma before element 2" },
+        { "[,{\"text\": \"a\"}]", ":1: ", "element 1 of the array is not a JSON object" },
+        { "[{\"text\": \"a\"},\n\n]", ":3: ", "element 2 of the array is not a JSON object" },
+        { "[{\"text\": \"a\"},, {}]", ":1: ", "element 2 of the array is not a JSON object" },
+        { "[[{\"text\": \"a\"}]]", ":1: ", "element 1 of the array is not a JSON object" },
+        { "[{\"text\": \"a\"}]\n]", ":2: ", "more text is behind it" },
+        { "[{\"text\": \"a\",\n\"text\": \"b\"}]", ":1: ", "no JSON" },
+        { "[{\"text\":\n\n\"a\"},{\"text\": [}]}]", ":3: ", "no JSON" },
+        { "[{\"text\": 1}]", ":1: ", "is a number" },
+        { "[]", "", "holds no line with an object" },
+        { "[{\"text\": \"a\"}, \"b", ":1: ", "element 2 of the array is not a JSON object" },
+    };
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+        assert_refused(all[i].text, COH_DATA_JSONL, all[i].place, all[i].says);
+}
+
 /* ---- failures ---- */
 
 static void a_failed_allocation_is_reported_and_nothing_is_left(void **state)
@@ -249,6 +327,10 @@ int main(void)
         IN_FOLDER(lines_of_all_forms_may_be_mixed),
         IN_FOLDER(an_answer_of_the_prompt_does_not_count),
         IN_FOLDER(what_would_lose_text_or_has_two_forms_is_refused),
+        IN_FOLDER(an_array_gives_what_its_elements_give_as_lines),
+        IN_FOLDER(an_element_longer_than_a_block_is_read_whole),
+        IN_FOLDER(an_element_beyond_all_bounds_is_refused),
+        IN_FOLDER(malformed_arrays_are_refused_by_file_and_line),
         IN_FOLDER(a_failed_allocation_is_reported_and_nothing_is_left),
     };
     return cmocka_run_group_tests(tests, open_bytes, close_bytes);
