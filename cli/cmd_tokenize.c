@@ -1,6 +1,7 @@
 /* cohobate tokenize: turns text into a token file, and with --held-out or --validation-split part
  * of it into a second one. Next: data.c sets the options, text/token_build.c does the work. */
 #include <inttypes.h>
+#include <string.h>
 
 #include "cli/budget.h"
 #include "cli/commands.h"
@@ -52,6 +53,9 @@ static coh_status build(const cli_options *options, coh_tokenizer *tokenizer)
     coh_token_build_options build_options;
     coh_token_build_facts facts = { .struct_bytes = sizeof(facts) };
     CLI_TRY(cli_data_form_from_options(options, &form));
+    CLI_TRY(cli_data_check_text(&form, options->operand,
+                                cli_given(options, CLI_FLAG_TOKENIZER) &&
+                                    strcmp(options->tokenizer, "bytes") == 0));
     const cli_data_source source = { .tokenizer = tokenizer,
                                      .tokenizer_path = options->tokenizer,
                                      .sequence = options->sequence,

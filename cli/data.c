@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cli/foreign.h"
 #include "cli/options.h"
 #include "cli/progress.h"
 #include "cli/stop.h"
@@ -22,7 +23,8 @@
  * are looked at as of the files of a folder, which is the rule of grep and git. */
 enum { SNIFF_BYTES = 8192 };
 
-typedef enum data_kind { KIND_TEXT, KIND_LINES, KIND_TOKENS, KIND_RAW } data_kind;
+/* KIND_JSON: text, too, but named *.json and beginning as JSON. */
+typedef enum data_kind { KIND_TEXT, KIND_LINES, KIND_JSON, KIND_TOKENS, KIND_RAW } data_kind;
 
 int32_t cli_data_id_bytes(const cli_options *options)
 {
@@ -102,6 +104,19 @@ int cli_data_is_raw(const char *path, const void *head, size_t head_bytes)
     return ends_with(path, ".bin") && !is_ours(head, head_bytes);
 }
 
+/* Reads the first bytes of a file into `head`; -1: it cannot be read, and errno says why. */
+static ssize_t read_head(const char *path, char head[SNIFF_BYTES])
+{
+    const int descriptor = open(path, O_RDONLY | O_CLOEXEC);
+    if (descriptor < 0)
+        return -1;
+    const ssize_t got = read(descriptor, head, SNIFF_BYTES);
+    const int error = errno;
+    close(descriptor);
+    errno = error;
+    return got;
+}
+
 static coh_status find_kind(const char *flag, const char *path, data_kind *out_kind)
 {
     struct stat facts;
@@ -116,26 +131,55 @@ static coh_status find_kind(const char *flag, const char *path, data_kind *out_k
                         "--%s %s is neither a file nor a folder: write what comes through it to a"
                         " file, and give that",
                         flag, path);
-    int descriptor = open(path, O_RDONLY | O_CLOEXEC);
-    if (descriptor < 0)
-        return cannot_read(flag, path);
-    ssize_t got = read(descriptor, head, sizeof(head));
-    close(descriptor);
+    ssize_t got = read_head(path, head);
     if (got < 0)
         return cannot_read(flag, path);
     const int is_token_file = is_ours(head, (size_t)got);
-    if (cli_data_is_raw(path, head, (size_t)got))
+    if (cli_data_is_raw(path, head, (size_t)got)) {
         *out_kind = KIND_RAW;
-    else if (!is_token_file && is_named_lines(path))
-        *out_kind = KIND_LINES;
-    else if (is_token_file)
+        return COH_OK;
+    }
+    CLI_TRY(cli_foreign_check(flag, path, head, (size_t)got));
+    if (is_token_file)
         *out_kind = KIND_TOKENS;
+    else if (is_named_lines(path))
+        *out_kind = KIND_LINES;
     else if (memchr(head, 0, (size_t)got))
         return cli_fail(COH_ERR_CORRUPT,
                         "--%s %s is no text, as it has a NUL byte, and is not a token file: convert"
                         " it to UTF-8, or make it again with cohobate tokenize",
                         flag, path);
+    else if (cli_foreign_is_json(path, head, (size_t)got))
+        *out_kind = KIND_JSON;
     return COH_OK;
+}
+
+/* A file of JSON is read as lines or conversations if the form says so; as text only under another
+ * name. */
+static int is_raw_json(const cli_data_form *form, int is_json)
+{
+    return is_json && !form->chat && !form->field[0];
+}
+
+coh_status cli_data_check_text(const cli_data_form *form, const char *path, int takes_bytes)
+{
+    struct stat facts;
+    char head[SNIFF_BYTES];
+    if (stat(path, &facts) != 0 || !S_ISREG(facts.st_mode))
+        return COH_OK; /* making the token file reports other errors */
+    const ssize_t got = read_head(path, head);
+    if (got < 0)
+        return COH_OK;
+    if (!takes_bytes || form->chat || form->field[0] || is_named_lines(path))
+        CLI_TRY(cli_foreign_check(NULL, path, head, (size_t)got));
+    return is_raw_json(form, cli_foreign_is_json(path, head, (size_t)got))
+               ? cli_foreign_refuse_json(NULL, path)
+               : COH_OK;
+}
+
+static int is_text(data_kind kind)
+{
+    return kind != KIND_TOKENS && kind != KIND_RAW;
 }
 
 coh_status cli_data_check_id_bytes(const cli_options *options)
@@ -158,7 +202,7 @@ coh_status cli_data_is_text(const char *flag, const char *path, int *out_is_text
 {
     data_kind kind;
     CLI_TRY(find_kind(flag, path, &kind));
-    *out_is_text = kind == KIND_TEXT || kind == KIND_LINES;
+    *out_is_text = is_text(kind);
     return COH_OK;
 }
 
@@ -543,7 +587,9 @@ coh_status cli_data_open(const cli_data_source *source, const char *flag, const 
         *out_held_out = (cli_data){ 0 };
     data_kind kind;
     CLI_TRY(find_kind(flag, what, &kind)); /* its messages name the flag */
-    if (!source->tokenizer && (kind == KIND_TEXT || kind == KIND_LINES))
+    if (is_raw_json(source->form, kind == KIND_JSON))
+        return cli_foreign_refuse_json(flag, what);
+    if (!source->tokenizer && is_text(kind))
         return cli_fail(COH_ERR_ARGUMENT,
                         "--%s %s is text, and --tokenizer none reads ids only: give --tokenizer "
                         "bytes|PATH, or a token file or *.bin of ids",

@@ -6,7 +6,7 @@
  *   *.bin                             ids as llm.c and nanoGPT write them: read where it is
  *   *.jsonl, *.ndjson; and whatever   JSON lines: turned into a token file first
  *     --field or --chat is given for
- *   any other file, a folder          text: likewise */
+ *   any other file, a folder          text: likewise; not *.json, compressed files and Parquet */
 #ifndef COH_CLI_DATA_H
 #define COH_CLI_DATA_H
 
@@ -53,6 +53,10 @@ typedef struct cli_data_source {
 /* Is a path text (1) or ids (0)? `flag` is for messages. Fails: COH_ERR_IO, COH_ERR_ARGUMENT
  * (neither a file nor a folder). */
 coh_status cli_data_is_text(const char *flag, const char *path, int *out_is_text);
+
+/* Refuses an operand of tokenize that is compressed, Parquet, or JSON that would be read as text.
+ * `takes_bytes`: the user asked for the bytes of any file. Fails: COH_ERR_CORRUPT. */
+coh_status cli_data_check_text(const cli_data_form *form, const char *path, int takes_bytes);
 
 /* Sets the options of coh_token_file_make for text `what`, except for output paths and held-out
  * documents. */

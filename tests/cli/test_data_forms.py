@@ -96,5 +96,54 @@ class DataForms(ProgramTest):
                               self.fails(4, "tokenize", path, "--field", "text", "-o", self.path("o")).err)
                 self.assertFalse(os.path.exists(self.path("o")))
 
+    def test_json_is_not_learned_as_text_by_mistake(self):
+        run, text = self.path("run"), self.corpus()
+        self.succeeds("train", *TINY, "--data", text, "--steps", 1, "--save", run)
+        for content in ('[{"instruction": "a", "output": "b"}]', '\n {"text": "a"}\n{"text": "b"}\n'):
+            path = self.write("alpaca.json", content * 20)
+            for command in (["train", *TINY, "--data", path, "--save", "none"],
+                            ["train", *TINY, "--data", text, "--validation", path, "--save", "none"],
+                            ["eval", run, "--data", path], ["tokenize", path, "-o", self.path("o")]):
+                with self.subTest(command=command):
+                    said = self.fails(4, *command, says=f"{path} is JSON, and would be learned as it is").err
+                    self.assertIn("add --field NAME", said)
+                    self.assertIn("--chat", said)
+                    self.assertEqual(said.count("\n"), 1)
+        os.rename(path, self.path("alpaca.txt"))
+        self.succeeds("tokenize", self.path("alpaca.txt"), "-o", self.path("o"))
+        self.succeeds("tokenize", self.write("poem.json", "roses"), "-o", self.path("o"))
+
+    # ---- files that are no text ----
+
+    def test_a_compressed_file_is_named_with_the_command_that_unpacks_it(self):
+        run, text = self.path("run"), self.corpus()
+        self.succeeds("train", *TINY, "--data", text, "--steps", 1, "--save", run)
+        lines = b'{"text": "some words"}\n' * 40
+        for name, content, says, command in (
+                ("t.jsonl.gz", gzip.compress(lines), "is compressed by gzip", "gunzip -c {0} > {1}"),
+                ("t.jsonl.bz2", bz2.compress(lines), "is compressed by bzip2", "bunzip2 -c {0} > {1}"),
+                ("t.jsonl.xz", lzma.compress(lines), "is compressed by xz", "xz -dc {0} > {1}"),
+                ("t.jsonl.zst", ZSTD + lines, "is compressed by zstd", "zstd -dc {0} > {1}"),
+                ("t.parquet", PARQUET + lines, "is a Parquet file", '.to_json(sys.argv[2], orient="records", lines=True)\' {0} {1}')):
+            path = self.write(name, content)
+            other = self.path("t.jsonl")
+            for arguments in (["train", *TINY, "--data", path, "--save", "none"], ["eval", run, "--data", path],
+                              ["train", *TINY, "--data", text, "--validation", path, "--save", "none"],
+                              ["tokenize", path, "-o", self.path("o")],
+                              ["tokenize", path, "--field", "text", "--tokenizer", "bytes", "-o", self.path("o")]):
+                with self.subTest(arguments=arguments):
+                    said = self.fails(4, *arguments, says=f"{path} {says}").err
+                    self.assertIn(command.format(path, other), said)
+                    self.assertEqual(said.count("\n"), 1)
+            # any bytes, if they are asked for
+            self.succeeds("tokenize", path, "--tokenizer", "bytes", "-o", self.path("o"))
+        packed = self.path("t.jsonl.gz")
+        command = self.fails(4, "eval", run, "--data", packed).err.split("convert it with ")[1].split(", and")[0]
+        subprocess.run(command, shell=True, check=True)
+        self.succeeds("eval", run, "--data", self.path("t.jsonl"))
+        # a text that begins as such a file does
+        for name, content in (("a.txt", "PAR1 of the text\n" * 9), ("b.txt", "BZh1 is a word\n" * 9)):
+            self.succeeds("train", *TINY, "--data", self.write(name, content), "--steps", 1, "--save", "none")
+
 if __name__ == "__main__":
     unittest.main()
