@@ -676,8 +676,11 @@ static coh_status take_flag(cli_flag flag, const char *text, cli_options *option
     const int is_appended = row->value == CLI_VALUE_LIST || row->value == CLI_VALUE_PIN ||
                             row->value == CLI_VALUE_FOR || row->value == CLI_VALUE_OPTIMIZER_FOR ||
                             row->value == CLI_VALUE_DISK;
+    const int takes_folder = flag == CLI_FLAG_DATA || flag == CLI_FLAG_VALIDATION;
     if (options->given[flag] && !is_appended)
-        return cli_fail(COH_ERR_ARGUMENT, "--%s is given twice: leave one out", row->name);
+        return cli_fail(COH_ERR_ARGUMENT, "--%s is given twice: leave one out%s", row->name,
+                        takes_folder ? ", or give a folder that holds the files (docs/data.md)"
+                                     : "");
     CLI_TRY(parse_value(row, text, options));
     options->given[flag] = 1;
     options->written[flag] = text;

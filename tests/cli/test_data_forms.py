@@ -145,5 +145,11 @@ class DataForms(ProgramTest):
         for name, content in (("a.txt", "PAR1 of the text\n" * 9), ("b.txt", "BZh1 is a word\n" * 9)):
             self.succeeds("train", *TINY, "--data", self.write(name, content), "--steps", 1, "--save", "none")
 
+    def test_data_that_is_given_twice_names_a_folder(self):
+        text = self.corpus()
+        for flag in ("--data", "--validation"):
+            self.fails(2, "train", *TINY, "--data", text, *(["--data", text] if flag == "--data" else [flag, text, flag, text]), as_given=True,
+                       says=f"{flag} is given twice: leave one out, or give a folder that holds the files")
+
 if __name__ == "__main__":
     unittest.main()
