@@ -255,7 +255,13 @@ void cli_data_say_build(const char *what, const coh_token_build_facts *facts)
     if (facts->chat_form[0])
         cli_note_choice("%s: %" PRIu64 " conversation%s, written as %s", what, count, plural(count),
                         facts->chat_form);
-    if (facts->held_out_document_count)
+    if (facts->cut_byte)
+        cli_note_choice("%s: cut at a line end behind byte %" PRIu64 " of %" PRIu64
+                        ": the last %.3g %% put aside for validation",
+                        what, facts->cut_byte, facts->text_bytes,
+                        100.0 * (double)(facts->text_bytes - facts->cut_byte) /
+                            (double)facts->text_bytes);
+    else if (facts->held_out_document_count)
         cli_note_choice("%s: %" PRIu64 " document%s, and %" PRIu64 " put aside for validation",
                         what, facts->document_count, plural(facts->document_count),
                         facts->held_out_document_count);

@@ -114,6 +114,8 @@ static int is_held_out(const coh_documents *d, uint64_t number, uint64_t hash)
 {
     if (!d->writers[1])
         return 0;
+    if (d->is_cut)
+        return number == 1;
     if (d->held_out > 1)
         return number % (uint64_t)d->held_out == (uint64_t)d->held_out - 1;
     return coh_rng_uniform(d->seed, SPLIT_STREAM, hash) < d->validation_split;

@@ -31,6 +31,7 @@ typedef struct coh_documents {
     int32_t held_out;
     double validation_split;
     uint64_t seed;
+    int is_cut;    /* there are two documents, the parts of one text: the second is held out */
     size_t window; /* tokens; 0: packed */
     int32_t padding;
     uint64_t count;              /* documents begun */

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -74,15 +75,18 @@ static coh_status check_around(const coh_token_builder *b, const int32_t *ids, s
     return COH_OK;
 }
 
-/* Tokenizes the rest of `fd`. */
-static coh_status encode_stream(coh_token_builder *b, int fd, const char *path)
+/* Tokenizes the next `most_bytes` of `fd`, or its rest, as a whole text. */
+static coh_status encode_stream(coh_token_builder *b, int fd, const char *path, uint64_t most_bytes)
 {
     uint64_t before = 0;
     size_t filled = 0;
     for (int is_first = 1, is_last = 0; !is_last; is_first = 0) {
+        const size_t free_bytes = b->buffer_bytes - filled, kept = filled;
+        const size_t room = filled + (most_bytes < free_bytes ? (size_t)most_bytes : free_bytes);
         COH_TRY(coh_token_builder_go_on(b));
-        COH_TRY(coh_file_read_more(fd, path, b->buffer, b->buffer_bytes, &filled));
-        is_last = filled < b->buffer_bytes;
+        COH_TRY(coh_file_read_more(fd, path, b->buffer, room, &filled));
+        most_bytes -= filled - kept;
+        is_last = filled < room || most_bytes == 0;
         b->ids.count = 0;
         size_t consumed = 0;
         const coh_text_block block = { b->buffer, filled, is_first, is_last };
@@ -157,16 +161,67 @@ static coh_status add_member(coh_token_builder *b, int fd, const char *path)
     lseek(fd, 0, SEEK_SET);
     COH_TRY(hash_file(b, fd, path, &hash));
     COH_TRY(coh_token_builder_begin(b, hash));
-    COH_TRY(encode_stream(b, fd, path));
+    COH_TRY(encode_stream(b, fd, path, UINT64_MAX));
     return coh_token_builder_end(b);
 }
 
-/* Adds a whole file's text as the only document. */
-static coh_status add_single(coh_token_builder *b, int fd, const char *path)
+/* ---- one text, whole or cut ---- */
+
+/* Returns how many bytes of a text are held out, rounded up. */
+static uint64_t held_out_bytes(const coh_token_build_options *options, uint64_t text_bytes)
+{
+    const uint64_t every = (uint64_t)options->held_out;
+    return every > 1 ? text_bytes / every + (text_bytes % every != 0)
+                     : (uint64_t)ceil(options->validation_split * (double)text_bytes);
+}
+
+/* Finds where a text is cut: behind the last line end before the share that is held out. */
+static coh_status find_cut(coh_token_builder *b, int fd, const char *path)
+{
+    struct stat facts;
+    if (fstat(fd, &facts) != 0)
+        return coh_fail(COH_ERR_IO, "cannot look at %s: %s", path, strerror(errno));
+    b->text_bytes = (uint64_t)facts.st_size;
+    const uint64_t share = held_out_bytes(b->options, b->text_bytes);
+    uint64_t at = share < b->text_bytes ? b->text_bytes - share : 0;
+    while (at > 0) {
+        uint8_t bytes[HASH_BYTES];
+        const size_t room = at < HASH_BYTES ? (size_t)at : HASH_BYTES;
+        size_t filled = 0;
+        at -= room;
+        if (lseek(fd, (off_t)at, SEEK_SET) < 0)
+            return coh_fail(COH_ERR_IO, "reading %s failed: %s", path, strerror(errno));
+        COH_TRY(coh_file_read_more(fd, path, bytes, room, &filled));
+        const uint8_t *found = memrchr(bytes, '\n', filled);
+        if (found) {
+            b->cut_byte = at + (uint64_t)(found - bytes) + 1;
+            lseek(fd, 0, SEEK_SET);
+            return COH_OK;
+        }
+    }
+    return coh_fail(COH_ERR_CORRUPT,
+                    "%s has no line end in its first %" PRIu64 " bytes, where it would be cut for "
+                    "validation: give lines, or a text to validate with as another file",
+                    path, b->text_bytes - (share < b->text_bytes ? share : b->text_bytes));
+}
+
+static coh_status add_part(coh_token_builder *b, int fd, const char *path, uint64_t most_bytes)
 {
     COH_TRY(coh_documents_begin(&b->documents, 0));
-    COH_TRY(encode_stream(b, fd, path));
+    COH_TRY(encode_stream(b, fd, path, most_bytes));
     return coh_documents_end(&b->documents);
+}
+
+/* Adds a whole file's text as the only document; with a part held out, as two of them: each has the
+ * ids that it would have as a file of its own. */
+static coh_status add_single(coh_token_builder *b, int fd, const char *path)
+{
+    if (!b->documents.writers[1])
+        return add_part(b, fd, path, UINT64_MAX);
+    b->documents.is_cut = 1;
+    COH_TRY(find_cut(b, fd, path));
+    COH_TRY(add_part(b, fd, path, b->cut_byte));
+    return add_part(b, fd, path, UINT64_MAX);
 }
 
 static coh_status build_file(coh_token_builder *b, const char *path,
@@ -409,7 +464,6 @@ static coh_status check_output(const char *path, const char *in_path, const stru
 
 static coh_status check_held_out(const coh_token_build_options *options, const struct stat *in)
 {
-    const int is_folder = S_ISDIR(in->st_mode);
     const char *path = options->held_out_path;
     int is_split = options->validation_split != 0;
     if (options->held_out < 0 || options->held_out == 1)
@@ -428,11 +482,6 @@ static coh_status check_held_out(const coh_token_build_options *options, const s
         return coh_fail(COH_ERR_ARGUMENT,
                         "hold out every %" PRId32 "th document or a share of %g: not both",
                         options->held_out, options->validation_split);
-    if (!is_folder && options->form == COH_DATA_TEXT)
-        return coh_fail(COH_ERR_ARGUMENT,
-                        "%s is one text file, which is one document: to hold some out, give a "
-                        "folder of files, or JSON lines",
-                        options->in_path);
     if (!path || !path[0] || strcmp(path, options->out_path) == 0)
         return coh_fail(COH_ERR_ARGUMENT, "held-out documents need their own token file");
     return check_output(path, options->in_path, in);
@@ -585,6 +634,8 @@ static void tell(const coh_token_builder *b, coh_token_build_facts *out_facts)
         .file_count = b->list.count - b->binary_count,
         .binary_count = b->binary_count,
         .other_count = b->list.other_count,
+        .cut_byte = b->cut_byte,
+        .text_bytes = b->text_bytes,
     };
     for (size_t i = 0; b->options->form == COH_DATA_TEXT && i < b->list.count; i++)
         facts.lines_as_text_count += (uint64_t)is_lines_name(b->list.paths[i]);

@@ -36,6 +36,7 @@ typedef struct coh_token_builder {
     uint64_t replaced_count;       /* coh_lines */
     size_t member;                 /* index in the list of the file that is being added */
     uint64_t binary_count;         /* members that are no text */
+    uint64_t cut_byte, text_bytes; /* of a text that is cut for validation; 0: none is */
     size_t first_binary;           /* the least index of them, if there are any */
 } coh_token_builder;
 

@@ -169,7 +169,9 @@ typedef struct coh_token_build_options {
     coh_chat_form chat_form;
     int64_t window; /* 0: packed; else aligned, with this many tokens per window */
     /* Documents for validation: the last of each `held_out` (> 1) documents, or those that a hash
-     * of `seed` and their bytes puts into the share `validation_split`. All 0 or NULL: none. */
+     * of `seed` and their bytes puts into the share `validation_split`. Of a single text file, the
+     * last part: a `held_out`th of its bytes or that share, from a line end on. All 0 or NULL:
+     * none. */
     int32_t held_out;
     double validation_split;   /* 0 to 1 */
     uint64_t seed;             /* of the hash */
@@ -209,6 +211,8 @@ typedef struct coh_token_build_facts {
     char first_binary[160];
     /* Of a folder of JSON lines: files left out, since their name is not *.jsonl or *.ndjson. */
     uint64_t other_count;
+    /* Of a single text file with a part for validation: bytes before that part, and of the file. */
+    uint64_t cut_byte, text_bytes;
 } coh_token_build_facts;
 
 /* Tokenizes options->in_path, a file or a folder, as a stream. Memory: a block of 1 MiB and the
@@ -234,8 +238,8 @@ COH_API coh_status coh_token_file_make(coh_tokenizer *tokenizer,
                                        const coh_token_build_options *options,
                                        coh_token_build_facts *out_facts);
 
-/* As coh_token_file_make, for text, packed. `held_out` needs a folder. *out_token_count (may be
- * NULL) counts the tokens in `out_path`. */
+/* As coh_token_file_make, for text, packed. *out_token_count (may be NULL) counts the tokens in
+ * `out_path`. */
 COH_API coh_status coh_token_file_build(coh_tokenizer *tokenizer, const char *in_path,
                                         const char *out_path, int held_out,
                                         const char *held_out_path, uint64_t *out_token_count);

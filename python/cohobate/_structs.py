@@ -349,7 +349,8 @@ class coh_token_build_facts(Structure):
                 ("held_out_document_count", c_uint64), ("empty_window_count", c_uint64),
                 ("lines_as_text_count", c_uint64), ("replaced_count", c_uint64),
                 ("chat_form", c_char * 160), ("file_count", c_uint64), ("binary_count", c_uint64),
-                ("first_binary", c_char * 160), ("other_count", c_uint64)]
+                ("first_binary", c_char * 160), ("other_count", c_uint64),
+                ("cut_byte", c_uint64), ("text_bytes", c_uint64)]
 
 
 class coh_token_file_facts(Structure):

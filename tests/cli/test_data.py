@@ -433,7 +433,6 @@ class Data(ProgramTest):
             ([*train, path, "--field", "text", "--chat"], "--chat"),
             ([*train, tokens, "--chat"], "holds ids already"),
             ([*train, tokens, "--validation-split", "0.1"], "holds ids already"),
-            ([*train, text, "--validation-split", "0.1"], "one document"),
             ([*train, path, "--validation-split", "0.1", "--validation", text], "--validation-split"),
             (["tokenize", path, "-o", self.path("o"), "--validation-split", "0.5"], "--held-out-file"),
             (["tokenize", path, "-o", self.path("o"), "--validation-split", "0.5", "--held-out", 2,

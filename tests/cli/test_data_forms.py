@@ -151,5 +151,53 @@ class DataForms(ProgramTest):
             self.fails(2, "train", *TINY, "--data", text, *(["--data", text] if flag == "--data" else [flag, text, flag, text]), as_given=True,
                        says=f"{flag} is given twice: leave one out, or give a folder that holds the files")
 
+    # ---- one text with a part for validation ----
+
+    def cut_by_hand(self, text, at):
+        """The paths of both parts of a text that is cut behind the last line end before byte `at`."""
+        cut = text.rindex(b"\n", 0, at) + 1
+        return self.write("first.txt", text[:cut]), self.write("last.txt", text[cut:])
+
+    def test_a_text_is_cut_into_the_parts_that_a_cut_by_hand_makes(self):
+        model_folder.make(self.path("gpt2"), "gpt2")
+        text = "".join(f"line {i} of some, with caf\u00e9 and {'x' * (i * 7 % 50)}\n" for i in range(3000 if SHORT else 60000)).encode()
+        path = self.write("text.txt", text)
+        for tokenizer, flags, held in (("bytes", ["--held-out", 10], -(-len(text) // 10)),
+                                       (self.path("gpt2"), ["--held-out", 3], -(-len(text) // 3)),
+                                       (self.path("gpt2"), ["--validation-split", 0.25], -(-len(text) // 4)),
+                                       ("bytes", ["--validation-split", 0.25, "--documents", "aligned", "--sequence", 7], -(-len(text) // 4))):
+            with self.subTest(tokenizer=tokenizer, flags=flags):
+                whole = ["tokenize", path, "--tokenizer", tokenizer, *flags, "--held-out-file", self.path("held"), "-o", self.path("kept")]
+                first, last = self.cut_by_hand(text, len(text) - held)
+                said = self.succeeds(*whole).err
+                self.assertIn(f"{path}: cut at a line end behind byte {os.path.getsize(first)} of {len(text)}: the last ", said)
+                for part, name in ((first, "kept"), (last, "held")):
+                    by_hand = self.tokenize(part, "--tokenizer", tokenizer, *flags[2:])
+                    made = TokenFile(self.path(name))
+                    self.assertEqual((made.ids, made.counts), by_hand)
+
+    def test_a_text_without_a_line_end_before_the_part_is_refused(self):
+        for text in ("x" * 400, "x" * 390 + "\nlast"):
+            path = self.write("text.txt", text)
+            self.fails(4, "train", *TINY, "--data", path, "--validation-split", 0.1, "--save", self.path("run"),
+                       says=f"{path} has no line end in its first ")
+            self.assertFalse(os.path.exists(self.path("run")))
+
+    def test_a_run_with_a_cut_text_ends_as_with_parts_cut_by_hand_and_as_cut_in_two(self):
+        with open(self.corpus(), "rb") as file:
+            text = file.read()
+        path = self.write("text.txt", text)
+        first, last = self.cut_by_hand(text, len(text) - -(-len(text) // 5))
+        by_hand = self.succeeds("train", *TINY, "--data", first, "--validation", last, "--steps", 4, "--save", "none", "--json").json
+        whole = self.succeeds("train", *TINY, "--data", path, "--validation-split", 0.2, "--steps", 4, "--save", "none", "--json").json
+        run = self.path("run")
+        self.succeeds("train", *TINY, "--data", path, "--validation-split", 0.2, "--steps", 2, "--schedule-steps", 4, "--save", run)
+        resumed = self.succeeds("train", "--resume", run, "--steps", 4, "--json").json
+        for done in (whole, resumed):
+            self.assertEqual([done[key] for key in ("hash", "validation_loss")], [by_hand[key] for key in ("hash", "validation_loss")])
+        again = self.succeeds("train", "--resume", run, "--steps", 5, "--data", path)
+        self.assertNotIn("other data", again.err)
+        self.assertIn("validation loss", again.out)
+
 if __name__ == "__main__":
     unittest.main()

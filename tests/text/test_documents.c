@@ -507,7 +507,6 @@ static void shares_that_leave_a_part_empty_are_refused(void **state)
 {
     (void)state;
     write_text("in", "{\"text\": \"a\"}\n{\"text\": \"b\"}\n");
-    write_text("one.txt", "a text");
     static const struct refused {
         const char *in;
         coh_data_form form;
@@ -521,7 +520,6 @@ static void shares_that_leave_a_part_empty_are_refused(void **state)
         { "in", COH_DATA_JSONL, 0.5, 2, "held", "not both" },
         { "in", COH_DATA_JSONL, 0.5, 0, NULL, "their own token file" },
         { "in", COH_DATA_JSONL, 0.5, 0, "out", "their own token file" },
-        { "one.txt", COH_DATA_TEXT, 0.5, 0, "held", "one document" },
     };
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
         coh_token_build_options options = options_for(all[i].in, all[i].form);
@@ -533,6 +531,47 @@ static void shares_that_leave_a_part_empty_are_refused(void **state)
             !strstr(coh_last_error(), all[i].says))
             fail_msg("case %zu: %s", i, coh_last_error());
         assert_int_equal(folder_count(), entry_count);
+    }
+}
+
+static void a_text_is_cut_at_the_last_line_end_before_the_share(void **state)
+{
+    (void)state;
+    static const struct cut {
+        const char *text;
+        int held_out;
+        double share;
+        const char *out, *held; /* NULL: refused */
+    } all[] = {
+        { "ab\ncd\nef\n", 3, 0, "ab\ncd\n", "ef\n" },    /* at exactly a third */
+        { "ab\ncd\nef\n", 4, 0, "ab\ncd\n", "ef\n" },    /* 3 of 9 bytes, rounded up */
+        { "ab\ncd\nef\n", 2, 0, "ab\n", "cd\nef\n" },    /* 5 of 9 bytes */
+        { "ab\ncd\nef\n", 0, 0.34, "ab\n", "cd\nef\n" }, /* 4 bytes, and back to a line end */
+        { "ab\ncd\nef\n", 0, 1e-9, "ab\ncd\n", "ef\n" }, /* 1 byte, likewise */
+        { "ab\r\n\ncdef", 0, 0.2, "ab\r\n\n", "cdef" },
+        { "\nabcdefgh", 0, 0.9, NULL, NULL },
+        { "ab\ncd", 0, 0.9, NULL, NULL },
+        { "abcdefgh\n", 2, 0, NULL, NULL },
+        { "", 2, 0, NULL, NULL },
+    };
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+        write_text("in", all[i].text);
+        coh_token_build_options options = options_for("in", COH_DATA_TEXT);
+        coh_token_build_facts facts = { .struct_bytes = sizeof(facts) };
+        options.held_out = all[i].held_out;
+        options.validation_split = all[i].share;
+        options.held_out_path = folder_file("held");
+        const coh_status status = coh_token_file_make(bytes, &options, &facts);
+        if (status != (all[i].out ? COH_OK : COH_ERR_CORRUPT))
+            fail_msg("case %zu: %s", i, coh_last_error());
+        if (!all[i].out) {
+            assert_non_null(strstr(coh_last_error(), "has no line end in its first "));
+            continue;
+        }
+        assert_text("out", all[i].out);
+        assert_text("held", all[i].held);
+        assert_int_equal(facts.cut_byte, strlen(all[i].out));
+        assert_int_equal(facts.text_bytes, strlen(all[i].text));
     }
 }
 
@@ -619,6 +658,7 @@ int main(void)
         IN_FOLDER(a_share_is_put_aside_by_bytes_and_seed_alone),
         IN_FOLDER(a_folder_s_share_is_the_same_for_any_threads_and_names),
         IN_FOLDER(shares_that_leave_a_part_empty_are_refused),
+        IN_FOLDER(a_text_is_cut_at_the_last_line_end_before_the_share),
         IN_FOLDER(a_file_that_is_no_token_file_is_not_replaced),
         IN_FOLDER(a_failed_build_leaves_nothing_behind),
     };

@@ -411,7 +411,7 @@ static void what_cannot_be_built_is_refused_and_leaves_nothing(void **state)
     } all[] = {
         { folder_file("nothing"), ids, 0, NULL, COH_ERR_IO },
         { one, deep, 0, NULL, COH_ERR_IO },       /* the folder does not exist */
-        { one, ids, 2, held, COH_ERR_ARGUMENT },  /* one file is not split */
+        { one, ids, 2, held, COH_ERR_CORRUPT },   /* one line is not cut */
         { tree, ids, 1, held, COH_ERR_ARGUMENT }, /* no files left to train on */
         { tree, ids, -1, held, COH_ERR_ARGUMENT },
         { tree, ids, 2, NULL, COH_ERR_ARGUMENT },
