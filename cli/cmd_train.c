@@ -397,9 +397,7 @@ static void describe_start(const cli_run *run)
     if (run->job.resumed)
         cli_line_add(&line, "resume: %s, step %" PRIu64 "\n", run->job.weights.facts.path,
                      run->job.first_step);
-    if (run->job.resumed && !run->data_is_text)
-        cli_line_add(&line, "data:   %s, %" PRIu64 " tokens made before: no text is read again\n",
-                     run->job.recipe.data, run->data.facts.token_count);
+    cli_train_describe_data(run, &line);
     describe_schedule(&run->job, &line);
     cli_parameter_groups_describe(&run->job.recipe, run->job.graph, &line);
     if (run->job.weights.is_folder)
@@ -443,6 +441,7 @@ static void add_result_json(const cli_run *run, uint64_t hash, cli_line *line)
         run->job.model.name, cli_dtype_name(coh_model_size_get(&run->job.model).dtype),
         run->done_steps, run->stopped, hash, cli_job_emulated_bytes(&run->job) > 0,
         run->folder.path, run->ended);
+    cli_train_add_share_json(run, line);
     add_best_json(&run->folder, line);
     cli_report_totals_json(&run->report, &run->job.summary, &run->facts, line);
     cli_report_ledger_json(run->engine, line);
@@ -465,6 +464,7 @@ static void add_done(const cli_run *run, cli_line *line)
     if (report->skipped_count)
         cli_line_add(line, ", %" PRIu64 " step%s left out", report->skipped_count,
                      report->skipped_count == 1 ? "" : "s");
+    cli_train_add_share(run, line);
     cli_line_add(line, "\n");
 }
 

@@ -19,6 +19,7 @@ typedef struct cli_job {
     coh_adapters adapters_before; /* of the checkpoint with the weights */
     int freezes_anew; /* this run freezes parameters that the weights' checkpoint trained */
     cli_recipe recipe;
+    uint64_t data_token_count, data_window_count; /* of a run's data once it is open; else 0 */
     int makes_tokens; /* the recipe's data is a token file that this run made of text */
     /* The recipe's replicas: those of each rank, and the shape in which ranks' sums are added. */
     coh_fold_shape rank_replicas, ranks;

@@ -102,6 +102,9 @@ static void add_recipe(const cli_job *job, const coh_trace *trace, cli_line *lin
                       optimizer, state_of(dtype, optimizer), recipe->batch, recipe->micro_batch,
                       recipe->sequence, recipe->batch * recipe->sequence,
                       job->summary.parameter_count, flops, trace->flops_per_s);
+    if (job->data_window_count > 0)
+        cli_line_add_json(line, "'data_tokens': %" PRIu64 ", 'data_sequences': %" PRIu64,
+                          job->data_token_count, job->data_window_count);
 }
 
 static const char *name_of(const char *path)

@@ -417,8 +417,67 @@ coh_status cli_train_open_data(cli_run *run)
     CLI_TRY(take_data(run, what));
     CLI_TRY(cli_data_check_windows(&run->data, "data", what, job->recipe.sequence, !job->resumed));
     job->recipe.data_hash = run->data.facts.hash;
+    job->data_token_count = run->data.facts.token_count;
+    job->data_window_count = coh_token_file_window_count(run->data.file, job->recipe.sequence);
     job->makes_tokens = run->tokens_are_new && run->data.path[0];
     if (run->data.path[0] || !job->resumed || has_other_data)
         snprintf(job->recipe.data, sizeof(job->recipe.data), "%s", run->data.path);
     return open_validation(run, has_other_data);
+}
+
+/* ---- how much of it is read ---- */
+
+/* Returns how often all sequences have been read after `step` steps, in one order after another. */
+static double passes_at(const cli_run *run, uint64_t step)
+{
+    const cli_recipe *recipe = &run->job.recipe;
+    const double read = (double)recipe->data_first_window +
+                        (double)(step - recipe->data_first_step) * (double)recipe->batch;
+    return read / (double)run->job.data_window_count;
+}
+
+/* "0.41 % of the data read", "the data read 3.2 times" */
+static void add_passes(double passes, const char *data, const char *is_read, cli_line *line)
+{
+    const double percent = 100 * passes;
+    if (passes < 1)
+        cli_line_add(line, "%.3g %% of %s%s", percent < 99.9 ? percent : 99.9, data, is_read);
+    else if (passes < 1.005)
+        cli_line_add(line, "%s%s once", data, is_read);
+    else
+        cli_line_add(line, passes < 1000 ? "%s%s %.3g times" : "%s%s %.0f times", data, is_read,
+                     passes);
+}
+
+void cli_train_describe_data(const cli_run *run, cli_line *line)
+{
+    const cli_job *job = &run->job;
+    const cli_recipe *recipe = &job->recipe;
+    const double passes = passes_at(run, recipe->steps);
+    if (job->resumed && !run->data_is_text)
+        cli_line_add(line, "data:   %s, %" PRIu64 " tokens made before: no text is read again\n%8s",
+                     recipe->data, job->data_token_count, "");
+    else
+        cli_line_add(line, "data:   %s, ", cli_count(job->data_token_count, "token").at);
+    cli_line_add(line, "%s of %" PRId64 "; ", cli_count(job->data_window_count, "sequence").at,
+                 recipe->sequence);
+    add_passes(passes, passes < 1 ? "them" : "they", " are read", line);
+    if (job->resumed)
+        cli_line_add(line, " up to step %" PRIu64 "\n", recipe->steps);
+    else
+        cli_line_add(line, " in %s of %" PRId64 "%s\n", cli_count(recipe->steps, "step").at,
+                     recipe->batch, passes < 1 ? " (all of them: --epochs 1)" : "");
+}
+
+void cli_train_add_share(const cli_run *run, cli_line *line)
+{
+    cli_line_add(line, ", ");
+    add_passes(passes_at(run, run->done_steps), "the data", " read", line);
+}
+
+void cli_train_add_share_json(const cli_run *run, cli_line *line)
+{
+    cli_line_add_json(
+        line, "'data_tokens': %" PRIu64 ", 'data_sequences': %" PRIu64 ", 'data_passes': %.17g",
+        run->job.data_token_count, run->job.data_window_count, passes_at(run, run->done_steps));
 }

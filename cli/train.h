@@ -78,6 +78,13 @@ coh_status cli_epochs_take_named(cli_job *job);
 /* Opens the run's training and validation data: run_data.c. */
 coh_status cli_train_open_data(cli_run *run);
 
+/* Adds the lines about the data at the start of a run: its length, and the share read. */
+void cli_train_describe_data(const cli_run *run, cli_line *line);
+/* Adds to the line of the end ", 0.41 % of the data read". */
+void cli_train_add_share(const cli_run *run, cli_line *line);
+/* Adds 'data_tokens', 'data_sequences', and 'data_passes': how often they have been read. */
+void cli_train_add_share_json(const cli_run *run, cli_line *line);
+
 /* For a resumed run that ends before its first step: removes the token files that it made in the
  * run folder. The data must be closed. */
 void cli_train_undo_data(cli_run *run);

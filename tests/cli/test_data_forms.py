@@ -199,5 +199,33 @@ class DataForms(ProgramTest):
         self.assertNotIn("other data", again.err)
         self.assertIn("validation loss", again.out)
 
+    # ---- how much of the data is read ----
+
+    def test_a_run_says_how_much_of_its_data_it_reads(self):
+        tokens = 16 * 40 + 1  # 40 sequences of TINY's 16 tokens, 2 in a step
+        path, run = self.write("text.txt", "x" * 15 + "\n" + "y" * (tokens - 16)), self.path("run")
+        train = ["train", *TINY, "--data", path]
+        for steps, begins, ends, passes in (
+                (1, "5 % of them are read in 1 step of 2 (all of them: --epochs 1)", "5 % of the data read", 0.05),
+                (3, "15 % of them are read in 3 steps of 2 (all of them: --epochs 1)", "15 % of the data read", 0.15),
+                (20, "they are read once in 20 steps of 2", "the data read once", 1),
+                (30, "they are read 1.5 times in 30 steps of 2", "the data read 1.5 times", 1.5)):
+            if SHORT and steps == 20:
+                continue
+            with self.subTest(steps=steps):
+                done = self.succeeds(*train, "--steps", steps, "--save", "none")
+                self.assertIn(f"data:   {tokens} tokens, 40 sequences of 16; {begins}\n", done.err)
+                self.assertRegex(done.out, rf"done:   step {steps} of {steps}, loss [\d.]+, {ends}\n")
+                told = self.succeeds(*train, "--steps", steps, "--save", "none", "--json").json
+                self.assertEqual((told["data_tokens"], told["data_sequences"], told["data_passes"]), (tokens, 40, passes))
+        self.succeeds(*train, "--steps", 2, "--schedule-steps", 6, "--save", run)
+        with open(os.path.join(run, "run.json"), encoding="utf-8") as file:
+            facts = json.load(file)
+        self.assertEqual((facts["data_tokens"], facts["data_sequences"]), (tokens, 40))
+        more = self.succeeds("train", "--resume", run, "--steps", 6)
+        self.assertIn("no text is read again\n        40 sequences of 16; 30 % of them are read up to step 6\n", more.err)
+        self.assertRegex(more.out, r"done:   step 6 of 6, loss [\d.]+, 30 % of the data read\n")
+
+
 if __name__ == "__main__":
     unittest.main()
