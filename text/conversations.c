@@ -5,7 +5,7 @@
 
 #include "text/lists.h"
 
-static const char *value_name(const json_t *value)
+const char *coh_value_name(const json_t *value)
 {
     static const char *const names[] = {
         [JSON_OBJECT] = "an object", [JSON_ARRAY] = "an array", [JSON_STRING] = "a text",
@@ -83,7 +83,7 @@ static coh_status read_role(const place *at, const message_keys *keys, const jso
         }
     return coh_fail(COH_ERR_CORRUPT,
                     "message %zu%s has %s%.40s%s for a role: write %s, or remove the conversation",
-                    at->number, at->of, name ? "\"" : "", name ? name : value_name(value),
+                    at->number, at->of, name ? "\"" : "", name ? name : coh_value_name(value),
                     name ? "\"" : "", keys->choices);
 }
 
@@ -125,12 +125,12 @@ static coh_status add_part(const place *at, const json_t *part, coh_byte_list *t
                         "message %zu%s has a part of type \"%.40s\": only \"text\" is learned, so "
                         "remove the part or the conversation",
                         at->number, at->of,
-                        json_is_string(type) ? json_string_value(type) : value_name(type));
+                        json_is_string(type) ? json_string_value(type) : coh_value_name(type));
     if (!json_is_string(own))
         return coh_fail(COH_ERR_CORRUPT,
                         "message %zu%s has a part with %s for its text: write a text, or remove "
                         "the conversation",
-                        at->number, at->of, value_name(own));
+                        at->number, at->of, coh_value_name(own));
     json_object_foreach((json_t *)part, key, value)
     {
         if (strcmp(key, "type") != 0 && strcmp(key, "text") != 0 && !json_is_null(value))
@@ -162,7 +162,7 @@ static coh_status read_message(const place *at, json_t *message, coh_conversatio
         return coh_fail(COH_ERR_CORRUPT,
                         "message %zu%s is %s where {\"role\": ..., \"content\": ...} is needed: "
                         "write one, or remove the conversation",
-                        at->number, at->of, value_name(message));
+                        at->number, at->of, coh_value_name(message));
     const int is_sharegpt = !has(message, "role") && has(message, "from");
     const message_keys *keys = is_sharegpt ? &sharegpt : &openai;
     coh_chat_role role;
@@ -175,7 +175,7 @@ static coh_status read_message(const place *at, json_t *message, coh_conversatio
         return coh_fail(COH_ERR_CORRUPT,
                         "message %zu%s has %s for its content where a text is needed: write one, "
                         "or remove the conversation",
-                        at->number, at->of, value_name(content));
+                        at->number, at->of, coh_value_name(content));
     return add_turn(out, role, content);
 }
 
@@ -190,7 +190,7 @@ static coh_status read_list(const json_t *object, const char *key, const char *o
         return coh_fail(COH_ERR_CORRUPT,
                         "\"%s\" is %s where an array of at least one message is needed: see "
                         "docs/data.md for the forms of a conversation",
-                        key, json_is_array(all) ? "empty" : value_name(all));
+                        key, json_is_array(all) ? "empty" : coh_value_name(all));
     for (size_t i = 0; i < json_array_size(all); i++) {
         const place at = { i + 1, of };
         COH_TRY(read_message(&at, json_array_get(all, i), out));
@@ -222,7 +222,7 @@ static coh_status find_text(const json_t *object, const char *key, const json_t 
         return coh_fail(COH_ERR_CORRUPT,
                         "\"%s\" is %s where a text is needed: write one, or remove the "
                         "conversation",
-                        key, value_name(value));
+                        key, coh_value_name(value));
     *out_text = value;
     return COH_OK;
 }
@@ -263,7 +263,7 @@ static coh_status read_pair(json_t *object, coh_conversation *out)
         return coh_fail(COH_ERR_CORRUPT,
                         "\"prompt\" is %s and \"completion\" %s: write two texts or two lists of "
                         "messages, or remove the conversation",
-                        value_name(prompt), value_name(completion));
+                        coh_value_name(prompt), coh_value_name(completion));
     COH_TRY(read_list(object, "prompt", " of the prompt", out));
     out->prompt_count = out->count;
     return read_list(object, "completion", " of the completion", out);
@@ -281,7 +281,7 @@ static coh_status read_alpaca(json_t *object, coh_conversation *out)
         return coh_fail(COH_ERR_CORRUPT,
                         "\"output\" is %s where a text is needed: write one, or remove the "
                         "conversation",
-                        value_name(output));
+                        coh_value_name(output));
     if (instruction && input) {
         coh_byte_list text = { 0 };
         coh_status status = coh_byte_list_add(&text, json_string_value(instruction),

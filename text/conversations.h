@@ -20,6 +20,9 @@ typedef struct coh_conversation {
     size_t prompt_count; /* the first turns that are a prompt: nothing in them counts */
 } coh_conversation;
 
+/* Returns what a value is, for messages: "an array"; NULL: "nothing". */
+const char *coh_value_name(const json_t *value);
+
 /* Returns the members by which the object is a conversation, quoted; NULL: it is none. */
 const char *coh_conversation_name(const json_t *object);
 

@@ -103,12 +103,15 @@ static coh_status encode_stream(coh_token_builder *b, int fd, const char *path, 
     return COH_OK;
 }
 
-coh_status coh_token_builder_begin(coh_token_builder *b, uint64_t hash)
+coh_status coh_token_builder_begin(coh_token_builder *b, uint64_t hash, int counts)
 {
+    static const uint8_t uncounted[] = { 0 };
     const coh_id_list *before = &b->tokenizer->before;
     COH_TRY(check_around(b, before->ids, before->count, "the tokenizer begins each document with"));
     COH_TRY(coh_documents_begin(&b->documents, hash));
-    return coh_documents_add(&b->documents, before->ids, NULL, before->count);
+    for (size_t i = 0; i < before->count; i++)
+        COH_TRY(coh_documents_add(&b->documents, &before->ids[i], counts ? NULL : uncounted, 1));
+    return COH_OK;
 }
 
 coh_status coh_token_builder_end(coh_token_builder *b)
@@ -160,7 +163,7 @@ static coh_status add_member(coh_token_builder *b, int fd, const char *path)
     }
     lseek(fd, 0, SEEK_SET);
     COH_TRY(hash_file(b, fd, path, &hash));
-    COH_TRY(coh_token_builder_begin(b, hash));
+    COH_TRY(coh_token_builder_begin(b, hash, 1));
     COH_TRY(encode_stream(b, fd, path, UINT64_MAX));
     return coh_token_builder_end(b);
 }
@@ -576,7 +579,8 @@ static coh_status create_writers(coh_token_builder *b)
         COH_TRY(coh_token_writer_create(i ? options->held_out_path : options->out_path,
                                         vocabulary_of(b), tokenizer->identity,
                                         &b->documents.writers[i]));
-        if (options->window > 0 || options->form == COH_DATA_CHAT)
+        if (options->window > 0 || options->form == COH_DATA_CHAT ||
+            coh_token_build_has_prompt(options))
             coh_token_writer_mark(b->documents.writers[i], (uint32_t)options->window);
     }
     return COH_OK;

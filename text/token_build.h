@@ -48,10 +48,13 @@ coh_status coh_token_builder_go_on(const coh_token_builder *builder);
 coh_status coh_token_builder_check(const coh_token_builder *builder, const int32_t *ids,
                                    size_t count, uint64_t before);
 
-/* Begin and end a document, with the tokens that the tokenizer puts there. `hash` is of its
- * bytes. */
-coh_status coh_token_builder_begin(coh_token_builder *builder, uint64_t hash);
+/* Begin and end a document, with the tokens that the tokenizer puts there. `hash` is of its bytes;
+ * `counts` 0: the tokens before it are no targets. */
+coh_status coh_token_builder_begin(coh_token_builder *builder, uint64_t hash, int counts);
 coh_status coh_token_builder_end(coh_token_builder *builder);
+
+/* Does the field name a prompt, too, which does not count? */
+int coh_token_build_has_prompt(const coh_token_build_options *options);
 
 /* Adds all lines of options->in_path, or of the files in `list`. */
 coh_status coh_token_build_jsonl(coh_token_builder *builder, int is_folder);

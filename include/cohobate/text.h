@@ -161,7 +161,9 @@ typedef struct coh_token_build_options {
     uint32_t struct_bytes;
     coh_data_form form;
     const char *in_path, *out_path;
-    const char *field; /* for COH_DATA_JSONL; NULL: "text" */
+    /* For COH_DATA_JSONL; NULL: "text". "PROMPT,NAME": the texts of both fields, of which the
+     * prompt's does not count. */
+    const char *field;
     /* For COH_DATA_CHAT: the tokenizer's folder, whose chat template determines the format and
      * whether a conversation without a system prompt gets a default one. NULL: no template. */
     const char *chat_folder;

@@ -12,7 +12,7 @@ import unittest
 
 import model_folder
 from program import SHORT, TINY, ProgramTest
-from test_data import CHATS, TokenFile, plain_chat
+from test_data import CHATS, END, TokenFile, plain_chat
 
 ZSTD = b"\x28\xb5\x2f\xfd\x24\x05"
 PARQUET = b"PAR1\x15\x04\x15\x20\x15\x24\x4c\x15\x02\x15\x00"
@@ -67,6 +67,38 @@ class DataForms(ProgramTest):
                     self.assertIn(f"{path}:1: ", said)
                     self.assertIn("read conversations (--chat), or name a field that holds a text (--field NAME)", said)
         self.assertEqual(self.tokenize(self.lines([{"text": "x", "messages": [1]}]))[0], [*b"x", 256])
+
+    # ---- a prompt and its completion ----
+
+    def test_of_a_prompt_and_its_completion_the_completion_and_the_end_count(self):
+        """As text without a template. A token across the border is the completion's."""
+        self.assertEqual(self.tokenize(self.lines([{"prompt": "q: ", "completion": "a"}, {"completion": "", "prompt": ""}]), "--field", "prompt,completion"),
+                         ([*b"q: a", END, END], [0, 0, 0, 1, 1, 1]))
+        for kind, begins in (("gpt2", 0), ("llama", 1)):
+            model_folder.make(self.path(kind), kind)
+            pairs, crossed = [("the cat sat on the mat"[:n], "the cat sat on the mat"[n:]) for n in range(23)], 0
+            for prompt, completion in pairs:
+                flags = ["--tokenizer", self.path(kind), "--field"]
+                ids, counts = self.tokenize(self.lines([{"p": prompt, "c": completion}]), *flags, "p,c")
+                whole, _ = self.tokenize(self.lines([{"text": prompt + completion}]), *flags, "text")
+                alone = self.tokenize(self.lines([{"text": prompt}]), *flags, "text")[0][:-1]
+                same = next((i for i, (a, b) in enumerate(zip(alone, whole)) if a != b), len(alone))
+                self.assertEqual((ids, counts), (whole, [0] * same + [1] * (len(whole) - same)), (kind, prompt))
+                self.assertGreaterEqual(same, begins)
+                crossed += same < len(alone)
+            self.assertGreater(crossed, 0, kind)
+
+    def test_a_run_on_prompts_and_completions_goes_on_and_is_evaluated_alike(self):
+        data, run = self.lines([{"p": f"{i} + {i} = ", "c": f"{2 * i}"} for i in range(60)]), self.path("run")
+        form = ["--field", "p,c", "--documents", "aligned", "--validation-split", 0.3]
+        whole = self.succeeds("train", *TINY, "--data", data, *form, "--steps", 4, "--save", "none", "--json").json
+        self.succeeds("train", *TINY, "--data", data, *form, "--steps", 2, "--schedule-steps", 4, "--save", run)
+        resumed = self.succeeds("train", "--resume", run, "--steps", 4, "--json").json
+        self.assertEqual([resumed[key] for key in ("hash", "validation_loss")], [whole[key] for key in ("hash", "validation_loss")])
+        told = self.succeeds("eval", run, "--data", data, "--json").json
+        self.assertEqual(told["tokens"], sum(len(f"{2 * i}") + 1 for i in range(60)))
+        for line, says in (({"p": "a"}, 'no field "c"'), ({"c": "a"}, 'no field "p"'), ({"p": 1, "c": "a"}, 'the field "p" is a number')):
+            self.fails(4, "tokenize", self.lines([line], "bad.jsonl"), "--field", "p,c", "-o", self.path("o"), says=says)
 
     # ---- arrays ----
 

@@ -294,6 +294,32 @@ static void malformed_arrays_are_refused_by_file_and_line(void **state)
 
 /* ---- failures ---- */
 
+static void a_failed_allocation_of_a_pair_leaves_nothing(void **state)
+{
+    (void)state;
+    static const char text[] = "{\"p\": \"q\", \"c\": \"a\"}\n";
+    coh_token_build_options options;
+    folder_write("in", text, sizeof(text) - 1);
+    coh_token_build_options_init(&options);
+    options.in_path = folder_file("in");
+    options.out_path = folder_file("out");
+    options.form = COH_DATA_JSONL;
+    options.field = "p,c";
+    for (uint64_t n = 1;; n++) {
+        alloc_fail_nth(n);
+        const coh_status status = coh_token_file_make(bytes, &options, NULL);
+        const int was_hit = alloc_fault_was_hit();
+        alloc_fail_nth(0);
+        if (!was_hit) {
+            assert_int_equal(status, COH_OK);
+            assert_true(n > 5);
+            break;
+        }
+        assert_int_equal(status, COH_ERR_MEMORY);
+        assert_int_equal(folder_count(), 1);
+    }
+}
+
 static void a_failed_allocation_is_reported_and_nothing_is_left(void **state)
 {
     (void)state;
@@ -331,6 +357,7 @@ int main(void)
         IN_FOLDER(an_element_longer_than_a_block_is_read_whole),
         IN_FOLDER(an_element_beyond_all_bounds_is_refused),
         IN_FOLDER(malformed_arrays_are_refused_by_file_and_line),
+        IN_FOLDER(a_failed_allocation_of_a_pair_leaves_nothing),
         IN_FOLDER(a_failed_allocation_is_reported_and_nothing_is_left),
     };
     return cmocka_run_group_tests(tests, open_bytes, close_bytes);
