@@ -100,7 +100,8 @@ const char *const cli_help_details[CLI_COMMAND_COUNT] = {
         "sequence), --stride apart. DIR/best of a run is its best checkpoint (train\n"
         "--keep-best).\n",
     [CLI_TOKENIZE] =
-        "IN is a text file, a folder (every text file under it, sorted by path), or JSON lines.\n"
+        "IN is a text file, a folder (every text file under it, sorted by path), JSON lines or\n"
+        "an array of JSON objects.\n"
         "With --documents aligned, documents are arranged for sequences of --sequence tokens.\n",
     [CLI_INSPECT] =
         "The hash of a checkpoint is one number for all parameters and optimizer states. It\n"

@@ -150,7 +150,8 @@ COH_API const char *coh_chat_answer_prefix(const coh_chat *chat);
 /* Forms of text. */
 typedef enum coh_data_form {
     COH_DATA_TEXT,  /* one document per file; for a folder, per text file */
-    COH_DATA_JSONL, /* one JSON object per line; one of its text fields is a document */
+    COH_DATA_JSONL, /* one JSON object per line, or one array of objects; a text field of each is a
+                     * document */
     COH_DATA_CHAT,  /* one document per line: {"messages": [{"role": ..., "content": ...}, ...]}, or
                      * another form of conversations (docs/data.md) */
 } coh_data_form;

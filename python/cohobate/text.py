@@ -103,13 +103,16 @@ def tokenize(tokenizer: Tokenizer | str | os.PathLike, text_path, out_path, *, f
     or a token file. Options, as `cohobate tokenize` has them:
 
     form        "text": a file is a document. "jsonl": a line is a document, the text `field` of its
-                object (None: "text"). "chat": a line is a conversation, {"messages": [{"role": ...,
-                "content": ...}, ...]}, of which the assistant's text counts as targets
+                object (None: "text"; "PROMPT,NAME": both, and the first does not count). "chat": a
+                line is a conversation, {"messages": [{"role": ..., "content": ...}, ...]} or of
+                another form (docs/data.md), of which the assistant's text counts as targets. A
+                file may be an array of such objects
     chat_form   "auto": that of the tokenizer's chat template; else "chatml", "llama3", "llama2",
                 "plain"
     window      0: documents follow one another. Else no window of this many tokens has two of them
     held_out_path, validation_split, seed   a share (0 to 1) of the documents of a folder or of JSON
-                lines, drawn by a hash of seed and text, goes to a second token file
+                lines, drawn by a hash of seed and text, goes to a second token file; of one text
+                file the last part, from a line end on
     vocabulary  of the model that will read the ids: a larger id is refused. 0: the tokenizer's
     threads     that read a folder's files; 0: one for each core"""
     if not isinstance(tokenizer, Tokenizer):
