@@ -64,14 +64,32 @@ static void checkpoint_json(const coh_checkpoint_facts *facts, const char *const
     printf("%s}\n", facts->note_json);
 }
 
-/* Prints the groups of parameters if the note is one of train's. */
-static void print_groups(const char *note_json)
+/* Adds the learning rates of a run. */
+static void describe_rates(const cli_recipe *recipe, cli_line *line)
+{
+    const coh_schedule *schedule = &recipe->schedule;
+    const int falls = recipe->schedule_kind != COH_SCHEDULE_CONSTANT;
+    cli_line_add(line, "  schedule: %s", cli_recipe_schedule_name(recipe));
+    if (falls)
+        cli_line_add(line, " of %s", cli_count(schedule->schedule_steps, "step").at);
+    cli_line_add(line, ", warm-up %" PRIu64, schedule->warmup_steps);
+    if (recipe->schedule_kind == COH_SCHEDULE_WSD)
+        cli_line_add(line, ", decay %" PRIu64, recipe->decay_steps);
+    cli_line_add(line, ", lr %s", cli_rate(schedule->highest).at);
+    if (falls)
+        cli_line_add(line, " to %s", cli_rate(schedule->lowest).at);
+    cli_line_add(line, "\n");
+}
+
+/* Prints rates and groups of parameters if the note is one of train's. */
+static void print_recipe(const char *note_json)
 {
     cli_recipe recipe;
     cli_line line;
     if (cli_recipe_from_note(note_json, &recipe) != COH_OK)
         return;
     cli_line_clear(&line);
+    describe_rates(&recipe, &line);
     cli_parameter_groups_describe(&recipe, NULL, &line);
     printf("%s", line.text);
 }
@@ -95,7 +113,7 @@ static coh_status checkpoint_text(const coh_checkpoint *checkpoint,
     else
         printf("  note of %zu bytes: model, recipe and data (--json prints it)\n",
                strlen(facts->note_json));
-    print_groups(facts->note_json);
+    print_recipe(facts->note_json);
     for (int32_t i = 0; i < facts->tensor_count; i++) {
         coh_checkpoint_tensor tensor;
         CLI_TRY(coh_checkpoint_tensor_at(checkpoint, i, &tensor));

@@ -341,7 +341,8 @@ static void describe_useless_rates(const cli_job *job, cli_line *line)
 static void describe_schedule(const cli_job *job, cli_line *line)
 {
     const coh_schedule *schedule = &job->recipe.schedule;
-    if (job->recipe.steps <= schedule->schedule_steps || !job->resumed)
+    if (job->recipe.steps <= schedule->schedule_steps || !job->resumed ||
+        job->recipe.schedule_kind == COH_SCHEDULE_CONSTANT)
         return;
     cli_line_add(line, "note:   ");
     describe_useless_rates(job, line);
@@ -644,6 +645,8 @@ static coh_status meet_others(const cli_run *run)
         { "--min-lr", bits_of(recipe->schedule.lowest) },
         { "--warmup", recipe->schedule.warmup_steps },
         { "--schedule-steps", recipe->schedule.schedule_steps },
+        { "--schedule", recipe->schedule_kind },
+        { "--decay-steps", recipe->decay_steps },
         { "--weight-decay", bits_of(recipe->weight_decay) },
         { "--clip", bits_of(recipe->clip) },
         { "--save-every", recipe->save_every },

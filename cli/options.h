@@ -104,12 +104,12 @@ typedef struct cli_options {
     uint64_t disk_write_limit; /* bytes a day */
     int64_t threads, ranks, node_ranks, pair_ranks, rank_timeout, recompute, search, state, dtype,
         reduce, gradients, atomics, export_dtype;
-    int64_t steps, epochs, schedule_steps, batch, micro_batch, sequence, vocabulary;
+    int64_t steps, epochs, schedule, schedule_steps, batch, micro_batch, sequence, vocabulary;
     int64_t sweep_order, clip_mode, save_every, keep, validation_every, seed, tokens, top_k,
         held_out;
     int64_t record; /* 0: none */
     int64_t test_delay_seed, chat, chat_form, documents, id_bytes, memory_curve, rehearse;
-    cli_share warmup;
+    cli_share warmup, decay;
     cli_for_list lr_for, weight_decay_for, hyperparameters;
     cli_optimizer_list optimizer_for;
     const char *optimizer, *replicas, *wire;

@@ -15,7 +15,7 @@
 #include "cli/weights.h"
 #include "cohobate/folder.h"
 
-enum { MICRO_BATCH_MOST = 8, WARMUP_MOST = 100, WARMUP_SHARE = 10 };
+enum { MICRO_BATCH_MOST = 8, WARMUP_MOST = 100, WARMUP_SHARE = 10, DECAY_SHARE = 10 };
 
 cli_shape cli_shape_text(const coh_fold_shape *shape)
 {
@@ -205,11 +205,61 @@ coh_status cli_recipe_choose_tokenizer(const cli_options *options, char *out_pat
     return COH_OK;
 }
 
-uint64_t cli_warmup_steps(const cli_share *warmup, uint64_t schedule_steps)
+uint64_t cli_share_steps(const cli_share *share, uint64_t schedule_steps)
 {
-    if (!warmup->is_share)
-        return (uint64_t)warmup->count;
-    return (uint64_t)(warmup->percent * (double)schedule_steps / 100 + 0.5);
+    if (!share->is_share)
+        return (uint64_t)share->count;
+    return (uint64_t)(share->percent * (double)schedule_steps / 100 + 0.5);
+}
+
+/* The length of a decay without --decay-steps: a tenth of the schedule, as in MiniCPM. */
+static uint64_t usual_decay(const coh_schedule *schedule)
+{
+    const uint64_t most = schedule->schedule_steps - schedule->warmup_steps;
+    const uint64_t tenth = (schedule->schedule_steps + DECAY_SHARE / 2) / DECAY_SHARE;
+    const uint64_t wanted = tenth < most ? tenth : most;
+    return wanted > 0 ? wanted : 1;
+}
+
+static coh_status set_decay(cli_recipe *recipe, const cli_options *options)
+{
+    const coh_schedule *schedule = &recipe->schedule;
+    if (cli_given(options, CLI_FLAG_DECAY_STEPS)) {
+        recipe->decay_steps = cli_share_steps(&options->decay, schedule->schedule_steps);
+        if (recipe->decay_steps == 0)
+            return cli_fail(COH_ERR_ARGUMENT,
+                            "--decay-steps %g%% of a schedule of %" PRIu64
+                            " steps is none: raise it, or give --schedule constant",
+                            options->decay.percent, schedule->schedule_steps);
+    } else if (recipe->decay_steps == 0) {
+        recipe->decay_steps = usual_decay(schedule);
+    }
+    if (recipe->decay_steps <= schedule->schedule_steps - schedule->warmup_steps)
+        return COH_OK;
+    return cli_fail(COH_ERR_ARGUMENT,
+                    "a warm-up of %" PRIu64 " steps and a decay of %" PRIu64
+                    " are longer than the schedule of %" PRIu64
+                    ": lower --decay-steps or --warmup, or raise --schedule-steps",
+                    schedule->warmup_steps, recipe->decay_steps, schedule->schedule_steps);
+}
+
+coh_status cli_recipe_set_schedule_kind(cli_recipe *recipe, const cli_options *options)
+{
+    if (cli_given(options, CLI_FLAG_SCHEDULE)) /* its choices have the order of the kinds */
+        recipe->schedule_kind = (uint64_t)options->schedule;
+    if (recipe->schedule_kind == COH_SCHEDULE_CONSTANT && cli_given(options, CLI_FLAG_MIN_LR))
+        return cli_fail(COH_ERR_ARGUMENT,
+                        "--min-lr has no effect with --schedule constant, whose rate does not fall:"
+                        " leave it out, or give --schedule linear");
+    if (recipe->schedule_kind == COH_SCHEDULE_WSD)
+        return set_decay(recipe, options);
+    if (cli_given(options, CLI_FLAG_DECAY_STEPS))
+        return cli_fail(COH_ERR_ARGUMENT,
+                        "--decay-steps is for --schedule wsd, and the schedule is %s: leave it "
+                        "out, or give --schedule wsd",
+                        cli_recipe_schedule_name(recipe));
+    recipe->decay_steps = 0;
+    return COH_OK;
 }
 
 /* High rates destroy trained weights. Adapters are new weights (LoRA, Hu et al. 2021, section D:
@@ -241,7 +291,7 @@ coh_status cli_recipe_set_steps(cli_recipe *recipe, const cli_options *options, 
     uint64_t warmup = schedule->schedule_steps / WARMUP_SHARE;
     schedule->warmup_steps = warmup < WARMUP_MOST ? warmup : WARMUP_MOST;
     if (cli_given(options, CLI_FLAG_WARMUP))
-        schedule->warmup_steps = cli_warmup_steps(&options->warmup, schedule->schedule_steps);
+        schedule->warmup_steps = cli_share_steps(&options->warmup, schedule->schedule_steps);
     if (schedule->lowest > schedule->highest)
         return cli_fail(COH_ERR_ARGUMENT,
                         "--min-lr %s is above the highest rate %s: lower it, or raise --lr",
@@ -251,7 +301,7 @@ coh_status cli_recipe_set_steps(cli_recipe *recipe, const cli_options *options, 
                         "--warmup %" PRIu64 " is longer than the schedule of %" PRIu64
                         " steps: lower it or raise --schedule-steps",
                         schedule->warmup_steps, schedule->schedule_steps);
-    return COH_OK;
+    return cli_recipe_set_schedule_kind(recipe, options);
 }
 
 int cli_recipe_form_is_given(const cli_options *options)

@@ -41,9 +41,27 @@ void cli_recipe_set_rate(cli_recipe *recipe, const cli_options *options, int is_
  * contradict it. */
 coh_status cli_recipe_set_steps(cli_recipe *recipe, const cli_options *options, uint64_t steps);
 
-/* The steps of --warmup in a schedule of `schedule_steps`: a share is rounded to the nearest
- * step. */
-uint64_t cli_warmup_steps(const cli_share *warmup, uint64_t schedule_steps);
+/* The steps of --warmup or --decay-steps in a schedule of `schedule_steps`: a share is rounded to
+ * the nearest step. */
+uint64_t cli_share_steps(const cli_share *share, uint64_t schedule_steps);
+
+/* Sets --schedule and --decay-steps for a recipe with its schedule_steps and warmup_steps: the
+ * recipe's kind without a flag, and a tenth of the schedule for a decay that nothing gives. Fails:
+ * COH_ERR_ARGUMENT if they contradict the schedule, or --min-lr or --decay-steps has no effect. */
+coh_status cli_recipe_set_schedule_kind(cli_recipe *recipe, const cli_options *options);
+
+/* The learning rate of a step. */
+static inline double cli_recipe_rate(const cli_recipe *recipe, uint64_t step)
+{
+    return coh_schedule_kind_rate(&recipe->schedule, (coh_schedule_kind)recipe->schedule_kind,
+                                  recipe->decay_steps, step);
+}
+
+/* The name of its schedule. */
+static inline const char *cli_recipe_schedule_name(const cli_recipe *recipe)
+{
+    return coh_schedule_kind_name((coh_schedule_kind)recipe->schedule_kind);
+}
 
 /* Chooses the tokenizer of a new run, as an absolute path of CLI_PATH_BYTES: --tokenizer, else that
  * of the Hugging Face folder or the checkpoint with the initial weights, else "bytes". Fails: as

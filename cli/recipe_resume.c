@@ -65,16 +65,29 @@ static coh_status set_rates(cli_recipe *recipe, const cli_options *options)
                     cli_rate(schedule->lowest).at, cli_rate(schedule->highest).at);
 }
 
+/* Prints each change of the schedule's kind. */
+static coh_status set_schedule_kind(cli_recipe *recipe, const cli_options *options)
+{
+    const char *kind = cli_recipe_schedule_name(recipe);
+    uint64_t decay = recipe->decay_steps;
+    CLI_TRY(cli_recipe_set_schedule_kind(recipe, options));
+    if (strcmp(kind, cli_recipe_schedule_name(recipe)) != 0)
+        cli_note_choice("schedule %s -> %s", kind, cli_recipe_schedule_name(recipe));
+    if (recipe->schedule_kind == COH_SCHEDULE_WSD)
+        set_count("decay-steps", recipe->decay_steps, &decay);
+    return COH_OK;
+}
+
 static coh_status set_schedule(cli_recipe *recipe, const cli_options *options)
 {
     coh_schedule *schedule = &recipe->schedule;
     if (cli_given(options, CLI_FLAG_SCHEDULE_STEPS))
         set_count("schedule-steps", (uint64_t)options->schedule_steps, &schedule->schedule_steps);
     if (cli_given(options, CLI_FLAG_WARMUP))
-        set_count("warmup", cli_warmup_steps(&options->warmup, schedule->schedule_steps),
+        set_count("warmup", cli_share_steps(&options->warmup, schedule->schedule_steps),
                   &schedule->warmup_steps);
     if (schedule->warmup_steps <= schedule->schedule_steps)
-        return COH_OK;
+        return set_schedule_kind(recipe, options);
     return cli_fail(COH_ERR_ARGUMENT,
                     "a warm-up of %" PRIu64 " steps is longer than the schedule of %" PRIu64
                     ": lower --warmup, or raise --schedule-steps",

@@ -20,7 +20,7 @@ static coh_step_input input_of(const cli_run *run, uint64_t step)
     coh_step_input input = { .struct_bytes = sizeof(input),
                              .step = step,
                              .seed = recipe->seed,
-                             .learning_rate = (float)coh_schedule_rate(&recipe->schedule, step),
+                             .learning_rate = (float)cli_recipe_rate(recipe, step),
                              .clip = (float)recipe->clip,
                              .inputs = { run->tokens[step % CLI_BATCHES],
                                          run->targets[step % CLI_BATCHES] },
@@ -499,8 +499,7 @@ static coh_status finish_step(cli_run *run)
     run->done_steps++;
     run->is_stop_asked |= result->is_stop_asked;
     cli_record_step(&run->record, run->engine, result, &health);
-    cli_report_step(&run->report, result,
-                    coh_schedule_rate(&run->job.recipe.schedule, result->step), &health);
+    cli_report_step(&run->report, result, cli_recipe_rate(&run->job.recipe, result->step), &health);
     if (!result->finite)
         return skip_step(run, result);
     run->skipped_in_row = 0;

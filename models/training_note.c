@@ -14,7 +14,9 @@
 #include "base/json.h"
 #include "base/struct_bytes.h"
 
-enum { NOTE_VERSION = 1 };
+/* Version 2 is version 1 with a schedule that programs of version 1 do not know, and would take for
+ * a cosine. */
+enum { NOTE_VERSION = 1, NOTE_VERSION_SCHEDULED = 2 };
 
 /* ---- one row per key ---- */
 
@@ -24,8 +26,9 @@ typedef enum note_type {
     NOTE_REAL,
     NOTE_HEX,
     NOTE_PATH,
-    NOTE_NAME, /* of an optimizer, or "" */
-    NOTE_FOLD, /* the text of a fold shape */
+    NOTE_NAME,     /* of an optimizer, or "" */
+    NOTE_FOLD,     /* the text of a fold shape */
+    NOTE_SCHEDULE, /* the name of a coh_schedule_kind */
     NOTE_FORS,
     NOTE_OPTIMIZERS
 } note_type;
@@ -95,6 +98,8 @@ static const note_row note_rows[] = {
     LATER("validation_every", NOTE_AMOUNT, validation_every),
     LATER("validation_windows", NOTE_AMOUNT, validation_windows),
     LATER("stop_after_worse", NOTE_AMOUNT, stop_after_worse),
+    LATER("schedule", NOTE_SCHEDULE, schedule_kind),
+    LATER("decay_steps", NOTE_AMOUNT, decay_steps),
 };
 enum { NOTE_ROW_COUNT = sizeof(note_rows) / sizeof(note_rows[0]) };
 
@@ -184,6 +189,17 @@ static int read_seed(const json_t *value, uint64_t *out_seed)
     return errno == 0;
 }
 
+static int read_schedule(const json_t *value, uint64_t *out_kind)
+{
+    const char *text = json_string_value(value);
+    for (int kind = 0; text && kind < COH_SCHEDULE_KIND_COUNT; kind++)
+        if (strcmp(text, coh_schedule_kind_name((coh_schedule_kind)kind)) == 0) {
+            *out_kind = (uint64_t)kind;
+            return 1;
+        }
+    return 0;
+}
+
 static int read_value(const note_row *row, const json_t *value, void *field)
 {
     switch (row->type) {
@@ -216,6 +232,8 @@ static int read_value(const note_row *row, const json_t *value, void *field)
     case NOTE_FOLD:
         return json_is_string(value) &&
                coh_fold_shape_parse(json_string_value(value), field) == COH_OK;
+    case NOTE_SCHEDULE:
+        return read_schedule(value, field);
     case NOTE_FORS:
         return read_fors(value, row->least, field);
     case NOTE_OPTIMIZERS:
@@ -251,8 +269,20 @@ static int has_rates_below_one(const coh_training_note *note)
     return note->beta1 < 1 && note->beta2 < 1 && note->dropout < 1;
 }
 
+/* Has it the steps of a decay exactly if its schedule needs them? */
+static int has_own_decay(const coh_training_note *note)
+{
+    return (note->schedule_kind == COH_SCHEDULE_WSD) == (note->decay_steps > 0);
+}
+
 static coh_status check_together(const coh_training_note *note)
 {
+    if (!has_own_decay(note))
+        return coh_fail(
+            COH_ERR_CORRUPT,
+            "the checkpoint's note contradicts itself (schedule %s, decay_steps %" PRIu64
+            "): use another checkpoint",
+            coh_schedule_kind_name((coh_schedule_kind)note->schedule_kind), note->decay_steps);
     if (divides_batch(note) && has_rates_below_one(note))
         return COH_OK;
     return coh_fail(COH_ERR_CORRUPT,
@@ -261,21 +291,28 @@ static coh_status check_together(const coh_training_note *note)
                     note->batch, note->micro_batch);
 }
 
+/* Is it a note of a version that this reader knows? */
+static int is_known(const json_t *note)
+{
+    const char *format = json_string_value(json_object_get(note, "format"));
+    const json_int_t version = json_integer_value(json_object_get(note, "version"));
+    return format && strcmp(format, "cohobate-note") == 0 && version >= NOTE_VERSION &&
+           version <= NOTE_VERSION_SCHEDULED;
+}
+
 coh_status coh_training_note_read(const char *json, coh_training_note *out_note)
 {
     COH_NEED(json);
     COH_NEED_STRUCT(coh_training_note, out_note);
     coh_training_note *read = NULL; /* too large for a small stack */
     json_t *note = coh_json_decode(json, strlen(json), JSON_REJECT_DUPLICATES, NULL);
-    const char *format = json_string_value(json_object_get(note, "format"));
     coh_status status = COH_OK;
-    if (!format || strcmp(format, "cohobate-note") != 0 ||
-        json_integer_value(json_object_get(note, "version")) != NOTE_VERSION)
+    if (!is_known(note))
         status = coh_fail(COH_ERR_CORRUPT,
-                          "the checkpoint holds no training note of version %d: neither this "
+                          "the checkpoint holds no training note of version %d or %d: neither this "
                           "program's train nor coh_training_note_write wrote it, so it cannot be "
                           "resumed",
-                          NOTE_VERSION);
+                          NOTE_VERSION, NOTE_VERSION_SCHEDULED);
     if (status == COH_OK)
         status = COH_ALLOC(1, &read);
     if (status == COH_OK)
@@ -342,6 +379,10 @@ static void put_row(const note_row *row, const coh_training_note *note, coh_json
     case NOTE_FOLD:
         (void)coh_fold_shape_write(field, fold); /* it was checked */
         coh_json_put_text(writer, row->key, fold);
+        break;
+    case NOTE_SCHEDULE:
+        coh_json_put_text(writer, row->key,
+                          coh_schedule_kind_name((coh_schedule_kind) * (const uint64_t *)field));
         break;
     case NOTE_FORS:
         put_numbers(field, row->key, writer);
@@ -428,6 +469,13 @@ static coh_status check_row(const note_row *row, const coh_training_note *note)
         status = coh_fold_shape_write(field, fold);
         return status == COH_OK ? COH_OK
                                 : coh_fail_prefix(status, "'%s' of the training note", row->key);
+    case NOTE_SCHEDULE:
+        if (*(const uint64_t *)field < COH_SCHEDULE_KIND_COUNT)
+            return COH_OK;
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "'%s' of the training note is %" PRIu64
+                        ", which is no coh_schedule_kind: give one",
+                        row->key, *(const uint64_t *)field);
     case NOTE_FORS:
         return check_fors(row, field);
     case NOTE_OPTIMIZERS:
@@ -451,6 +499,12 @@ static coh_status check_numbers(const coh_training_note *note)
                         "'beta1', 'beta2' and 'dropout' of the training note are %g, %g and %g: "
                         "each must be below 1",
                         note->beta1, note->beta2, note->dropout);
+    if (!has_own_decay(note))
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "'decay_steps' of the training note is %" PRIu64
+                        " and its schedule %s: give 1 or more to wsd, and 0 to all others",
+                        note->decay_steps,
+                        coh_schedule_kind_name((coh_schedule_kind)note->schedule_kind));
     return COH_OK;
 }
 
@@ -459,7 +513,9 @@ static coh_status put_all(const coh_training_note *note, const char *model_json,
     coh_json_writer writer = { .text = text };
     coh_json_begin(&writer, NULL, '{', COH_JSON_INLINE);
     coh_json_put_text(&writer, "format", "cohobate-note");
-    coh_json_put(&writer, "version", "%d", NOTE_VERSION);
+    coh_json_put(&writer, "version", "%d",
+                 note->schedule_kind == COH_SCHEDULE_COSINE ? NOTE_VERSION
+                                                            : NOTE_VERSION_SCHEDULED);
     coh_json_put(&writer, "model", "%s", model_json);
     for (int i = 0; i < NOTE_ROW_COUNT; i++)
         put_row(&note_rows[i], note, &writer);

@@ -8,7 +8,9 @@
  * continues as after its own checkpoint.
  *
  * The note is one JSON object: {"format": "cohobate-note", "version": 1, "model": {...}, ...};
- * hashes are 16 hexadecimal digits. Keys of your own may be added before the closing brace.
+ * hashes are 16 hexadecimal digits. Keys of your own may be added before the closing brace. The
+ * version is 2 if the schedule is no cosine: readers that know version 1 alone refuse such a note,
+ * instead of continuing with other rates.
  * Threads: any. */
 #ifndef COHOBATE_TRAINING_NOTE_H
 #define COHOBATE_TRAINING_NOTE_H
@@ -30,20 +32,52 @@ enum { COH_PATH_BYTES = 4096, COH_NOTE_PATTERNS = 16, COH_TRAINING_NOTE_BYTES = 
  *        |  /          \__
  *        |/               \______  lowest
  *        +------------------------- step
- *         warm-up   cosine   schedule_steps
+ *         warm-up   decay    schedule_steps
  *
- * Linear warm-up to `highest`, then half a cosine (Loshchilov and Hutter 2017), then flat. */
+ * Linear warm-up to `highest`, then a decay whose form is a coh_schedule_kind, then flat. */
 typedef struct coh_schedule {
     double highest, lowest; /* rates */
     /* Steps of the warm-up; steps until the rate is lowest, warm-up included. */
     uint64_t warmup_steps, schedule_steps;
 } coh_schedule;
 
-/* Returns the rate of step `step`, counted from 0. It does not depend on where a run stops, so a
- * resumed run has the rates of an uninterrupted one. Step warmup_steps - 1 has `highest`; step
- * schedule_steps - 1 and all later ones have `lowest` (if the schedule outlasts the warm-up).
- * NULL: 0. */
+/* How the rate falls after the warm-up:
+ *
+ *   highest  cosine __      linear \        constant ____    wsd ______
+ *                     \             \                                  \
+ *   lowest             \__           \                                 \   */
+typedef enum coh_schedule_kind {
+    COH_SCHEDULE_COSINE,    /* half a cosine (Loshchilov and Hutter 2017) */
+    COH_SCHEDULE_LINEAR,    /* a straight line (transformers' get_linear_schedule_with_warmup) */
+    COH_SCHEDULE_CONSTANT,  /* not at all: `highest` for ever */
+    COH_SCHEDULE_WSD,       /* warm-up, stable, decay: `highest`, then a line over the last
+                              decay_steps (MiniCPM, Hu et al. 2024; transformers'
+                              warmup_stable_decay) */
+    COH_SCHEDULE_KIND_COUNT /* how many there are */
+} coh_schedule_kind;
+
+/* Returns "cosine", "linear", "constant" or "wsd"; NULL: there is no such kind. */
+COH_API const char *coh_schedule_kind_name(coh_schedule_kind kind);
+
+/* Returns the rate of step `step`, counted from 0, of a cosine. It does not depend on where a run
+ * stops, so a resumed run has the rates of an uninterrupted one. Step warmup_steps - 1 has
+ * `highest`; step schedule_steps - 1 and all later ones have `lowest` (if the schedule outlasts the
+ * warm-up). NULL: 0. */
 COH_API double coh_schedule_rate(const coh_schedule *schedule, uint64_t step);
+
+/* The same for any kind. With W warmup_steps and S schedule_steps, a line falls over the last
+ * D = S - W steps, and in COH_SCHEDULE_WSD over the last D = decay_steps, at most S - W. The rate
+ * of a step s from W on is then
+ *
+ *   highest                                           s < S - D
+ *   lowest + (highest - lowest) (S - 1 - s) / D       S - D <= s < S
+ *   lowest                                            s >= S
+ *
+ * This is transformers' factor of its step s + 1: its first step of a warm-up has the rate 0, and
+ * its last one is not yet lowest. Other kinds than COH_SCHEDULE_WSD ignore decay_steps. A kind that
+ * does not exist: 0. */
+COH_API double coh_schedule_kind_rate(const coh_schedule *schedule, coh_schedule_kind kind,
+                                      uint64_t decay_steps, uint64_t step);
 
 /* A number for the parameters that a pattern matches. */
 typedef struct coh_pattern_number {
@@ -113,6 +147,9 @@ typedef struct coh_training_note {
     /* When the run saves and validates, in steps; they change no number. 0: a checkpoint at the end
      * only; 2 checkpoints are kept; no validation but at saves; of all windows; no early end. */
     uint64_t save_every, keep, validation_every, validation_windows, stop_after_worse;
+    /* Of `schedule`: its coh_schedule_kind, and the steps of the decay: at least 1 with
+     * COH_SCHEDULE_WSD, else 0. */
+    uint64_t schedule_kind, decay_steps;
 } coh_training_note;
 
 /* As coh_training_note_init; `bytes` is the size that the caller was compiled with. */

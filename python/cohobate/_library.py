@@ -96,7 +96,7 @@ FUNCTIONS = {
     "coh_engine_save_begin": (STATUS, [c_void_p, c_char_p, POINTER(coh_checkpoint_note)]),
     "coh_engine_save_is_done": (STATUS, [c_void_p, POINTER(c_int)]),
     "coh_engine_save_wait": (STATUS, [c_void_p]),
-    "coh_schedule_rate": (c_double, [POINTER(coh_schedule), c_uint64]),
+    "coh_schedule_kind_rate": (c_double, [POINTER(coh_schedule), c_int, c_uint64, c_uint64]),
     "coh_training_note_init_sized": (None, [POINTER(coh_training_note), c_size_t]),
     "coh_training_note_write": (
         STATUS, [POINTER(coh_training_note), POINTER(coh_model), c_char_p, c_size_t]),

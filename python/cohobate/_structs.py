@@ -19,6 +19,7 @@ MODEL_JSON_BYTES = 8448
 TRAINING_NOTE_BYTES = 12288
 GROUP_SETS_RATE, GROUP_SETS_DECAY = 1, 2
 DATA_FORMS = {"text": 0, "jsonl": 1, "chat": 2}
+SCHEDULES = {"cosine": 0, "linear": 1, "constant": 2, "wsd": 3}
 CHAT_FORMS = {"auto": 0, "chatml": 1, "llama3": 2, "llama2": 3, "plain": 4, "gemma": 5, "qwen3": 6}
 DISK_WORTH_BYTES = 64 << 20
 SENTENCE_BYTES = 256  # of coh_engine_scan
@@ -298,7 +299,8 @@ class coh_training_note(Structure):
                 ("data_first_window", c_uint64), ("replicas", coh_fold_shape),
                 ("speculates", c_uint64), ("save_every", c_uint64), ("keep", c_uint64),
                 ("validation_every", c_uint64), ("validation_windows", c_uint64),
-                ("stop_after_worse", c_uint64)]
+                ("stop_after_worse", c_uint64), ("schedule_kind", c_uint64),
+                ("decay_steps", c_uint64)]
 
 
 class coh_checkpoint_tensor(Structure):

@@ -15,25 +15,33 @@ import types
 from ctypes import Array, Structure, byref, c_double, c_float, create_string_buffer, sizeof
 
 from ._library import library
-from ._structs import (TRAINING_NOTE_BYTES, coh_fold_shape, coh_optimizer_choice,
+from ._structs import (SCHEDULES, TRAINING_NOTE_BYTES, coh_fold_shape, coh_optimizer_choice,
                        coh_pattern_number, coh_pattern_numbers, coh_pattern_optimizers,
                        coh_schedule, coh_training_note)
-from ._values import INT32_MOST, as_count, as_text, facts_of
+from ._values import INT32_MOST, as_count, as_text, chosen, facts_of
 
 
 class Schedule:
-    """Learning rates of a run: a linear warm-up to `highest`, half a cosine down to `lowest`, then
-    flat. `schedule(step)` is the rate of a step, counted from 0; Engine.step takes a schedule, or
-    any function of the step's number, in place of a rate.
+    """Learning rates of a run: a linear warm-up to `highest`, a decay to `lowest`, then flat.
+    `schedule(step)` is the rate of a step, counted from 0; Engine.step takes a schedule, or any
+    function of the step's number, in place of a rate.
 
     steps         until the rate is lowest, warm-up included
     warmup_steps  of the warm-up
-    lowest        None: a tenth of the highest"""
+    lowest        None: a tenth of the highest
+    kind          of the decay: "cosine", "linear", "constant" (none), or "wsd": `highest`, then a
+                  line over the last decay_steps (coh_schedule_kind, training_note.h)
+    decay_steps   of "wsd", which needs 1 or more"""
 
     def __init__(self, highest: float, steps: int, *, warmup_steps: int = 0,
-                 lowest: float | None = None):
+                 lowest: float | None = None, kind: str = "cosine", decay_steps: int = 0):
         self.highest, self.lowest = highest, highest / 10 if lowest is None else lowest
         self.warmup_steps, self.steps = as_count(warmup_steps, "warmup_steps"), steps
+        self.kind, self.decay_steps = kind, as_count(decay_steps, "decay_steps")
+        chosen(kind, SCHEDULES, "kind")
+        if (kind == "wsd") != (decay_steps > 0):
+            raise ValueError(f"kind {kind!r} with decay_steps {decay_steps}: give them to wsd, 1 or "
+                             "more, and to no other kind")
         if steps < 1:
             raise ValueError(f"a schedule of {steps} steps: give 1 or more")
         for name in ("highest", "lowest"):
@@ -46,14 +54,15 @@ class Schedule:
                             as_count(self.steps, "steps"))
 
     def __call__(self, step: int) -> float:
-        return library().coh_schedule_rate(byref(self._schedule), as_count(step, "step"))
+        return library().coh_schedule_kind_rate(byref(self._schedule), SCHEDULES[self.kind],
+                                                self.decay_steps, as_count(step, "step"))
 
     def __eq__(self, other):
         return isinstance(other, Schedule) and vars(self) == vars(other)
 
     def __repr__(self):
         return (f"Schedule({self.highest!r}, {self.steps!r}, warmup_steps={self.warmup_steps!r}, "
-                f"lowest={self.lowest!r})")
+                f"lowest={self.lowest!r}, kind={self.kind!r}, decay_steps={self.decay_steps!r})")
 
 
 class TrainingNote:
@@ -72,13 +81,25 @@ class TrainingNote:
     def __getattr__(self, name):
         if name not in _MEMBERS:
             raise AttributeError(f"a training note has no member {name!r}")
+        if name == "schedule":
+            return self._schedule()
         return _out(getattr(self._note, name))
+
+    def _schedule(self):
+        """The schedule, of which the note has kind and decay in members of their own."""
+        rates, kinds = self._note.schedule, {number: name for name, number in SCHEDULES.items()}
+        return Schedule(rates.highest, rates.schedule_steps, warmup_steps=rates.warmup_steps,
+                        lowest=rates.lowest, kind=kinds[self._note.schedule_kind],
+                        decay_steps=self._note.decay_steps)
 
     def __setattr__(self, name, value):
         if name not in _MEMBERS:
             raise AttributeError(f"a training note has no member {name!r}; its members are "
                                  f"{', '.join(_MEMBERS)}")
         _set(self._note, name, _MEMBERS[name], value)
+        if name == "schedule":
+            self._note.schedule_kind = SCHEDULES[value.kind]
+            self._note.decay_steps = value.decay_steps
 
     def __dir__(self):
         return [*super().__dir__(), *_MEMBERS]
@@ -109,16 +130,15 @@ class TrainingNote:
         return note
 
 
-_MEMBERS = {name: kind for name, kind in coh_training_note._fields_ if name != "struct_bytes"}
+# Attributes: `schedule` has its kind and its decay, too.
+_MEMBERS = {name: kind for name, kind in coh_training_note._fields_
+            if name not in ("struct_bytes", "schedule_kind", "decay_steps")}
 
 
 def _out(value):
     """A member as Python has it."""
     if isinstance(value, bytes):
         return os.fsdecode(value)
-    if isinstance(value, coh_schedule):
-        return Schedule(value.highest, value.schedule_steps, warmup_steps=value.warmup_steps,
-                        lowest=value.lowest)
     if isinstance(value, coh_pattern_numbers):
         return {os.fsdecode(each.pattern): each.value for each in value.at[:value.count]}
     if isinstance(value, coh_pattern_optimizers):

@@ -7,7 +7,7 @@ import re
 import unittest
 
 import model_folder
-from program import QUICK, TrainTest, run, seal_of
+from program import QUICK, TINY, TrainTest, run, seal_of
 
 SMALL = ["--tokenizer", "bytes", "--sequence", 16, "--threads", 2, "--dtype", "f32", "--validation", "none"]
 WINDOWS = 7  # of the small data in one epoch
@@ -242,6 +242,55 @@ class Resume(TrainTest):
         # the end of a schedule of 4; then no range between the rates
         for rate, wanted in zip(self.logged("log", "lr"), (0, 4e-4, 4e-4)):
             self.assertAlmostEqual(rate, wanted, delta=1e-15)
+
+    def test_a_resume_within_the_decay_of_each_schedule_has_the_rates_and_bits_of_the_whole_run(self):
+        for kind, flags, rates in (("linear", [], (4, 8, 6.25, 4.5, 2.75, 1)), ("constant", [], (4, 8, 8, 8, 8, 8)),
+                                   ("wsd", ["--decay-steps", "50%"], (4, 8, 8, 17 / 3, 10 / 3, 1))):
+            lowest = [] if kind == "constant" else ["--min-lr", "1e-4"]
+            flags = ["--batch", 2, "--lr", "8e-4", "--warmup", 2, "--schedule", kind, *lowest, *flags]
+            self.begin(f"{kind}-whole", *flags, "--steps", 6, "--log", self.path(f"log-{kind}"))
+            for rate, wanted in zip(self.logged(f"log-{kind}", "lr"), rates, strict=True):
+                self.assertAlmostEqual(rate, wanted * 1e-4, delta=1e-9)
+            self.begin(f"{kind}-half", *flags, "--steps", 4, "--schedule-steps", 6)
+            note = self.note(f"{kind}-half")
+            self.assertEqual((note["schedule"], note["version"], note["decay_steps"]), (kind, 2, 3 if kind == "wsd" else 0))
+            more = self.go_on(f"{kind}-half", "--steps", 6)
+            self.assertNotRegex(more.err, "(?m)^(schedule|decay-steps) ")
+            self.assertEqual(self.hash_of(self.path(f"{kind}-half")), self.hash_of(self.path(f"{kind}-whole")))
+        self.assertIn("  schedule: wsd of 6 steps, warm-up 2, decay 3, lr 8e-4 to 1e-4\n",
+                      self.succeeds("inspect", self.path("wsd-half", "step-6")).out)
+        self.assertNotIn("the schedule ends", self.go_on("constant-half", "--steps", 7, "--save", "none").err)
+
+    def test_a_schedule_that_is_changed_counts_from_the_next_step(self):
+        flags = ["--batch", 1, "--lr", "8e-4", "--min-lr", 0, "--warmup", 1]
+        self.begin("run", *flags, "--steps", 3, "--schedule", "wsd", "--schedule-steps", 100, "--decay-steps", 2)
+        self.begin("whole", *flags, "--steps", 6, "--schedule", "wsd", "--decay-steps", 2)
+        self.go_on("run", "--steps", 6, "--schedule-steps", 6)  # longer or shorter: the constant part is the same
+        self.assertEqual(self.hash_of(self.path("run")), self.hash_of(self.path("whole")))
+        self.begin("cosine", *flags, "--steps", 2, "--schedule-steps", 5)
+        self.assertEqual((self.note("cosine")["schedule"], self.note("cosine")["version"]), ("cosine", 1))
+        done = self.go_on("cosine", "--steps", 5, "--schedule", "wsd", "--log", self.path("log"))
+        self.assertRegex(done.err, r"(?m)^schedule cosine -> wsd\ndecay-steps 0 -> 1$")
+        for rate, wanted in zip(self.logged("log", "lr"), (8e-4, 8e-4, 0), strict=True):
+            self.assertAlmostEqual(rate, wanted, delta=1e-9)
+        refused = ["train", "--resume", self.path("cosine"), "--steps", 9]
+        self.fails(2, *refused, "--decay-steps", 5, says="a warm-up of 1 steps and a decay of 5 are longer than the schedule of 5")
+        self.fails(2, *refused, "--schedule", "linear", "--decay-steps", 2, says="--decay-steps is for --schedule wsd")
+        done = self.go_on("cosine", "--steps", 6, "--schedule", "constant", "--save", "none")
+        self.assertRegex(done.err, r"(?m)^schedule wsd -> constant$")
+
+    def test_flags_that_contradict_the_schedule_are_refused(self):
+        train = ["train", *TINY, "--data", self.data, "--save", "none", "--steps", 10]
+        for flags, says in ((["--schedule", "line"], "--schedule takes one of cosine|linear|constant|wsd, not 'line': is linear meant?"),
+                            (["--decay-steps", 2], "--decay-steps is for --schedule wsd, and the schedule is cosine: leave it"),
+                            (["--schedule", "wsd", "--decay-steps", 0], "--decay-steps takes a whole number from 1"),
+                            (["--schedule", "wsd", "--decay-steps", "1%"], "--decay-steps 1% of a schedule of 10 steps is none"),
+                            (["--schedule", "wsd", "--decay-steps", "101%"], "--decay-steps takes a share from 0% to 100%"),
+                            (["--schedule", "wsd", "--decay-steps", 8, "--warmup", 3], "a warm-up of 3 steps and a decay of 8"),
+                            (["--schedule", "wsd", "--warmup", 10], "a warm-up of 10 steps and a decay of 1"),
+                            (["--schedule", "constant", "--min-lr", "1e-5"], "--min-lr has no effect with --schedule constant")):
+            self.fails(2, *train, *flags, says=says)
+            self.fails(2, "plan", *TINY, "--steps", 10, *flags, says=says)
 
     def test_what_cannot_change_is_refused_and_leaves_the_run_as_it_was(self):
         self.begin("run", "--batch", 2, "--steps", 1)

@@ -71,6 +71,44 @@ static void a_note_is_read_as_it_was_written(void **state)
     assert_memory_equal(&note, &other, sizeof(note));
 }
 
+/* Programs that know version 1 alone would train with the rates of a cosine: they refuse it. */
+static void a_schedule_that_is_no_cosine_has_a_version_of_its_own(void **state)
+{
+    (void)state;
+    static const char *const named[] = { "cosine", "linear", "constant", "wsd" };
+    for (int kind = 0; kind < COH_SCHEDULE_KIND_COUNT; kind++) {
+        char wanted[64];
+        note.schedule_kind = (uint64_t)kind;
+        note.decay_steps = kind == COH_SCHEDULE_WSD ? 7 : 0;
+        assert_int_equal(coh_training_note_write(&note, &model, text, sizeof(text)), COH_OK);
+        snprintf(wanted, sizeof(wanted), "\"version\": %d,", kind == COH_SCHEDULE_COSINE ? 1 : 2);
+        assert_non_null(strstr(text, wanted));
+        snprintf(wanted, sizeof(wanted), "\"schedule\": \"%s\", \"decay_steps\": %d", named[kind],
+                 kind == COH_SCHEDULE_WSD ? 7 : 0);
+        assert_non_null(strstr(text, wanted));
+        assert_int_equal(coh_training_note_read(text, &other), COH_OK);
+        assert_memory_equal(&note, &other, sizeof(note));
+    }
+    *strstr(text, "wsd") = 'x';
+    assert_int_equal(coh_training_note_read(text, &other), COH_ERR_CORRUPT);
+    assert_non_null(strstr(coh_last_error(), "'schedule'"));
+    *strstr(text, "\"version\": 2") = 'X';
+    assert_int_equal(coh_training_note_read(text, &other), COH_ERR_CORRUPT);
+}
+
+static void a_note_without_a_schedule_is_a_cosine(void **state)
+{
+    (void)state;
+    static const char members[] = ", \"schedule\": \"cosine\", \"decay_steps\": 0";
+    assert_int_equal(coh_training_note_write(&note, &model, text, sizeof(text)), COH_OK);
+    char *at = strstr(text, members);
+    assert_non_null(at);
+    memmove(at, at + sizeof(members) - 1, strlen(at + sizeof(members) - 1) + 1);
+    assert_int_equal(coh_training_note_read(text, &other), COH_OK);
+    assert_int_equal(other.schedule_kind, COH_SCHEDULE_COSINE);
+    assert_int_equal(other.decay_steps, 0);
+}
+
 /* Sets a member that no reader would take, tries to write, and sets it back. */
 #define REFUSED(member, wrong, word)                                                               \
     do {                                                                                           \
@@ -104,6 +142,9 @@ static void what_no_reader_takes_is_not_written(void **state)
     REFUSED(lr_for.at[0].value, -1, "'lr_for' of the training note holds -1: give a finite number");
     note.lr_for.count = 0;
     REFUSED(tokenizer[0], '\xff', "not UTF-8");
+    REFUSED(schedule_kind, COH_SCHEDULE_KIND_COUNT, "'schedule' of the training note is 4");
+    REFUSED(schedule_kind, COH_SCHEDULE_WSD, "'decay_steps' of the training note is 0");
+    REFUSED(decay_steps, 1, "its schedule cosine");
     memset(note.data, 'x', sizeof(note.data));
     assert_int_equal(coh_training_note_write(&note, &model, text, sizeof(text)), COH_ERR_ARGUMENT);
     assert_non_null(strstr(coh_last_error(), "'data'"));
@@ -176,6 +217,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(a_note_is_read_as_it_was_written, begin),
+        cmocka_unit_test_setup(a_schedule_that_is_no_cosine_has_a_version_of_its_own, begin),
+        cmocka_unit_test_setup(a_note_without_a_schedule_is_a_cosine, begin),
         cmocka_unit_test_setup(what_no_reader_takes_is_not_written, begin),
         cmocka_unit_test_setup(every_seed_is_read_as_it_was_written, begin),
         cmocka_unit_test_setup(a_note_does_not_depend_on_the_locale, begin),

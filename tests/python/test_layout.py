@@ -36,6 +36,7 @@ CONSTANTS = {
     "COH_GROUP_SETS_DECAY": _structs.GROUP_SETS_DECAY, "COH_DISK_WORTH_BYTES": _structs.DISK_WORTH_BYTES, "COH_OK": 0,
     **{f"COH_OPERATION_{name.upper()}": number for number, name in enumerate(_structs.OPERATIONS)},
     **{f"COH_DATA_{name.upper()}": number for name, number in _structs.DATA_FORMS.items()},
+    **{f"COH_SCHEDULE_{name.upper()}": number for name, number in _structs.SCHEDULES.items()},
     **{f"COH_CHAT_FORM_{name.upper()}": number for name, number in _structs.CHAT_FORMS.items()},
 }
 

@@ -199,6 +199,29 @@ class Training(PackageTest):
         self.assertEqual(schedule, cohobate.Schedule(2e-3, 4, warmup_steps=2, lowest=2e-4))
         self.assertEqual(eval(repr(schedule), {"Schedule": cohobate.Schedule}), schedule)
 
+    def test_every_kind_of_schedule_has_the_rates_of_the_program_which_resumes_it(self):
+        linear = cohobate.Schedule(2e-3, 6, warmup_steps=1, lowest=0, kind="linear")
+        wsd = cohobate.Schedule(2e-3, 6, warmup_steps=1, lowest=5e-4, kind="wsd", decay_steps=3)
+        constant = cohobate.Schedule(2e-3, 6, kind="constant")
+        for schedule, rates in ((linear, [1, 0.8, 0.6, 0.4, 0.2, 0, 0]), (wsd, [1, 1, 1, 0.75, 0.5, 0.25, 0.25]),
+                                (constant, [1] * 7)):
+            for step, rate in enumerate(rates):
+                self.assertAlmostEqual(schedule(step), 2e-3 * rate, delta=1e-12)
+            self.assertEqual(eval(repr(schedule), {"Schedule": cohobate.Schedule}), schedule)
+            note = cohobate.TrainingNote(schedule=schedule)
+            self.assertEqual(note.schedule, schedule)
+            self.assertEqual(eval(repr(note), vars(cohobate)), note)
+            self.assertNotEqual(note, cohobate.TrainingNote(schedule=cohobate.Schedule(2e-3, 6)))
+        for more, says in (({"kind": "cosin"}, "'cosin' is not one of cosine, linear"), ({"kind": "wsd"}, "decay_steps 0"),
+                           ({"decay_steps": 3}, "kind 'cosine' with decay_steps 3")):
+            with self.assertRaisesRegex(ValueError, says):
+                cohobate.Schedule(2e-3, 6, **more)
+        expected, path = self.whole(cohobate.Schedule(2e-3, 4, kind="wsd", decay_steps=3))
+        done = self.succeeds("train", "--resume", path, "--threads", 2, "--search", "quick", "--save", "none")
+        self.assertEqual(self.says_hash(done), expected)
+        with cohobate.Checkpoint(path) as checkpoint:
+            self.assertEqual(checkpoint.training.schedule.kind, "wsd")
+
     def test_a_group_changes_its_parameters_and_no_others(self):
         def trained(**options):
             with self.plan() as plan, plan.engine(**options) as engine:
