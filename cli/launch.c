@@ -169,10 +169,32 @@ static coh_status open_world(cli_options *options)
     return COH_OK;
 }
 
+/* Refuses to train in each task of an srun that connects none of them: all would train the whole
+ * run. A batch script has SLURM_NTASKS, too; only tasks of srun have SLURM_STEP_NUM_TASKS.
+ * Commands that know no ranks, and profile, may well be of one task each: they are not refused. */
+static coh_status check_connected(const cli_options *options)
+{
+    static const char *const launchers[] = { "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK" };
+    const char *tasks = getenv("SLURM_STEP_NUM_TASKS"), *task = getenv("SLURM_PROCID");
+    const int is_alone = cli_given(options, CLI_FLAG_RANKS) && options->ranks == 1;
+    if (options->command != CLI_TRAIN || is_alone || tasks == NULL ||
+        strtol(tasks, NULL, 10) <= 1 ||
+        first_set(launchers, sizeof(launchers) / sizeof(*launchers)) != NULL)
+        return COH_OK;
+    cli_say_nothing(task != NULL && strcmp(task, "0") != 0);
+    return cli_fail(COH_ERR_ARGUMENT,
+                    "srun has started %s tasks without connecting them, so each would train the "
+                    "whole run: start them by srun --mpi=pmix (or mpirun) to make them ranks of "
+                    "one run, or give --ranks 1 for %s independent runs",
+                    tasks, tasks);
+}
+
 coh_status cli_launch_open(coh_status parsed, cli_options *options)
 {
     char sentence[1024];
     snprintf(sentence, sizeof(sentence), "%s", coh_last_error());
+    if (parsed == COH_OK)
+        CLI_TRY(check_connected(options));
     const coh_status status = open_world(options);
     return parsed == COH_OK ? status : cli_fail(parsed, "%s", sentence);
 }

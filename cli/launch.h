@@ -28,7 +28,8 @@ typedef struct cli_launch {
  * stays NULL. For rank 0, all flags stay; the others lose those for files, and print nothing.
  * `parsed` is the status of parsing the options: if it is a failure, it is returned, and the world
  * is there for cli_launch_end.
- * Fails: as coh_world_open; COH_ERR_ARGUMENT: --ranks is another number. */
+ * Fails: as coh_world_open; COH_ERR_ARGUMENT: --ranks is another number, or srun started several
+ * tasks to train that nothing connects, without --ranks 1. */
 coh_status cli_launch_open(coh_status parsed, cli_options *options);
 
 /* Returns which of the GPUs that this process sees its rank takes: the one with its number among

@@ -16,6 +16,31 @@ class Ranks(TrainTest):
     def hash_of_run(self, ranks, *more):
         return self.says_hash(self.train("--steps", 3, "--save", "none", *SHAPE, "--ranks", ranks, *more, model=RUN))
 
+    def test_tasks_of_srun_that_nothing_connects_do_not_each_train_the_whole_run(self):
+        """PMIx would set PMIX_RANK. A batch script has SLURM_NTASKS, and no task of a step."""
+        names = ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "PMI_SIZE", "PMI_RANK", "PMIX_RANK", "SLURM_STEP_NUM_TASKS",
+                 "SLURM_NTASKS", "SLURM_STEP_ID", "SLURM_PROCID")
+
+        def variables(**more):
+            return {**{key: value for key, value in environment().items() if key not in names}, **more}
+
+        train = ["train", *TINY, "--data", self.corpus(), "--steps", 1, "--save", "none"]
+        task = variables(SLURM_STEP_NUM_TASKS="4", SLURM_NTASKS="4", SLURM_STEP_ID="0", SLURM_PROCID="0")
+        for more in ([], ["--ranks", 4, *SHAPE, *F32, "--batch", 8]):
+            said = self.fails(2, *train, *more, env=task, says="srun has started 4 tasks without connecting them, so each would train the "
+                                                        "whole run: start them by srun --mpi=pmix (or mpirun)").err
+            self.assertIn("--ranks 1 for 4 independent runs", said)
+        other = run(*train, env={**task, "SLURM_PROCID": "3"})
+        self.assertEqual((other.code, other.err), (2, ""))  # one task speaks for all
+        self.fails(2, *train, "--steps", 0, env=task, says="--steps takes a whole number from 1")
+        for env, flags in ((task, ["--ranks", 1]), (variables(SLURM_NTASKS="4", SLURM_PROCID="0", SLURM_STEP_ID="4294967291"), []),
+                           ({**task, "SLURM_STEP_NUM_TASKS": "1"}, []), ({**task, "PMI_SIZE": "1"}, []),
+                           (variables(SLURM_NTASKS="4", SLURM_ARRAY_TASK_ID="7"), [])):
+            self.succeeds(*train, *flags, env=env)
+        text = self.write("part.txt", "a part of the text\n")
+        self.succeeds("tokenize", "--tokenizer", "bytes", text, "-o", self.path("part.tokens"), env=task)
+        self.succeeds("plan", *TINY, env=task)
+
     def test_any_number_of_ranks_has_the_bits_of_one(self):
         numbers = [*F32, "--dropout", "0.1", "--threads", "1"]
         whole = self.hash_of_run(1, *numbers)
