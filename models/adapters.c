@@ -16,8 +16,6 @@
 #include "models/own.h"
 
 enum { RANK_MOST = 1 << 16 };
-/* PEFT's default for a LoraConfig without lora_alpha. */
-static const float alpha_default = 8.0f;
 
 static const char *const adapter_parts[] = { COH_ADAPTER_A, COH_ADAPTER_B };
 
@@ -284,7 +282,7 @@ coh_status coh_model_adapters_set(coh_model *model, const coh_adapters *adapters
     if (adapters->rank > 0 && !adapters->targets[0])
         snprintf(model->adapters.targets, COH_PATTERN_BYTES, "%s", default_targets(model, family));
     if (adapters->rank > 0 && adapters->alpha == 0)
-        model->adapters.alpha = alpha_default;
+        model->adapters.alpha = COH_ADAPTER_ALPHA;
     const coh_status status = coh_adapters_check(model);
     if (status != COH_OK)
         model->adapters = before;

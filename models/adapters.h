@@ -48,6 +48,17 @@ int coh_adapters_target(const coh_adapters *adapters, const char *name);
  * COH_ERR_ARGUMENT, listing the names that exist. */
 coh_status coh_adapters_check(const coh_model *model);
 
+/* PEFT's lora_alpha by default. */
+#define COH_ADAPTER_ALPHA 8.0f
+
+/* Writes patterns that match exactly the linears that are chosen, in few letters: layers of the
+ * same linears share a glob, as "1[2-9].*[qv]_proj,2?.*[qv]_proj". `is_chosen` has the index of the
+ * operator's first tensor. Fails: COH_ERR_CORRUPT: it found none below COH_PATTERN_BYTES;
+ * COH_ERR_MEMORY. */
+coh_status coh_adapters_cover(const coh_model *model,
+                              int (*is_chosen)(const void *context, int64_t index),
+                              const void *context, char out_targets[COH_PATTERN_BYTES]);
+
 /* Appends `, "adapters": {...}`, a member of a model's JSON; nothing if no adapters or frozen
  * operators are set. */
 void coh_adapters_to_text(const coh_adapters *adapters, coh_text *text);

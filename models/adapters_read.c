@@ -43,11 +43,15 @@ struct coh_adapter_folder {
 /* Members that change no number that a trained adapter computes: what PEFT wraps, where it came
  * from, and how it was begun. The tensors say which modules have an adapter. */
 static const char *const ignored[] = {
-    "auto_mapping",   "base_model_name_or_path", "corda_config",    "eva_config",
-    "fan_in_fan_out", "inference_mode",          "layers_pattern",  "layers_to_transform",
-    "loftq_config",   "megatron_core",           "peft_version",    "qalora_group_size",
-    "revision",       "runtime_config",          "exclude_modules", "target_modules",
-    "task_type",
+    "auto_mapping",   "base_model_name_or_path",
+    "corda_config",   "ensure_weight_tying",
+    "eva_config",     "exclude_modules",
+    "fan_in_fan_out", "inference_mode",
+    "layers_pattern", "layers_to_transform",
+    "loftq_config",   "megatron_core",
+    "peft_version",   "qalora_group_size",
+    "revision",       "runtime_config",
+    "target_modules", "task_type",
 };
 
 static int is_ignored(const char *name)
@@ -109,9 +113,50 @@ static coh_status read_member(const char *name, const json_t *value, coh_config_
         if (number != 0)
             coh_config_note(reader, "adapters with lora_dropout %g: they are trained without it",
                             number);
+    } else if (strcmp(name, "use_rslora") == 0) {
+        if (!json_is_boolean(value) && !json_is_null(value))
+            return refuse_member(name, "true or false");
+    } else if (strcmp(name, "rank_pattern") == 0 || strcmp(name, "alpha_pattern") == 0) {
+        if (!json_is_object(value) && !json_is_null(value))
+            return refuse_member(name, "an object of numbers");
     } else if (!is_ignored(name) && !is_empty(value)) {
         return refuse_member(name, "null, false or empty");
     }
+    return COH_OK;
+}
+
+/* Refuses numbers of single linears that differ from `usual`, that of all others. */
+static coh_status check_pattern(json_t *root, const char *name, const char *usual_name,
+                                double usual)
+{
+    const char *pattern;
+    json_t *value;
+    json_object_foreach(json_object_get(root, name), pattern, value)
+    {
+        if (!json_is_number(value) || json_number_value(value) != usual)
+            return coh_fail(COH_ERR_CORRUPT,
+                            CONFIG ": \"%s\" gives \"%.100s\" another number than \"%s\", %g: the "
+                                   "adapters of a model have one; merge them into their model with "
+                                   "PEFT (merge_and_unload)",
+                            name, pattern, usual_name, usual);
+    }
+    return COH_OK;
+}
+
+/* With use_rslora PEFT adds alpha / sqrt(r) times the product (Kalajdzievski 2023), and without it
+ * alpha / r times: the same adapters with another alpha, which an export writes. */
+static coh_status scale_alpha(json_t *root, coh_config_reader *reader, coh_adapters *adapters)
+{
+    const float alpha = (float)((double)adapters->alpha * sqrt((double)adapters->rank));
+    if (!json_is_true(json_object_get(root, "use_rslora")))
+        return COH_OK;
+    if (!(alpha > 0) || !isfinite(alpha))
+        return refuse_member("lora_alpha", "smaller");
+    coh_config_note(reader,
+                    "adapters with use_rslora and lora_alpha %g: their alpha is %.9g, which is the "
+                    "same scale without it",
+                    (double)adapters->alpha, (double)alpha);
+    adapters->alpha = alpha;
     return COH_OK;
 }
 
@@ -124,7 +169,15 @@ static coh_status read_members(json_t *root, coh_config_reader *reader, coh_adap
     json_object_foreach(root, name, value) COH_TRY(read_member(name, value, reader, adapters));
     if (adapters->rank == 0)
         return refuse_member("r", "a whole number of at least 1");
-    return json_object_get(root, "peft_type") ? COH_OK : refuse_member("peft_type", "LORA");
+    if (!json_object_get(root, "peft_type"))
+        return refuse_member("peft_type", "LORA");
+    const json_t *alpha = json_object_get(root, "lora_alpha");
+    if (!alpha)
+        adapters->alpha = COH_ADAPTER_ALPHA;
+    COH_TRY(check_pattern(root, "rank_pattern", "r", adapters->rank));
+    COH_TRY(check_pattern(root, "alpha_pattern", "lora_alpha",
+                          alpha ? json_number_value(alpha) : (double)COH_ADAPTER_ALPHA));
+    return scale_alpha(root, reader, adapters);
 }
 
 /* Reads rank and alpha. Notes go to `model`. */
@@ -182,6 +235,35 @@ static int64_t linear_find(const coh_model *model, const char *weight)
     return index;
 }
 
+/* Is it a table of a vocabulary: whole, as PEFT saves it with adapters if it was resized, or an
+ * adapter of one? */
+static int is_of_vocabulary(const char *name)
+{
+    static const char *const tables[] = { "embed_tokens", "wte", "lm_head", "embed_out" };
+    for (size_t i = 0; i < sizeof(tables) / sizeof(tables[0]); i++) {
+        const size_t length = strlen(tables[i]);
+        for (const char *at = name; (at = strstr(at, tables[i])) != NULL; at += length)
+            if ((at == name || at[-1] == '.') && at[length] == '.')
+                return 1;
+    }
+    return 0;
+}
+
+static coh_status refuse_tensor(const coh_adapter_folder *folder, const char *name)
+{
+    if (is_of_vocabulary(name))
+        return coh_fail(COH_ERR_CORRUPT,
+                        "tensor %.150s is of the embedding or the head, which PEFT saves with "
+                        "adapters if the vocabulary was resized, and which cannot have adapters "
+                        "here: merge them into their model with PEFT (merge_and_unload), or train "
+                        "them with the model's own vocabulary",
+                        name);
+    return coh_fail(COH_ERR_CORRUPT,
+                    "tensor %.150s is no adapter of a linear of %s: give the model that the "
+                    "adapters were trained on",
+                    name, folder->model.name);
+}
+
 static coh_status match_one(coh_adapter_folder *folder, const coh_safetensors_tensor *found,
                             int64_t rank)
 {
@@ -190,10 +272,7 @@ static coh_status match_one(coh_adapter_folder *folder, const coh_safetensors_te
     const int part = split(found->name, weight, sizeof(weight));
     const int64_t index = part < 0 ? -1 : linear_find(&folder->model, weight);
     if (index < 0)
-        return coh_fail(COH_ERR_CORRUPT,
-                        "tensor %.150s is no adapter of a linear of %s: give the model that the "
-                        "adapters were trained on",
-                        found->name, folder->model.name);
+        return refuse_tensor(folder, found->name);
     COH_TRY(coh_model_tensor_at(&folder->model, index, &tensor));
     const int64_t rows = part == 0 ? rank : tensor.dim[0];
     const int64_t columns = part == 0 ? tensor.dim[1] : rank;
@@ -268,16 +347,26 @@ static int add_target(const coh_adapter_folder *folder, const char *op, char *ta
            (int)(COH_PATTERN_BYTES - used);
 }
 
-static coh_status choose_targets(const coh_adapter_folder *folder, coh_adapters *adapters)
+/* Names each operator that no pattern before it covers. Returns 0 if that is too long. */
+static int list_targets(const coh_adapter_folder *folder, coh_adapters *adapters)
 {
     coh_operator op;
     for (int64_t index = 0, at = 0; coh_operator_next(&folder->model, &index, &op); at = index)
         if (op.linear && folder->found[at].part[0] &&
             !add_target(folder, op.name, adapters->targets))
-            return coh_fail(COH_ERR_CORRUPT,
-                            "its linears need a pattern of more than %d letters: "
-                            "merge the adapters into their model with PEFT (merge_and_unload)",
-                            COH_PATTERN_BYTES - 1);
+            return 0;
+    return 1;
+}
+
+static int is_found(const void *folder, int64_t index)
+{
+    return ((const coh_adapter_folder *)folder)->found[index].part[0] != NULL;
+}
+
+static coh_status choose_targets(const coh_adapter_folder *folder, coh_adapters *adapters)
+{
+    if (!list_targets(folder, adapters))
+        COH_TRY(coh_adapters_cover(&folder->model, is_found, folder, adapters->targets));
     return adapters->targets[0] ? COH_OK
                                 : coh_fail(COH_ERR_CORRUPT, "it holds no adapter: fetch it again");
 }

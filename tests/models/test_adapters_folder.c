@@ -5,8 +5,10 @@
 #include <math.h>
 
 #include "base/half.h"
+#include "base/name_pattern.h"
 #include "base/rng.h"
 #include "cohobate/adapters.h"
+#include "models/adapters.h"
 #include "models/safetensors.h"
 #include "tests/faults/alloc_faults.h"
 #include "tests/text/folder.h"
@@ -250,6 +252,247 @@ static void adapters_read_back_are_the_same(void **state)
     }
 }
 
+/* ---- adapters of many layers ---- */
+
+typedef struct choice {
+    const coh_model *model;
+    int first, last, step; /* layers */
+    const char *places;    /* ends of names, separated by commas */
+} choice;
+
+/* By name, as PEFT's layers_to_transform and target_modules choose. */
+static int is_wanted(const choice *c, const char *name)
+{
+    const char *layers = strstr(name, "layers."), *end;
+    char places[200];
+    if (!layers)
+        return 0;
+    const int layer = atoi(layers + strlen("layers."));
+    if (layer < c->first || layer > c->last || (layer - c->first) % c->step != 0)
+        return 0;
+    snprintf(places, sizeof(places), "%s", c->places);
+    for (char *rest = places, *place; (place = strtok_r(rest, ",", &rest)) != NULL;) {
+        end = name + strlen(name) - strlen(place);
+        if (end > name && end[-1] == '.' && strcmp(end, place) == 0)
+            return 1;
+    }
+    return 0;
+}
+
+static int is_chosen(const void *context, int64_t index)
+{
+    coh_model_tensor tensor;
+    char name[96];
+    assert_int_equal(coh_model_tensor_at(((const choice *)context)->model, index, &tensor), COH_OK);
+    snprintf(name, sizeof(name), "%.*s", (int)(strrchr(tensor.name, '.') - tensor.name),
+             tensor.name);
+    return is_wanted(context, name);
+}
+
+static coh_model llama_of(int layers)
+{
+    const coh_adapters none = { 0 };
+    char config[400];
+    snprintf(config, sizeof(config),
+             "{\"model_type\": \"llama\", \"vocab_size\": 37, \"hidden_size\": 8, "
+             "\"intermediate_size\": 4, \"num_hidden_layers\": %d, \"num_attention_heads\": 4, "
+             "\"num_key_value_heads\": 2, \"max_position_embeddings\": 19}",
+             layers);
+    return made_model(config, &none);
+}
+
+#define ALL       "q_proj,k_proj,v_proj,o_proj,gate_proj,up_proj,down_proj"
+#define ATTENTION "q_proj,k_proj,v_proj,o_proj"
+
+static void linears_of_many_layers_have_few_patterns(void **state)
+{
+    (void)state;
+    static const struct {
+        int layers;
+        choice of;
+        const char *expected; /* NULL: any that is exact */
+    } all[] = {
+        { 32, { NULL, 16, 31, 1, "q_proj,v_proj" }, "1[6-9].*[qv]_proj,[23]?.*[qv]_proj" },
+        { 32, { NULL, 8, 31, 1, ALL }, NULL },
+        { 32, { NULL, 0, 31, 2, ALL }, "[02468].*,[1-3][02468].*" },
+        { 32, { NULL, 0, 15, 1, ATTENTION }, "[0-9].self_attn.*,1[0-5].self_attn.*" },
+        { 32, { NULL, 1, 28, 3, "q_proj,k_proj,v_proj,down_proj" }, NULL },
+        { 126, { NULL, 63, 125, 1, ALL }, NULL },
+        { 126, { NULL, 5, 120, 1, "gate_proj,up_proj" }, NULL },
+        { 9, { NULL, 0, 7, 1, "q_proj" }, "[0-7].*q_proj" },
+    };
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+        const coh_model model = llama_of(all[i].layers);
+        choice of = all[i].of;
+        coh_status status = COH_ERR_MEMORY;
+        char targets[COH_PATTERN_BYTES];
+        of.model = &model;
+        for (uint64_t n = 1; status != COH_OK; n++) {
+            alloc_fail_nth(n);
+            status = coh_adapters_cover(&model, is_chosen, &of, targets);
+            alloc_fail_nth(0);
+            if (status != COH_OK && status != COH_ERR_MEMORY)
+                fail_msg("case %zu: %s", i, coh_last_error());
+        }
+        if (all[i].expected)
+            assert_string_equal(targets, all[i].expected);
+        coh_operator op;
+        for (int64_t index = 0; coh_operator_next(&model, &index, &op);)
+            if (op.linear && coh_pattern_matches(targets, op.name) != is_wanted(&of, op.name))
+                fail_msg("%s is wrong about %s", targets, op.name);
+    }
+}
+
+/* Written with targets that a person wrote, read without them. */
+static void adapters_of_many_layers_are_read_back(void **state)
+{
+    (void)state;
+    const coh_adapters adapters = { .rank = 3,
+                                    .alpha = 6,
+                                    .targets = "[89].*_proj,1?.*_proj,2[0-3].*_proj" };
+    coh_model model = llama_of(32), base = llama_of(32);
+    coh_adapter_folder *folder;
+    assert_int_equal(coh_model_adapters_set(&model, &adapters), COH_OK);
+    write_to(folder_file("out"), &model, COH_DTYPE_F32, NULL);
+    if (coh_adapters_open(folder_file("out"), &base, &folder) != COH_OK)
+        fail_msg("%s", coh_last_error());
+    assert_int_equal(coh_model_adapter_count(&base), 16 * 7);
+    assert_same_numbers(folder, &model);
+    coh_adapters_close(folder);
+    assert_int_equal(temporary_remove(folder_file("out")), 0);
+}
+
+/* A set of layers and linears without any order. */
+static void what_needs_too_long_a_pattern_is_refused(void **state)
+{
+    (void)state;
+    const coh_model model = llama_of(126);
+    char targets[COH_PATTERN_BYTES];
+    const choice scattered = { &model, 1, 125, 7, "q_proj,o_proj,gate_proj" };
+    assert_int_equal(coh_adapters_cover(&model, is_chosen, &scattered, targets), COH_ERR_CORRUPT);
+    assert_non_null(strstr(coh_last_error(), "pattern of more than 255 letters"));
+}
+
+/* ---- PEFT's configuration ---- */
+
+/* What LoraConfig of PEFT 0.18.0 and 0.21.2 writes by default, but for r, lora_alpha and
+ * target_modules. */
+#define PEFT_DEFAULTS                                                                              \
+    "\"alora_invocation_tokens\": null, \"alpha_pattern\": {}, \"arrow_config\": null, "           \
+    "\"auto_mapping\": null, \"base_model_name_or_path\": \"a/b\", \"bias\": \"none\", "           \
+    "\"corda_config\": null, \"ensure_weight_tying\": false, \"eva_config\": null, "               \
+    "\"exclude_modules\": null, \"fan_in_fan_out\": false, \"inference_mode\": true, "             \
+    "\"init_lora_weights\": true, \"kasa_config\": null, \"layer_replication\": null, "            \
+    "\"layers_pattern\": null, \"layers_to_transform\": null, \"loftq_config\": {}, "              \
+    "\"lora_bias\": false, \"lora_dropout\": 0.0, \"lora_ga_config\": null, "                      \
+    "\"megatron_config\": null, \"megatron_core\": \"megatron.core\", \"modules_to_save\": null, " \
+    "\"monteclora_config\": null, \"peft_type\": \"LORA\", \"peft_version\": \"0.21.2\", "         \
+    "\"qalora_group_size\": 16, \"rank_pattern\": {}, \"revision\": null, "                        \
+    "\"target_parameters\": null, \"task_type\": \"CAUSAL_LM\", "                                  \
+    "\"trainable_token_indices\": null, \"use_bdlora\": null, \"use_dora\": false, "               \
+    "\"use_qalora\": false, \"velora_config\": null"
+
+/* Opens adapters of rank 3 that have this configuration. */
+static coh_status open_configured(const char *members, coh_model *out_base)
+{
+    char config[4000];
+    const coh_adapters adapters = { .rank = 3 }, none = { 0 };
+    const coh_model model = made_model(LLAMA, &adapters);
+    coh_adapter_folder *folder = NULL;
+    *out_base = made_model(LLAMA, &none);
+    write_to(folder_file("out"), &model, COH_DTYPE_F32, NULL);
+    snprintf(config, sizeof(config), "{%s}", members);
+    folder_write("out/adapter_config.json", config, strlen(config));
+    const coh_status status = coh_adapters_open(folder_file("out"), out_base, &folder);
+    coh_adapters_close(folder);
+    assert_int_equal(temporary_remove(folder_file("out")), 0);
+    return status;
+}
+
+static void members_of_peft_without_an_effect_are_accepted(void **state)
+{
+    (void)state;
+    static const char *const all[] = {
+        "\"lora_alpha\": 6, \"use_rslora\": false, " PEFT_DEFAULTS,
+        "\"lora_alpha\": 6, \"peft_type\": \"LORA\", \"rank_pattern\": {\"q_proj\": 3}",
+        "\"lora_alpha\": 6, \"peft_type\": \"LORA\", \"alpha_pattern\": {\"^a.*b\": 6.0}",
+        "\"lora_alpha\": 6, \"peft_type\": \"LORA\", \"modules_to_save\": []",
+        "\"lora_alpha\": 6, \"peft_type\": \"LORA\", \"ensure_weight_tying\": true",
+        "\"lora_alpha\": 6, \"peft_type\": \"LORA\", \"rank_pattern\": null, \"use_rslora\": null",
+        "\"lora_alpha\": 6, \"peft_type\": \"LORA\", \"layers_to_transform\": [0, 1]",
+    };
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+        char members[4000];
+        coh_model base;
+        snprintf(members, sizeof(members), "\"r\": 3, %s", all[i]);
+        if (open_configured(members, &base) != COH_OK)
+            fail_msg("case %zu: %s", i, coh_last_error());
+        assert_int_equal(base.adapters.rank, 3);
+        assert_true(base.adapters.alpha == 6);
+        assert_string_equal(base.notes, "");
+    }
+}
+
+static void numbers_of_single_linears_are_refused_with_the_remedy(void **state)
+{
+    (void)state;
+    static const char *const all[][2] = {
+        { "\"r\": 3, \"lora_alpha\": 6, \"peft_type\": \"LORA\", \"rank_pattern\": {\"q_proj\": 3, "
+          "\"v_proj\": 4}",
+          "\"rank_pattern\" gives \"v_proj\" another number than \"r\", 3" },
+        { "\"r\": 3, \"peft_type\": \"LORA\", \"alpha_pattern\": {\"q_proj\": 6}",
+          "\"alpha_pattern\" gives \"q_proj\" another number than \"lora_alpha\", 8" },
+        { "\"r\": 3, \"peft_type\": \"LORA\", \"alpha_pattern\": {\"q_proj\": null}",
+          "another number" },
+        { "\"r\": 3, \"peft_type\": \"LORA\", \"rank_pattern\": [4]",
+          "\"rank_pattern\" must be an object of numbers" },
+        { "\"r\": 3, \"peft_type\": \"LORA\", \"use_rslora\": 1",
+          "\"use_rslora\" must be true or false" },
+        { "\"r\": 3, \"peft_type\": \"LORA\", \"modules_to_save\": [\"lm_head\"]",
+          "\"modules_to_save\" must be null, false or empty" },
+    };
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+        coh_model base;
+        assert_int_equal(open_configured(all[i][0], &base), COH_ERR_CORRUPT);
+        if (!strstr(coh_last_error(), all[i][1]) ||
+            !strstr(coh_last_error(), "merge them into their model with PEFT (merge_and_unload)"))
+            fail_msg("case %zu: %s", i, coh_last_error());
+    }
+}
+
+/* PEFT, tuners/lora/layer.py: scaling is lora_alpha / math.sqrt(r) with use_rslora, else
+ * lora_alpha / r. Ours is alpha / rank, as is PEFT's of an export, which has no use_rslora. */
+static void adapters_with_rslora_have_the_scale_of_peft(void **state)
+{
+    (void)state;
+    static const double alphas[] = { 8, 16, 0.1, 3 };
+    for (size_t i = 0; i < sizeof(alphas) / sizeof(alphas[0]); i++) {
+        char members[200];
+        coh_model base;
+        snprintf(members, sizeof(members),
+                 "\"peft_type\": \"LORA\", \"use_rslora\": true, \"r\": 3, \"lora_alpha\": %.17g",
+                 alphas[i]);
+        assert_int_equal(open_configured(members, &base), COH_OK);
+        const double scale = alphas[i] / sqrt(3.0);
+        assert_true(fabs((double)base.adapters.alpha / 3 - scale) <= 2e-7 * scale);
+        assert_non_null(strstr(base.notes, "adapters with use_rslora"));
+        write_to(folder_file("again"), &base, COH_DTYPE_F32, NULL);
+        json_t *root = read_json(folder_file("again/adapter_config.json"));
+        assert_null(json_object_get(root, "use_rslora"));
+        const double written = json_number_value(json_object_get(root, "lora_alpha"));
+        assert_true((float)written == base.adapters.alpha);
+        assert_true(fabs(written / 3 - scale) <= 2e-7 * scale);
+        json_decref(root);
+        assert_int_equal(temporary_remove(folder_file("again")), 0);
+    }
+    coh_model base;
+    assert_int_equal(
+        open_configured(
+            "\"peft_type\": \"LORA\", \"r\": 3, \"lora_alpha\": 3e38, \"use_rslora\": true", &base),
+        COH_ERR_CORRUPT);
+    assert_non_null(strstr(coh_last_error(), "\"lora_alpha\" must be smaller"));
+}
+
 static void what_cannot_be_written_leaves_nothing_behind(void **state)
 {
     (void)state;
@@ -454,6 +697,16 @@ int main(void)
         cmocka_unit_test_setup_teardown(tensors_have_pefts_names_and_our_numbers, set_up,
                                         folder_remove),
         cmocka_unit_test_setup_teardown(adapters_read_back_are_the_same, set_up, folder_remove),
+        cmocka_unit_test(linears_of_many_layers_have_few_patterns),
+        cmocka_unit_test_setup_teardown(adapters_of_many_layers_are_read_back, set_up,
+                                        folder_remove),
+        cmocka_unit_test(what_needs_too_long_a_pattern_is_refused),
+        cmocka_unit_test_setup_teardown(members_of_peft_without_an_effect_are_accepted, set_up,
+                                        folder_remove),
+        cmocka_unit_test_setup_teardown(numbers_of_single_linears_are_refused_with_the_remedy,
+                                        set_up, folder_remove),
+        cmocka_unit_test_setup_teardown(adapters_with_rslora_have_the_scale_of_peft, set_up,
+                                        folder_remove),
         cmocka_unit_test_setup_teardown(what_cannot_be_written_leaves_nothing_behind, set_up,
                                         folder_remove),
         cmocka_unit_test_setup_teardown(a_number_that_is_not_finite_is_refused_with_its_place,
