@@ -392,6 +392,27 @@ static coh_status read_architectures(const json_t *list, const coh_config_type *
     return coh_config_refuse("architectures", only ? json_array_get(list, 0) : list, must);
 }
 
+/* Weights of 4 or 8 bits in a form of their own. Their tensors would be refused one by one. */
+static coh_status refuse_quantised(json_t *root)
+{
+    static const char *const members[] = { "quantization_config", "compression_config" };
+    for (size_t i = 0; i < sizeof(members) / sizeof(members[0]); i++) {
+        const json_t *value = json_object_get(root, members[i]);
+        const char *by = json_string_value(json_object_get(value, "quant_method"));
+        if (!by &&
+            (json_object_get(value, "load_in_4bit") || json_object_get(value, "load_in_8bit")))
+            by = "bitsandbytes";
+        if (json_object_size(value) > 0)
+            return coh_fail(
+                COH_ERR_CORRUPT,
+                "config.json: \"%s\" is of weights quantised by %.40s, which are not "
+                "computed with: give the unquantised folder of the same model; adapters "
+                "that were trained over the quantised one can be given over it by %s",
+                members[i], by ? by : "an unnamed method", coh_term_text(COH_TERM_ADAPTER));
+    }
+    return COH_OK;
+}
+
 static coh_status read_dtype(const coh_config_reader *reader, const char *name,
                              coh_dtype *out_dtype)
 {
@@ -434,6 +455,7 @@ static coh_status read_all(coh_config_reader *reader)
     const coh_config_type *type = &family->types[reader->type];
     snprintf(model->name, sizeof(model->name), "%s", type->name);
     memcpy(config, type->defaults, family->config_bytes);
+    COH_TRY(refuse_quantised(reader->root));
     COH_TRY(read_architectures(json_object_get(reader->root, "architectures"), type));
     model->stored = COH_DTYPE_F32;
     COH_TRY(read_dtype(reader, "torch_dtype", &model->stored));

@@ -59,6 +59,7 @@ typedef enum coh_term {
     COH_TERM_DISK_RAISED, /* "": before the size of a larger disk, as a user types it, such as
                            * "--disk DIR:"; "": the message is "raise disk to 1GiB" */
     COH_TERM_CHAT_TEXT,   /* "field": takes conversations that were written out as texts */
+    COH_TERM_ADAPTER,     /* "coh_adapters_open": takes a folder of adapters over a model */
     COH_TERM_COUNT
 } coh_term;
 

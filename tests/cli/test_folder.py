@@ -122,6 +122,15 @@ class Folder(ProgramTest):
                 for name in {*beside, *terms} - {"additional_chat_templates"}:
                     self.assertEqual(self.bytes_of("out-" + kind, name), self.bytes_of(kind, name), name)
 
+    def test_a_quantised_model_is_refused_with_its_method_and_what_to_do(self):
+        folder, _ = self.model("llama")
+        config = json.loads(self.bytes_of("model", "config.json"))
+        self.write("model/config.json", json.dumps({**config, "quantization_config": {"quant_method": "bitsandbytes", "load_in_4bit": True}}))
+        for command in (["train", folder, "--data", self.corpus(60)], ["plan", folder], ["export", folder, "-o", self.path("out")]):
+            self.fails(4, *command, says='config.json: "quantization_config" is of weights quantised by bitsandbytes, which are not computed '
+                                         "with: give the unquantised folder of the same model; adapters that were trained over the quantised "
+                                         "one can be given over it by --adapter")
+
     def test_the_terms_are_those_of_the_weights_and_that_they_are_gone_is_said(self):
         folder, _ = self.model("gpt2")
         other, _ = self.model("gpt2", "other")

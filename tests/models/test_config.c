@@ -29,6 +29,39 @@ static uint64_t graph_parameters(const coh_model *model)
     return sum;
 }
 
+/* ---- members of all families ---- */
+
+#define GPT2_WITH "{\"model_type\": \"gpt2\", \"n_embd\": 12, \"n_layer\": 1, \"n_head\": 3, "
+
+static void quantised_weights_are_refused_with_their_method_and_the_remedy(void **state)
+{
+    (void)state;
+    static const char *const all[][2] = {
+        { "\"quantization_config\": {\"quant_method\": \"gptq\", \"bits\": 4}}",
+          "quantised by gptq" },
+        { "\"quantization_config\": {\"quant_method\": \"awq\", \"bits\": 4}}",
+          "quantised by awq" },
+        { "\"quantization_config\": {\"quant_method\": \"fp8\"}, \"n_inner\": 0}",
+          "quantised by fp8" },
+        { "\"quantization_config\": {\"quant_method\": \"bitsandbytes\", \"load_in_4bit\": true}}",
+          "quantised by bitsandbytes" },
+        { "\"quantization_config\": {\"load_in_8bit\": true}}", "quantised by bitsandbytes" },
+        { "\"quantization_config\": {\"bits\": 4}}", "quantised by an unnamed method" },
+        { "\"compression_config\": {\"quant_method\": \"compressed-tensors\"}}",
+          "quantised by compressed-tensors" },
+    };
+    coh_model model;
+    char text[400];
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+        snprintf(text, sizeof(text), GPT2_WITH "%s", all[i][0]);
+        assert_int_equal(coh_model_from_config(text, &model), COH_ERR_CORRUPT);
+        if (!strstr(coh_last_error(), all[i][1]) ||
+            !strstr(coh_last_error(), "give the unquantised folder of the same model"))
+            fail_msg("case %zu: %s", i, coh_last_error());
+    }
+    (void)taken(GPT2_WITH "\"quantization_config\": null, \"compression_config\": {}}");
+}
+
 /* ---- published models ---- */
 
 static const struct published {
@@ -658,6 +691,7 @@ static void every_failing_allocation_is_said(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(quantised_weights_are_refused_with_their_method_and_the_remedy),
         cmocka_unit_test(presets_have_the_published_parameter_counts),
         cmocka_unit_test(published_configurations_give_the_published_parameter_counts),
         cmocka_unit_test(presets_are_the_published_configurations),
