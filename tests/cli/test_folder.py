@@ -122,6 +122,18 @@ class Folder(ProgramTest):
                 for name in {*beside, *terms} - {"additional_chat_templates"}:
                     self.assertEqual(self.bytes_of("out-" + kind, name), self.bytes_of(kind, name), name)
 
+    def test_an_export_names_no_files_of_python_that_it_lacks(self):
+        """The auto_map of a config, which transformers follows with trust_remote_code."""
+        folder, _ = self.model("llama")
+        config = json.loads(self.bytes_of("model", "config.json"))
+        self.write("model/config.json", json.dumps({**config, "auto_map": {"AutoModelForCausalLM": "modeling_x.XForCausalLM"}}))
+        self.write("model/modeling_x.py", "")
+        self.train(folder, *STILL, "--save", self.path("run"))
+        for number, source in enumerate((folder, self.path("run"))):
+            self.succeeds("export", source, "-o", self.path(f"out-{number}"))
+            self.assertNotIn("auto_map", json.loads(self.bytes_of(f"out-{number}", "config.json")))
+            self.assertNotIn("modeling_x.py", os.listdir(self.path(f"out-{number}")))
+
     def test_a_quantised_model_is_refused_with_its_method_and_what_to_do(self):
         folder, _ = self.model("llama")
         config = json.loads(self.bytes_of("model", "config.json"))

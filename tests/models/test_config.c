@@ -62,6 +62,20 @@ static void quantised_weights_are_refused_with_their_method_and_the_remedy(void 
     (void)taken(GPT2_WITH "\"quantization_config\": null, \"compression_config\": {}}");
 }
 
+/* It names files of Python that an export does not have. */
+static void the_map_to_files_of_python_is_not_written_back(void **state)
+{
+    (void)state;
+    char *text;
+    const coh_model model =
+        taken(GPT2_WITH "\"auto_map\": {\"AutoModelForCausalLM\": \"modeling_x.X\"}, \"kept\": 7}");
+    assert_int_equal(coh_model_to_config(&model, COH_DTYPE_F32, &text), COH_OK);
+    assert_null(strstr(text, "auto_map"));
+    assert_non_null(strstr(text, "\"kept\": 7"));
+    assert_null(strstr(model.notes, "auto_map"));
+    coh_model_text_free(text);
+}
+
 /* ---- published models ---- */
 
 static const struct published {
@@ -692,6 +706,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(quantised_weights_are_refused_with_their_method_and_the_remedy),
+        cmocka_unit_test(the_map_to_files_of_python_is_not_written_back),
         cmocka_unit_test(presets_have_the_published_parameter_counts),
         cmocka_unit_test(published_configurations_give_the_published_parameter_counts),
         cmocka_unit_test(presets_are_the_published_configurations),
