@@ -470,6 +470,40 @@ typedef struct curve_range {
     uint32_t first_step, last_step;
 } curve_range;
 
+/* The mean of the finite losses of point `point` of CURVE_POINTS of a run's validations, and the
+ * step of the last of them. */
+static double validation_at(const report_run *run, size_t point, size_t points, uint32_t *out_step)
+{
+    const size_t count = run->validation_count, end = (point + 1) * count / points;
+    double sum = 0, finite = 0;
+    for (size_t i = point * count / points; i < end; i++)
+        if (isfinite(run->validations[i].loss)) {
+            sum += (double)run->validations[i].loss;
+            finite++;
+        }
+    *out_step = run->validations[end - 1].step;
+    return finite > 0 ? sum / finite : NAN;
+}
+
+static size_t validation_points(const report_run *run)
+{
+    return run->validation_count < CURVE_POINTS ? run->validation_count : CURVE_POINTS;
+}
+
+/* Widens the range by a run's validations. */
+static void include_validations(const report_run *run, curve_range *r)
+{
+    const size_t points = validation_points(run);
+    uint32_t step;
+    for (size_t point = 0; point < points; point++) {
+        const double loss = validation_at(run, point, points, &step);
+        if (!isfinite(loss))
+            continue;
+        r->least = fmin(r->least, loss);
+        r->most = fmax(r->most, loss);
+    }
+}
+
 static int range_of(const report_analysis *const *all, int count, curve_kind kind, curve_range *r)
 {
     *r = (curve_range){ .least = INFINITY, .most = -INFINITY, .first_step = UINT32_MAX };
@@ -484,6 +518,8 @@ static int range_of(const report_analysis *const *all, int count, curve_kind kin
             r->most = fmax(r->most, value);
             r->last = run == 0 ? value : r->last;
         }
+        if (kind == CURVE_LOSS && rows > 0)
+            include_validations(all[run]->run, r);
         if (rows > 0 && all[run]->run->rows[0].step < r->first_step)
             r->first_step = all[run]->run->rows[0].step;
         if (rows > 0 && all[run]->run->rows[rows - 1].step > r->last_step)
@@ -492,53 +528,117 @@ static int range_of(const report_analysis *const *all, int count, curve_kind kin
     return r->least <= r->most;
 }
 
+/* Adds a point to a path: a place of the figure, after "M" or "L". */
+static coh_status add_point(char letter, uint32_t step, double value, const curve_range *r,
+                            coh_text *out)
+{
+    const double width = r->last_step > r->first_step ? r->last_step - r->first_step : 1;
+    const double height = r->most > r->least ? r->most - r->least : 1;
+    return coh_text_add(out, "%c%.1f %.1f", letter, 1000 * (step - r->first_step) / width,
+                        r->most > r->least ? 96 - 92 * (value - r->least) / height : 50);
+}
+
 static coh_status add_curve(const report_analysis *a, int run, curve_kind kind,
                             const curve_range *r, coh_text *out)
 {
     const size_t rows = a->run->row_count;
     const size_t points = rows < CURVE_POINTS ? rows : CURVE_POINTS;
-    const double height = r->most > r->least ? r->most - r->least : 1;
-    const double width = r->last_step > r->first_step ? r->last_step - r->first_step : 1;
     int is_drawing = 0;
     ADD("<path class=\"line r%d\" d=\"M0 100", run % 8);
     for (size_t point = 0; point < points; point++) {
         const double value = mean_at(a, point, points, kind);
         const uint32_t step = a->run->rows[(2 * point + 1) * rows / (2 * points)].step;
         if (isfinite(value))
-            ADD("%s%.1f %.1f", is_drawing ? "L" : "M", 1000 * (step - r->first_step) / width,
-                r->most > r->least ? 96 - 92 * (value - r->least) / height : 50);
+            COH_TRY(add_point(is_drawing ? 'L' : 'M', step, value, r, out));
         is_drawing = isfinite(value);
     }
     ADD("\"/>");
     return COH_OK;
 }
 
-coh_status report_figure_curves(const report_analysis *const *analyses, int count, coh_text *out)
+/* Draws the validations of a run: a line, or with `is_dots` its points, as strokes without length,
+ * which stay round at any width of the figure. */
+static coh_status add_validations(const report_run *of, int run, int is_dots, const curve_range *r,
+                                  coh_text *out)
+{
+    const size_t points = validation_points(of);
+    int is_drawing = 0;
+    ADD("<path class=\"%s r%d\" d=\"M0 100", is_dots ? "dots" : "line held", run % 8);
+    for (size_t point = 0; point < points; point++) {
+        uint32_t step;
+        const double loss = validation_at(of, point, points, &step);
+        const int is_inside = isfinite(loss) && step >= r->first_step && step <= r->last_step;
+        if (is_inside)
+            COH_TRY(add_point(is_drawing && !is_dots ? 'L' : 'M', step, loss, r, out));
+        if (is_inside && is_dots)
+            ADD("h0");
+        is_drawing = is_inside;
+    }
+    ADD("\"/>");
+    return COH_OK;
+}
+
+static coh_status add_all_validations(const report_analysis *const *analyses, int count,
+                                      const curve_range *r, coh_text *out)
+{
+    for (int run = 0; run < count; run++)
+        for (int is_dots = 0; is_dots < 2; is_dots++)
+            if (analyses[run]->run->row_count > 0 && analyses[run]->run->validation_count > 0)
+                COH_TRY(add_validations(analyses[run]->run, run, is_dots, r, out));
+    return COH_OK;
+}
+
+/* Adds what the lines of the losses are, if a run has validations. */
+static coh_status add_loss_legend(const report_analysis *const *analyses, int count, coh_text *out)
+{
+    int has_any = 0;
+    for (int run = 0; run < count; run++)
+        has_any |= analyses[run]->run->validation_count > 0;
+    if (has_any)
+        ADD("<ul class=\"legend\"><li><svg width=\"34\" height=\"10\" aria-hidden=\"true\"><path "
+            "class=\"line r0\" d=\"M0 5H34\"/></svg>training</li><li><svg width=\"34\" "
+            "height=\"10\" aria-hidden=\"true\"><path class=\"line held r0\" d=\"M0 5H34\"/><path "
+            "class=\"dots r0\" d=\"M17 5h0\"/></svg>validation</li></ul>");
+    return COH_OK;
+}
+
+/* Adds the drawing of one kind of curve. */
+static coh_status add_figure(const report_analysis *const *analyses, int count, curve_kind kind,
+                             const curve_range *range, coh_text *out)
 {
     static const char *const names[] = { "Loss", "Gradient norm", "Learning rate", "Tokens/s" };
+    ADD("<figure><h3>%s</h3><svg width=\"100%%\" height=\"%d\" viewBox=\"0 0 1000 100\" "
+        "preserveAspectRatio=\"none\" role=\"img\" aria-label=\"%s by step\"><rect "
+        "class=\"ground\" width=\"1000\" height=\"100\"/>",
+        names[kind], CURVE_HEIGHT, names[kind]);
+    for (int run = 0; run < count; run++)
+        if (analyses[run]->run->row_count > 0)
+            COH_TRY(add_curve(analyses[run], run, kind, range, out));
+    if (kind == CURVE_LOSS)
+        COH_TRY(add_all_validations(analyses, count, range, out));
+    ADD("</svg><figcaption>Steps %" PRIu32 " to %" PRIu32 "; from %s to %s, at the end "
+        "%s",
+        range->first_step, range->last_step, report_real(range->least).at,
+        report_real(range->most).at, report_real(range->last).at);
+    const report_run *run = analyses[0]->run;
+    if (kind == CURVE_LOSS && run->validation_count > 0)
+        ADD("; validation %s at step %" PRIu32,
+            report_real((double)run->validations[run->validation_count - 1].loss).at,
+            run->validations[run->validation_count - 1].step);
+    ADD("</figcaption>");
+    if (kind == CURVE_LOSS)
+        COH_TRY(add_loss_legend(analyses, count, out));
+    ADD("</figure>");
+    return COH_OK;
+}
+
+coh_status report_figure_curves(const report_analysis *const *analyses, int count, coh_text *out)
+{
     curve_range range;
     ADD("<div class=\"curves\">");
-    for (int kind = 0; kind < CURVE_KINDS; kind++) {
-        if (!range_of(analyses, count, (curve_kind)kind, &range))
-            continue;
-        ADD("<figure><h3>%s</h3><svg width=\"100%%\" height=\"%d\" viewBox=\"0 0 1000 100\" "
-            "preserveAspectRatio=\"none\" role=\"img\" aria-label=\"%s by step\"><rect "
-            "class=\"ground\" width=\"1000\" height=\"100\"/>",
-            names[kind], CURVE_HEIGHT, names[kind]);
-        for (int run = 0; run < count; run++)
-            if (analyses[run]->run->row_count > 0)
-                COH_TRY(add_curve(analyses[run], run, (curve_kind)kind, &range, out));
-        ADD("</svg><figcaption>Steps %" PRIu32 " to %" PRIu32 "; from %s to %s, at the end "
-            "%s",
-            range.first_step, range.last_step, report_real(range.least).at,
-            report_real(range.most).at, report_real(range.last).at);
-        const report_run *run = analyses[0]->run;
-        if (kind == CURVE_LOSS && run->validation_count > 0)
-            ADD("; validation %s at step %" PRIu32,
-                report_real((double)run->validations[run->validation_count - 1].loss).at,
-                run->validations[run->validation_count - 1].step);
-        ADD("</figcaption></figure>");
-    }
+    for (int kind = 0; kind < CURVE_KINDS; kind++)
+        if (range_of(analyses, count, (curve_kind)kind, &range))
+            COH_TRY(add_figure(analyses, count, (curve_kind)kind, &range, out));
     ADD("</div>");
     if (count < 2)
         return COH_OK;

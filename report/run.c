@@ -229,13 +229,16 @@ static void add_numbers(const report_line *line, report_run *run)
 
 static coh_status add_line(const report_line *line, report_run *run)
 {
+    /* a resumed run writes the steps after its checkpoint again, and validates after them again */
+    while (run->validation_count > 0 &&
+           run->validations[run->validation_count - 1].step >= line->step)
+        run->validation_count--;
     if (line->is_validation) {
         COH_TRY(COH_GROW(&run->validations, &run->validation_capacity, run->validation_count + 1));
         run->validations[run->validation_count++] =
             (report_validation){ line->step, (float)line->loss };
         return COH_OK;
     }
-    /* a resumed run writes the steps after its checkpoint again */
     while (run->row_count > 0 && run->rows[run->row_count - 1].step >= line->step)
         run->row_count--;
     COH_TRY(COH_GROW(&run->rows, &run->row_capacity, run->row_count + 1));

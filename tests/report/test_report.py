@@ -8,6 +8,7 @@ import html.parser
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -240,6 +241,75 @@ def several(folder):
     print("several runs: curves overlaid, diff names what changed")
 
 
+def points_of(page, style):
+    """Points of each path of a class: [(x, y), ...]."""
+    with open(page, encoding="utf-8") as file:
+        paths = re.findall(f'<path class="{style}" d="M0 100([^"]*)"', file.read())
+    return [[tuple(map(float, pair)) for pair in re.findall(r"[ML]([\d.]+) ([\d.]+)", path)] for path in paths]
+
+
+def validations(folder):
+    """Losses of validations are drawn on the axes of the training's, without those that a resumed run replaced."""
+    def add(path, *lines):
+        with open(os.path.join(path, "steps.jsonl"), "a", encoding="utf-8") as file:
+            file.writelines(json.dumps(line) + "\n" for line in lines)
+
+    def step(number):
+        return {"step": number, "loss": 1 + 3 / number, "grad_norm": 1.5, "lr": 0.001, "tokens": 1024, "seconds": 0.01}
+
+    def held(number, loss):
+        return {"step": number, "validation_loss": loss, "windows": 8, "windows_total": 8}
+
+    first = make(os.path.join(folder, "first"), "usual", 5)  # losses of training from 4 to 1.6
+    add(first, held(5, 3.0), *map(step, range(6, 9)), held(8, 9.0), step(9), held(9, 8.0),
+        # resumed at step 5
+        *map(step, range(6, 11)), held(10, 2.0), step(11), held(11, None))
+    run("report", first)
+    page = os.path.join(first, "report.html")
+    assert "training" in read_page(page).text["li"] and "validation" in read_page(page).text["li"]
+    line, = points_of(page, "line held r0")
+    dots, = points_of(page, "dots r0")
+    assert line == dots and [x for x, _ in dots] == [400.0, 900.0], dots  # steps 5 and 10 of 1 to 11
+    least, most = 1 + 3 / 11, 4
+    for (_, y), loss in zip(dots, (3.0, 2.0), strict=True):
+        assert abs(y - (96 - 92 * (loss - least) / (most - least))) < 0.06, (y, loss)
+    assert "at the end 1.273; validation - at step 11" in read_page(page).text["figcaption"], read_page(page).text["figcaption"]
+
+    second = make(os.path.join(folder, "second"), "usual", 11)
+    add(second, held(11, 5.0))  # above all losses of training
+    plain = make(os.path.join(folder, "plain"), "usual", 11)
+    both = os.path.join(folder, "both.html")
+    run("report", first, plain, second, "-o", both)
+    read_page(both)
+    assert [len(points_of(both, f"dots r{i}")) for i in range(3)] == [1, 0, 1]
+    assert points_of(both, "dots r2") == [[(1000.0, 4.0)]]
+
+    many = make(os.path.join(folder, "many"), "usual", 20000)
+    add(many, held(20000, 1.5))
+    with open(os.path.join(many, "steps.jsonl"), "a", encoding="utf-8") as file:
+        for number in range(20001, 30001):
+            file.write(json.dumps(step(number)) + "\n" + json.dumps(held(number, 2 + 1e4 / number)) + "\n")
+    run("report", many)
+    assert len(points_of(os.path.join(many, "report.html"), "dots r0")[0]) == 400
+    read_page(os.path.join(many, "report.html"))
+
+    run("report", plain)
+    with open(os.path.join(plain, "report.html"), encoding="utf-8") as file:
+        assert "validation</li>" not in file.read()
+
+    corpus, trained = os.path.join(folder, "corpus.txt"), os.path.join(folder, "trained")
+    with open(corpus, "w", encoding="utf-8") as file:
+        file.write("a step of a small model\n" * 100)
+    small = ["--threads", "2", "--steps"]
+    run("train", "gpt2-pico", "--data", corpus, "--batch", "2", "--sequence", "16", "--validation", corpus, "--validation-every", "1",
+        "--save-every", "2", "--save", trained, "--schedule-steps", "7", *QUICK, *small, "5")
+    shutil.rmtree(os.path.join(trained, "step-5"))
+    run("train", "--resume", trained, *QUICK, *small, "7")
+    run("report", trained)
+    assert len(points_of(os.path.join(trained, "report.html"), "dots r0")[0]) == 7
+    print("validations: drawn, once a step")
+
+
 def settings(folder):
     """diff names every setting of the recipe that differs, and no other."""
     corpus = os.path.join(folder, "corpus.txt")
@@ -390,7 +460,7 @@ def guesses(folder):
 def main():
     with tempfile.TemporaryDirectory() as folder:
         os.environ["XDG_CACHE_HOME"] = os.path.join(folder, "cache")  # calibrations of these runs are not the user's
-        for number, part in enumerate((causes, hostile, damaged, refusals, several, settings, real, guesses)):
+        for number, part in enumerate((causes, hostile, damaged, refusals, several, validations, settings, real, guesses)):
             sub = os.path.join(folder, str(number))
             os.mkdir(sub)
             part(sub)
