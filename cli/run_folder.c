@@ -600,8 +600,6 @@ uint64_t cli_run_folder_room_count(const cli_run_folder *folder, uint64_t save_c
     uint64_t at_once = (uint64_t)folder->keep_count + 1 + (folder->keeps_best != 0);
     if (at_once > here + save_count)
         at_once = here + save_count;
-    if (at_once < 2)
-        at_once = 2;
     return at_once > here ? at_once - here : 1;
 }
 

@@ -71,8 +71,8 @@ void cli_run_folder_undo(cli_run_folder *folder);
 
 /* The number of checkpoints to reserve space for if `save_count` saves (>= 1) follow. At most
  * keep_count + 1 checkpoints exist at once (the new one next to the old ones), plus the best one if
- * it is kept; or as many as there will ever be, at least two. Existing checkpoints are
- * subtracted. */
+ * it is kept; or as many as there will ever be: one of a run that saves only at its end, or where
+ * it is stopped. Existing checkpoints are subtracted. */
 uint64_t cli_run_folder_room_count(const cli_run_folder *folder, uint64_t save_count);
 
 /* Reserves space for `count` checkpoints of `checkpoint_bytes`. Fails: COH_ERR_FULL, COH_ERR_IO. */

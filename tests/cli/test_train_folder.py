@@ -313,7 +313,7 @@ class TrainFolder(TrainTest):
 
     def test_room_for_the_checkpoints_is_held_before_the_first_step_and_given_to_them(self):
         one = 12 * 11.14e6  # parameters and two states
-        for flags, least in ((["--save-every", 1000], 3), (["--save-every", 1000, "--keep", 1], 2), ([], 2)):
+        for flags, least in ((["--save-every", 1000], 3), (["--save-every", 1000, "--keep", 1], 2), ([], 1)):
             process = start("train", *NANO, "--data", self.corpus(), "--steps", 5000, "--save",
                             self.path(f"run-{len(flags)}"), *flags)
             for line in process.stderr:
@@ -389,7 +389,7 @@ class TrainFolder(TrainTest):
 
     def test_held_room_is_asked_of_the_file_system(self):
         def few_blocks():
-            resource.setrlimit(resource.RLIMIT_FSIZE, (200 << 20, 200 << 20))
+            resource.setrlimit(resource.RLIMIT_FSIZE, (100 << 20, 100 << 20))
         # Python ignores the signal for files that are too large, and the program inherits that.
         self.fails(3, "train", *NANO, "--data", self.corpus(), "--steps", 2, "--save", self.path("run"),
                    says="cannot hold", preexec_fn=few_blocks, restore_signals=False)
