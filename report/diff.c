@@ -115,11 +115,12 @@ static coh_status add_values(const json_t *before, const json_t *after, coh_text
     return COH_OK;
 }
 
-/* 0 or empty, as if it was not there. */
+/* 0 or empty, as if it was not there. Runs of earlier versions lack "schedule", and are cosines. */
 static int is_nothing(const json_t *value)
 {
     return value == NULL || (json_is_number(value) && json_number_value(value) == 0) ||
-           (json_is_string(value) && (json_string_length(value) == 0 || is_no_hash(value))) ||
+           (json_is_string(value) && (json_string_length(value) == 0 || is_no_hash(value) ||
+                                      strcmp(json_string_value(value), "cosine") == 0)) ||
            (json_is_array(value) && json_array_size(value) == 0);
 }
 

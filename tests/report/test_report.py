@@ -319,7 +319,8 @@ def settings(folder):
             "shape": ["--batch", "2", "--dropout", "0.1", "--seed", "2", "--steps", "3", "--clip", "0.5"],
             "part": ["--freeze", "wpe"], "held": ["--validation", corpus],
             "seed": ["--seed", "1234567890123"], "seeds": ["--seed", "1234567890124"], "lora": ["--lora", "2:4"],
-            "ranks": ["--replicas", "2", "--ranks", "2", "--pattern", "zero1"], "far": ["--disk", folder]}
+            "ranks": ["--replicas", "2", "--ranks", "2", "--pattern", "zero1"], "far": ["--disk", folder],
+            "stable": ["--schedule", "wsd"]}
     for name, flags in runs.items():
         few = [] if "--steps" in flags else ["--steps", "2"]
         run("train", "gpt2-pico", "--data", corpus, "--sequence", "16", "--dtype", "f32", "--threads", "1",
@@ -328,7 +329,7 @@ def settings(folder):
     expected = {"same": [], "rates": ["warmup-steps", "lr", "min-lr", "lr-for"],
                 "shape": ["batch", "micro-batch", "dropout", "seed", "steps", "schedule-steps", "clip"],
                 "part": ["freeze"], "held": ["validation-hash"], "lora": ["lora-rank", "lora-alpha", "lora-targets"],
-                "ranks": ["replicas", "ranks", "pattern"], "far": ["disk budget"]}
+                "ranks": ["replicas", "ranks", "pattern"], "far": ["disk budget"], "stable": ["schedule", "decay-steps"]}
     made = ["plan", "planned limit", "device budget", "threads", "micro-batch", "profile"]
     texts = {}
     for name, names in expected.items():
@@ -354,6 +355,12 @@ def settings(folder):
             json.dump(record, file)
         text = run("diff", *(os.path.join(folder, x) for x in ("usual", "same")), env={**os.environ, "LC_ALL": "C.UTF-8"})[0]
         assert says in text, text
+    # One of an earlier version had no other schedule than a cosine.
+    record["recipe"].pop("schedule"), record["recipe"].pop("decay_steps")
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(record, file)
+    assert "settings are equal" in run("diff", *(os.path.join(folder, x) for x in ("usual", "same")),
+                                       env={**os.environ, "LC_ALL": "C.UTF-8"})[0]
     # A run of an earlier version has no recipe: its command is compared.
     path = os.path.join(folder, "rates", "run.json")
     with open(path, encoding="utf-8") as file:
