@@ -467,10 +467,10 @@ static coh_status mark_backward(builder *b)
     b->map->reaches_loss[graph->loss] = 1;
     for (size_t i = graph->op_count; i-- > 0;) {
         const coh_graph_op_entry *op = &graph->ops[i];
-        int reaches = 0;
+        int32_t wanted = 0;
         for (int32_t port = 0; port < op->kind.output_count; port++)
-            reaches |= b->map->reaches_loss[op->output[port]];
-        int32_t wanted = reaches && graph->tensors[op->output[0]].needs_grad;
+            wanted |= b->map->reaches_loss[op->output[port]] &&
+                      graph->tensors[op->output[port]].needs_grad;
         if (wanted) {
             COH_TRY(check_has_backward(b, op));
             COH_TRY(check_ends_in_loss(b, op));
