@@ -105,6 +105,11 @@ static const struct {
                               { "in the parameter's dtype", "in f32" },
                               "look at the dtype of parameter_grad's shape, not at the "
                               "parameter's, or clear the bit of can_widen_grad" },
+    [COH_OP_FAULT_UNUSED_OUTPUT] = { "does not take a NULL output_grad as zeros",
+                                     { "with zeros", "with NULL" },
+                                     "nothing may use one of several outputs, which then has no "
+                                     "gradient: look at the data of each output_grad before "
+                                     "reading it" },
     [COH_OP_FAULT_GRADIENT] = { "does not give the derivative of forward",
                                 { "by differences", "it is" },
                                 "a term of the derivative is forgotten or wrong" },

@@ -465,6 +465,32 @@ static void check_skips(bench *b)
     b->shared->crash_fault = COH_OP_FAULT_CRASHED;
 }
 
+/* Each output in turn is one that nothing uses: its gradient is NULL, which must give what zeros
+ * give. Leaves the plain results as they were. */
+static void check_unused_outputs(bench *b)
+{
+    const coh_port_mask all = { .inputs = UINT32_MAX, .parameters = UINT32_MAX };
+    int count = 0;
+    for (int port = 0; port < COH_PORT_MAX; port++)
+        count += b->first.buffer[COH_TRIAL_OUTPUT_GRAD][port].data != NULL;
+    for (int port = 0; count > 1 && port < COH_PORT_MAX; port++) {
+        coh_trial_way zeros = COH_TRIAL_PLAIN, absent = COH_TRIAL_PLAIN;
+        if (b->first.buffer[COH_TRIAL_OUTPUT_GRAD][port].data == NULL || b->shared->count > 0)
+            continue;
+        zeros.zero_output_grads = absent.absent_output_grads = 1u << port;
+        if (!run_both(b, &b->first, &zeros))
+            return;
+        memcpy(b->plain, b->results, b->bytes);
+        b->shared->crash_fault = COH_OP_FAULT_UNUSED_OUTPUT;
+        if (run_both(b, &b->first, &absent))
+            expect_multiples(b, &b->first, all, 0.0, 1.0, COH_OP_FAULT_UNUSED_OUTPUT, NULL);
+        b->shared->crash_fault = COH_OP_FAULT_CRASHED;
+    }
+    const coh_trial_way way = COH_TRIAL_PLAIN;
+    if (count > 1 && b->shared->count == 0 && run_both(b, &b->first, &way))
+        memcpy(b->plain, b->results, b->bytes);
+}
+
 static int pairs_fit(const bench *b)
 {
     const coh_op_kind *kind = &b->op->kind;
@@ -517,6 +543,7 @@ static void check_promises(bench *b)
         check_adds(b);
         check_widens(b);
         check_skips(b);
+        check_unused_outputs(b);
     }
     check_in_place(b);
     coh_trial_way way = COH_TRIAL_PLAIN;

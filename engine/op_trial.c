@@ -422,6 +422,21 @@ static uint32_t read_outputs(const coh_op_kind *kind, const coh_trial_way *way)
            ~(way->is_frozen ? kind->reads_for_parameters.outputs : 0u);
 }
 
+/* As the engine gives them: an output that nothing uses has none. */
+static void set_output_gradients(coh_trial *trial, const coh_trial_way *way,
+                                 coh_view views[COH_PORT_MAX])
+{
+    load(trial, COH_TRIAL_OUTPUT_GRAD);
+    set_views(trial, COH_TRIAL_OUTPUT_GRAD, views);
+    for (int port = 0; port < COH_PORT_MAX; port++) {
+        coh_trial_buffer *b = &trial->buffer[COH_TRIAL_OUTPUT_GRAD][port];
+        if (b->data != NULL && (way->zero_output_grads >> port & 1u))
+            memset(b->data, 0, b->bytes);
+        if (way->absent_output_grads >> port & 1u)
+            views[port] = (coh_view){ 0 };
+    }
+}
+
 /* Gradients that are added to begin with their buffer's values. */
 static void set_gradients(coh_trial *trial, const coh_trial_way *way, coh_trial_role role,
                           uint32_t adds, uint32_t skips, coh_view views[COH_PORT_MAX])
@@ -451,8 +466,7 @@ coh_status coh_trial_backward(coh_trial *trial, const coh_trial_way *way)
     hide(trial, way, COH_TRIAL_OUTPUT, read_outputs(kind, way), call->output);
     hide(trial, way, COH_TRIAL_PARAMETER, kind->backward_reads.parameters, call->parameter);
     fill_role(trial, way, COH_TRIAL_WORKSPACE, COH_PHASE_BACKWARD);
-    load(trial, COH_TRIAL_OUTPUT_GRAD);
-    set_views(trial, COH_TRIAL_OUTPUT_GRAD, call->output_grad);
+    set_output_gradients(trial, way, call->output_grad);
     memset(call->state, 0, sizeof(call->state));
     set_gradients(trial, way, COH_TRIAL_INPUT_GRAD, way->adds.inputs, way->skips.inputs,
                   call->input_grad);
@@ -558,10 +572,11 @@ int coh_trial_spoilt(const coh_trial *trial, const coh_trial_way *way, coh_trial
         return spoilt(trial, COH_TRIAL_INPUT, all, out_place) ||
                spoilt(trial, COH_TRIAL_PARAMETER, all, out_place);
     const uint32_t saved = kind->row_split_parameters ? 0 : 1; /* passed on between ranges */
+    const uint32_t unwritten = ~(kind->overwrites_output_grads | way->zero_output_grads);
     return spoilt(trial, COH_TRIAL_INPUT, read_inputs(kind, way), out_place) ||
            spoilt(trial, COH_TRIAL_PARAMETER, kind->backward_reads.parameters, out_place) ||
            spoilt(trial, COH_TRIAL_OUTPUT, read_outputs(kind, way), out_place) ||
-           spoilt(trial, COH_TRIAL_OUTPUT_GRAD, ~kind->overwrites_output_grads, out_place) ||
+           spoilt(trial, COH_TRIAL_OUTPUT_GRAD, unwritten, out_place) ||
            spoilt(trial, COH_TRIAL_SAVED, saved, out_place);
 }
 

@@ -54,6 +54,8 @@ typedef struct coh_trial_way {
     coh_trial_hidden hidden;
     int32_t hidden_role, hidden_port; /* HIDDEN_NAN: which one */
     coh_port_mask adds, skips;        /* gradients that are added to, or left out */
+    uint32_t zero_output_grads;       /* bit i: output_grad[i] is zeros */
+    uint32_t absent_output_grads;     /* bit i: it has neither data nor shape */
     int32_t in_place; /* 1 + index of the pair of each phase that shares memory; 0: none */
     int32_t in_ranges, has_cache, is_frozen;
     int32_t is_recorded; /* on a GPU: as a replayed CUDA graph */

@@ -8,6 +8,7 @@
 
 #include "kernels/kernels.h"
 #include "kernels/kind.h"
+#include "kernels/plain.h"
 
 #define TURN       6.283185307179586 /* 2 pi */
 #define ANGLE_MOST 0x1p31
@@ -309,10 +310,33 @@ static coh_status forward_split(const coh_call *call)
     return take_apart(call, NULL);
 }
 
+/* Writes zeros where a part that nothing uses has no gradient. */
+static void clear_unused(const coh_call *call)
+{
+    const coh_view *dx = &call->input_grad[0];
+    const int64_t C = dx->shape.dim[2];
+    const coh_blocks nothing = { .dtype = dx->shape.dtype,
+                                 .outer = coh_shape_elements(&dx->shape) / C,
+                                 .wide = C,
+                                 .part_in = dx->data,
+                                 .whole_out = dx->data,
+                                 .clears = 1 };
+    int unused = 0;
+    for (int part = 0; part < 3; part++)
+        unused += call->output_grad[part].data == NULL;
+    if (unused > 0 && (call->input_grad_adds & 1u) == 0)
+        coh_kernel_put_blocks(call->queue, &nothing);
+}
+
 static coh_status backward_split(const coh_call *call)
 {
-    for (int part = 0; part < 3 && call->input_grad[0].data != NULL; part++) {
+    if (call->input_grad[0].data == NULL)
+        return COH_OK;
+    clear_unused(call);
+    for (int part = 0; part < 3; part++) {
         size_t begin_bytes;
+        if (call->output_grad[part].data == NULL)
+            continue;
         coh_rope rope = part_of(call->attributes, &call->input_grad[0].shape, part, &begin_bytes);
         rope.turns_back = 1;
         rope.adds = (call->input_grad_adds & 1u) != 0;

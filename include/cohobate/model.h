@@ -130,7 +130,8 @@ typedef struct coh_call {
     coh_view output[COH_PORT_MAX];
     coh_view parameter[COH_PORT_MAX]; /* backward: those in backward_reads.parameters */
     coh_view state[COH_PORT_MAX];     /* forward: read and written */
-    /* backward: read, or overwritten too (overwrites_output_grads); NULL data for a loss */
+    /* backward: read, or overwritten too (overwrites_output_grads). NULL data: a loss, integers, or
+     * one of several outputs on which the graph's loss does not depend: its gradient is zero. */
     coh_view output_grad[COH_PORT_MAX];
     /* backward: written, or added to; NULL only if can_skip_grad allows it, or for an integer */
     coh_view input_grad[COH_PORT_MAX];

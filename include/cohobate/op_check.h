@@ -14,8 +14,8 @@
  *     contents    NaN in scratch, guards, undeclared ports      reads of what was not declared
  *     places      addresses, other calls between, threads,      state between calls, races
  *                 micro-batch
- *     promises    adds, skips, f32 gradients, in place,         can_add_grad and others that fail
- *                 ranges, loss_scale
+ *     promises    adds, skips, unused outputs, f32 gradients,   can_add_grad and others that fail
+ *                 in place, ranges, loss_scale
  *     recording   on a GPU: a replayed CUDA graph               waits, work on other streams
  *     gradients   inputs and parameters, by a small step        wrong derivatives
  *
@@ -63,6 +63,7 @@ typedef enum coh_op_fault {
     COH_OP_FAULT_GRADIENT,         /* not the derivative of forward */
     COH_OP_FAULT_RECORDING,        /* on a GPU: no CUDA graph can be made of the call */
     COH_OP_FAULT_WIDENS,           /* can_widen_grad: wrong in f32 */
+    COH_OP_FAULT_UNUSED_OUTPUT,    /* NULL for an output's gradient does not count as zero */
     COH_OP_FAULT_COUNT
 } coh_op_fault;
 

@@ -55,7 +55,9 @@ typedef enum plant {
     LOSS_UNSCALED,
     ROWS_IGNORED,
     WIDE_AS_BF16,
-    WIDE_OVERWRITES
+    WIDE_OVERWRITES,
+    NULL_GRAD_READ,
+    NULL_GRAD_ENDS
 } plant;
 
 static plant planted;
@@ -536,6 +538,51 @@ static const coh_op_kind gain = { HEAD("test.gain"),
                                   .infer = gain_infer,
                                   RUNS(gain_forward, gain_backward) };
 
+/* ---- two outputs, of which one may have no gradient: 2 x and x squared ---- */
+
+static coh_status pair_infer(const void *attributes, const coh_shape *inputs, coh_op_facts *facts)
+{
+    (void)attributes;
+    facts->output[0] = facts->output[1] = inputs[0];
+    return COH_OK;
+}
+
+static coh_status pair_forward(const coh_call *call)
+{
+    const float *x = call->input[0].data;
+    for (int i = 0; i < ITEMS; i++) {
+        ((float *)call->output[0].data)[i] = 2.0f * x[i];
+        ((float *)call->output[1].data)[i] = x[i] * x[i];
+    }
+    return COH_OK;
+}
+
+static coh_status pair_backward(const coh_call *call)
+{
+    const float *x = call->input[0].data;
+    const float *twice = call->output_grad[0].data, *square_of = call->output_grad[1].data;
+    float *dx = call->input_grad[0].data;
+    const int ends = planted == NULL_GRAD_ENDS && (twice == NULL || square_of == NULL);
+    for (int i = 0; i < ITEMS; i++) {
+        dx[i] = 0;
+        if (twice != NULL && !ends)
+            dx[i] += 2.0f * twice[i];
+        if ((square_of != NULL && !ends) || planted == NULL_GRAD_READ)
+            dx[i] += 2.0f * x[i] * square_of[i];
+    }
+    return COH_OK;
+}
+
+static const coh_op_kind pair = { .struct_bytes = sizeof(coh_op_kind),
+                                  .abi_version = COH_KIND_ABI,
+                                  .name = "test.pair",
+                                  .revision = 1,
+                                  .input_count = 1,
+                                  .output_count = 2,
+                                  .backward_reads = { .inputs = 1 },
+                                  .infer = pair_infer,
+                                  RUNS(pair_forward, pair_backward) };
+
 /* ---- the list ---- */
 
 #define INPUT                                                                                      \
@@ -597,6 +644,8 @@ static const struct {
     MISTAKE(ROWS_IGNORED, ROWS, "output 0", "row_begin", table),
     MISTAKE(WIDE_AS_BF16, WIDENS, "parameter_grad 0", "dtype of parameter_grad", gain),
     MISTAKE(WIDE_OVERWRITES, WIDENS, "parameter_grad 0", "element 0:", gain),
+    MISTAKE(NULL_GRAD_READ, UNUSED_OUTPUT, NULL, "data of each output_grad", pair),
+    MISTAKE(NULL_GRAD_ENDS, UNUSED_OUTPUT, "input_grad 0", "with NULL 0", pair),
 };
 
 const op_mistake *op_mistake_at(int index)
@@ -610,8 +659,8 @@ const op_mistake *op_mistake_at(int index)
 
 const coh_op_kind *op_right_kind_at(int index, coh_shape *out_input)
 {
-    static const coh_op_kind *const right[] = { &gate, &loss, &table,  &lse,
-                                                &bent, &norm, &square, &gain };
+    static const coh_op_kind *const right[] = { &gate, &loss,   &table, &lse, &bent,
+                                                &norm, &square, &gain,  &pair };
     if (index >= (int)(sizeof(right) / sizeof(right[0])))
         return NULL;
     planted = NOTHING;

@@ -116,6 +116,21 @@ static void all_kinds_of_the_library_pass(void **state)
     assert_true(compared >= cases / 3);
 }
 
+static void the_parts_of_one_tensor_may_be_used_alone(void **state)
+{
+    (void)state;
+    const coh_rope_split_attributes attributes = { 2, { .heads = 4, .theta = 1e4 } };
+    const coh_dtype dtypes[] = { COH_DTYPE_F32, COH_DTYPE_BF16 };
+    for (int i = 0; i < 2; i++) {
+        findings all;
+        const coh_shape qkv = { dtypes[i], 3, { 2, 5, (4 + 2 * 2) * 6 } };
+        coh_op_check_options options = options_for(&qkv, &all);
+        options.attributes = &attributes;
+        options.attribute_bytes = sizeof(attributes);
+        assert_int_equal(must_pass("rope_split", &coh_kind_rope_split, &options, &all), i == 0);
+    }
+}
+
 /* Such a program cannot ask how a child ended. */
 static void a_program_that_ignores_its_children_gets_the_same_findings(void **state)
 {
@@ -169,6 +184,7 @@ int main(void)
         cmocka_unit_test(every_planted_mistake_is_found_with_its_cause),
         cmocka_unit_test(right_kinds_pass),
         cmocka_unit_test(all_kinds_of_the_library_pass),
+        cmocka_unit_test(the_parts_of_one_tensor_may_be_used_alone),
         cmocka_unit_test(a_program_that_ignores_its_children_gets_the_same_findings),
         cmocka_unit_test(wrong_options_are_refused),
     };
