@@ -458,6 +458,19 @@ static coh_status check_ends_in_loss(const builder *b, const coh_graph_op_entry 
                     op->name, op->kind.name);
 }
 
+/* A recomputed forward would change states twice, an evaluation changes them between steps, and
+ * neither a checkpoint nor a hash has them. */
+static coh_status check_has_no_states(const coh_graph_op_entry *op)
+{
+    if (op->kind.state_count == 0)
+        return COH_OK;
+    return coh_fail(COH_ERR_ARGUMENT,
+                    "operator %s is of kind %s, which keeps states from step to step, and only a "
+                    "plan of COH_PLAN_INFER has them: to train, pass such data as an input and "
+                    "mark the next values with coh_graph_output",
+                    op->name, op->kind.name);
+}
+
 /* Marks the tensors that get a gradient, and the operators that run backward. */
 static coh_status mark_backward(builder *b)
 {
@@ -468,6 +481,7 @@ static coh_status mark_backward(builder *b)
     for (size_t i = graph->op_count; i-- > 0;) {
         const coh_graph_op_entry *op = &graph->ops[i];
         int32_t wanted = 0;
+        COH_TRY(check_has_no_states(op));
         for (int32_t port = 0; port < op->kind.output_count; port++)
             wanted |= b->map->reaches_loss[op->output[port]] &&
                       graph->tensors[op->output[port]].needs_grad;

@@ -95,7 +95,8 @@ typedef struct coh_op_facts {
     coh_shape output[COH_PORT_MAX];              /* by output port */
     coh_parameter_facts parameter[COH_PORT_MAX]; /* by parameter port */
     /* Kept from step to step, read and written by forward, not trained: keys and values of a
-     * decoder. Zero at the start. */
+     * decoder. Zero at the start. COH_PLAN_INFER only: a plan that trains refuses a kind with
+     * states, since its forward may run twice, and checkpoints hold none. */
     coh_shape state[COH_PORT_MAX];
     /* one contiguous object that forward passes to backward; 0: none */
     size_t saved_bytes;

@@ -168,6 +168,39 @@ static void each_mistake_is_refused_with_its_sentence(void **state)
     }
 }
 
+/* In any place, also where no gradient passes. */
+static void states_are_planned_without_training_only(void **state)
+{
+    (void)state;
+    const coh_shape shape = { COH_DTYPE_F32, 2, { 3, 4 } };
+    coh_op_kind keeper = right;
+    coh_graph *graph;
+    coh_plan *plan = NULL;
+    coh_plan_options options;
+    coh_tensor inputs[2], kept, loss;
+    keeper.state_count = 1;
+    spoil_facts = a_state;
+    assert_int_equal(coh_graph_create(&graph), COH_OK);
+    assert_int_equal(coh_graph_input(graph, "x", &shape, &inputs[0]), COH_OK);
+    assert_int_equal(coh_graph_input(graph, "y", &shape, &inputs[1]), COH_OK);
+    const coh_op_args args = { "keeper", "abc", 4, inputs, NULL, UINT32_MAX, -1 };
+    assert_int_equal(coh_graph_op(graph, &keeper, &args, &kept, NULL), COH_OK);
+    const coh_op_args loss_args = { .name = "loss", .inputs = inputs, .block = -1 };
+    assert_int_equal(coh_graph_op(graph, &coh_kind_mean_squared_error, &loss_args, &loss, NULL),
+                     COH_OK);
+    assert_int_equal(coh_graph_loss(graph, loss), COH_OK);
+    coh_plan_options_init(&options);
+    assert_int_equal(coh_plan_create(graph, &options, &plan), COH_ERR_ARGUMENT);
+    assert_null(plan);
+    assert_non_null(strstr(coh_last_error(), "operator keeper is of kind test.declared"));
+    assert_non_null(strstr(coh_last_error(), "COH_PLAN_INFER"));
+    options.mode = COH_PLAN_INFER;
+    assert_int_equal(coh_plan_create(graph, &options, &plan), COH_OK);
+    coh_plan_destroy(plan);
+    coh_graph_destroy(graph);
+    spoil_facts = NULL;
+}
+
 static void so_are_mistakes_of_an_operator(void **state)
 {
     (void)state;
@@ -191,6 +224,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_mistake_is_refused_with_its_sentence),
         cmocka_unit_test(so_are_mistakes_of_an_operator),
+        cmocka_unit_test(states_are_planned_without_training_only),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
