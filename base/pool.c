@@ -116,11 +116,16 @@ static int look_for(int (*has_come)(const coh_pool *, uint32_t), const coh_pool 
     return 0;
 }
 
+/* 1 while this thread runs pieces: a job that it opens then would overwrite the one that it
+ * works on. */
+static _Thread_local int is_in_piece;
+
 /* Runs pieces until none is left. Returns their number: all belong to one job, which cannot end
  * before they are subtracted from `unfinished`. */
 static int64_t work_pieces(coh_pool *pool)
 {
     int64_t done = 0;
+    is_in_piece = 1;
     while (atomic_load_explicit(&pool->left, memory_order_relaxed) > 0) {
         int64_t left = atomic_fetch_sub_explicit(&pool->left, 1, memory_order_acquire);
         if (left <= 0)
@@ -128,6 +133,7 @@ static int64_t work_pieces(coh_pool *pool)
         pool->piece(pool->argument, pool->piece_count - left);
         done++;
     }
+    is_in_piece = 0;
     return done;
 }
 
@@ -283,7 +289,7 @@ static void wait_for_end(coh_pool *pool)
 
 void coh_pool_run(coh_pool *pool, int64_t piece_count, coh_pool_piece piece, void *argument)
 {
-    if (pool == NULL || pool->thread_count == 1 || piece_count <= 1) {
+    if (pool == NULL || pool->thread_count == 1 || piece_count <= 1 || is_in_piece) {
         for (int64_t i = 0; i < piece_count; i++)
             piece(argument, i);
         return;

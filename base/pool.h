@@ -33,7 +33,7 @@ coh_status coh_pool_create_on(int thread_count, const coh_core_ops *ops, void *c
 void coh_pool_destroy(coh_pool *pool); /* accepts NULL */
 
 /* Runs piece(argument, i) for every i in [0, piece_count); returns when all are done. A NULL pool
- * runs them in the caller. */
+ * runs them in the caller, and so does a call from a piece, of any pool. */
 void coh_pool_run(coh_pool *pool, int64_t piece_count, coh_pool_piece piece, void *argument);
 
 int coh_pool_thread_count(const coh_pool *pool); /* NULL: 1 */

@@ -292,7 +292,8 @@ typedef struct coh_op_kind {
 
 /* Runs piece(argument, i) for 0 <= i < piece_count on the pool behind `queue`; returns when all are
  * done. Pieces must not depend on the number of threads: split by shape, and add partial sums in
- * index order. */
+ * index order. A call from a piece runs its own pieces one after the other, on the piece's
+ * thread. */
 COH_API void coh_parallel(void *queue, int64_t piece_count,
                           void (*piece)(void *argument, int64_t index), void *argument);
 

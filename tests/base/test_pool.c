@@ -137,6 +137,56 @@ static void a_worker_is_found_looking_falling_asleep_or_asleep(void **state)
     coh_pool_destroy(pool);
 }
 
+/* Pieces that open jobs themselves: OUTER times INNER of them. */
+enum { OUTER = 40, INNER = 25 };
+
+typedef struct nest {
+    coh_pool *pool;
+    tally t;
+    pthread_t threads[OUTER];
+    int moved; /* inner pieces on another thread than their piece's */
+} nest;
+
+typedef struct inner {
+    nest *of;
+    int64_t outer;
+} inner;
+
+static void count_inner(void *argument, int64_t index)
+{
+    const inner *in = argument;
+    count_piece(&in->of->t, in->outer * INNER + index);
+    if (!pthread_equal(pthread_self(), in->of->threads[in->outer]))
+        in->of->moved = 1;
+}
+
+static void open_inner(void *argument, int64_t index)
+{
+    nest *n = argument;
+    inner in = { n, index };
+    n->threads[index] = pthread_self();
+    coh_parallel(n->pool, INNER, count_inner, &in);
+}
+
+static void a_job_of_a_piece_runs_on_its_thread(void **state)
+{
+    (void)state;
+    for (int threads = 1; threads <= 4; threads++) {
+        static nest n;
+        coh_pool *pool;
+        assert_int_equal(coh_pool_create(threads, &pool), COH_OK);
+        for (int repeat = 0; repeat < 40; repeat++) {
+            n = (nest){ .pool = pool };
+            coh_parallel(pool, OUTER, open_inner, &n);
+            for (int i = 0; i < OUTER * INNER; i++)
+                assert_int_equal(n.t.ran[i], 1);
+            assert_false(n.moved);
+        }
+        check_counts(pool, 50); /* jobs are run by all threads again */
+        coh_pool_destroy(pool);
+    }
+}
+
 /* The worker is still busy when the caller has no pieces left. */
 typedef struct slow {
     pthread_barrier_t barrier;
@@ -432,6 +482,7 @@ int main(void)
         cmocka_unit_test(jobs_in_quick_succession_never_mix),
         cmocka_unit_test(pieces_run_at_the_same_time),
         cmocka_unit_test(a_worker_is_found_looking_falling_asleep_or_asleep),
+        cmocka_unit_test(a_job_of_a_piece_runs_on_its_thread),
         cmocka_unit_test(the_return_waits_for_the_slowest_piece),
         cmocka_unit_test(workers_have_names_and_take_no_signals),
         cmocka_unit_test(a_thread_has_room_for_tiles_whatever_the_limit),
