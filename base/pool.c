@@ -4,7 +4,6 @@
 #include "base/pool.h"
 
 #include <linux/futex.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <sys/syscall.h>
@@ -177,10 +176,6 @@ static void *worker_main(void *context)
 
 static coh_status start_workers(coh_pool *pool)
 {
-    /* Workers block all signals, which then go to the program's own threads. */
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
     int error = 0;
     for (int i = 0; i < pool->thread_count - 1 && error == 0; i++) {
         worker *one = &pool->workers[i];
@@ -193,7 +188,6 @@ static coh_status start_workers(coh_pool *pool)
             pthread_setname_np(one->thread, one->name);
         }
     }
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (error != 0)
         return coh_fail(
             COH_ERR_MEMORY, "could start only %d of %d worker threads (error %d): lower %s",

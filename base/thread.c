@@ -2,10 +2,23 @@
  * thread.h first. */
 #include "base/thread.h"
 
+#include <signal.h>
 #include <stdint.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+/* Blocks what a thread of the library leaves to the program's own threads. A fault belongs to the
+ * thread that made it: if it were blocked, no handler of the program would see it. */
+static void block_signals(sigset_t *out_before)
+{
+    static const int faults[] = { SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS };
+    sigset_t blocked;
+    sigfillset(&blocked);
+    for (size_t i = 0; i < sizeof(faults) / sizeof(faults[0]); i++)
+        sigdelset(&blocked, faults[i]);
+    pthread_sigmask(SIG_SETMASK, &blocked, out_before);
+}
 
 int coh_thread_start(pthread_t *out_thread, void *(*body)(void *), void *argument)
 {
@@ -14,8 +27,12 @@ int coh_thread_start(pthread_t *out_thread, void *(*body)(void *), void *argumen
     if (error != 0)
         return error;
     error = pthread_attr_setstacksize(&attributes, COH_THREAD_STACK_BYTES);
-    if (error == 0)
+    if (error == 0) {
+        sigset_t before;
+        block_signals(&before); /* a new thread has its creator's mask */
         error = pthread_create(out_thread, &attributes, body, argument);
+        pthread_sigmask(SIG_SETMASK, &before, NULL);
+    }
     (void)pthread_attr_destroy(&attributes);
     return error;
 }

@@ -222,7 +222,7 @@ static void the_return_waits_for_the_slowest_piece(void **state)
 typedef struct names {
     pthread_barrier_t barrier;
     char of[2][32];
-    int blocked[2];
+    int blocked[2], sees_faults[2];
 } names;
 
 static void note_name(void *argument, int64_t index)
@@ -231,7 +231,8 @@ static void note_name(void *argument, int64_t index)
     sigset_t set;
     pthread_getname_np(pthread_self(), n->of[index], sizeof(n->of[index]));
     pthread_sigmask(SIG_BLOCK, NULL, &set);
-    n->blocked[index] = sigismember(&set, SIGTERM);
+    n->blocked[index] = sigismember(&set, SIGTERM) && sigismember(&set, SIGUSR1);
+    n->sees_faults[index] = !sigismember(&set, SIGSEGV) && !sigismember(&set, SIGBUS);
     pthread_barrier_wait(&n->barrier);
 }
 
@@ -246,9 +247,36 @@ static void workers_have_names_and_take_no_signals(void **state)
     int worker = strcmp(n.of[0], "coh-pool-1") == 0 ? 0 : 1;
     assert_string_equal(n.of[worker], "coh-pool-1");
     assert_true(n.blocked[worker]);
+    assert_true(n.sees_faults[worker]);
     assert_false(n.blocked[1 - worker]);
     pthread_barrier_destroy(&n.barrier);
     coh_pool_destroy(pool);
+}
+
+static void *note_mask(void *set)
+{
+    pthread_sigmask(SIG_BLOCK, NULL, set);
+    return NULL;
+}
+
+/* Not of a pool only: also those of an engine's lanes, of a save, of a store. */
+static void a_thread_of_the_library_takes_no_signals_but_its_faults(void **state)
+{
+    (void)state;
+    static const int faults[] = { SIGSEGV, SIGBUS, SIGFPE, SIGILL };
+    static const int others[] = { SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGCHLD, SIGALRM };
+    sigset_t before, after, mask;
+    pthread_t thread;
+    note_mask(&before);
+    assert_int_equal(coh_thread_start(&thread, note_mask, &mask), 0);
+    pthread_join(thread, NULL);
+    note_mask(&after);
+    for (size_t i = 0; i < sizeof(faults) / sizeof(faults[0]); i++)
+        assert_false(sigismember(&mask, faults[i]));
+    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+        assert_true(sigismember(&mask, others[i]));
+    for (int signal = 1; signal < SIGRTMAX; signal++)
+        assert_int_equal(sigismember(&before, signal), sigismember(&after, signal));
 }
 
 /* The default is the `ulimit -s` at the start; a small one is set here instead. */
@@ -485,6 +513,7 @@ int main(void)
         cmocka_unit_test(a_job_of_a_piece_runs_on_its_thread),
         cmocka_unit_test(the_return_waits_for_the_slowest_piece),
         cmocka_unit_test(workers_have_names_and_take_no_signals),
+        cmocka_unit_test(a_thread_of_the_library_takes_no_signals_but_its_faults),
         cmocka_unit_test(a_thread_has_room_for_tiles_whatever_the_limit),
         cmocka_unit_test(a_worker_excludes_the_callers_core_and_allows_it_again_every_4_ms_at_most),
         cmocka_unit_test(with_more_threads_than_cores_nobody_moves),
