@@ -6,6 +6,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/plural.h"
@@ -234,6 +235,7 @@ coh_status coh_engine_create_on(const coh_plan *plan, const coh_engine_options *
     *out_engine = NULL;
     coh_engine *engine;
     COH_TRY(COH_ALLOC(1, &engine));
+    engine->process = getpid();
     engine->plan = plan;
     engine->options = *options;
     coh_input_limits_find(plan->graph, engine->limits);
@@ -251,7 +253,7 @@ coh_status coh_engine_create_on(const coh_plan *plan, const coh_engine_options *
 void coh_engine_destroy(coh_engine *engine)
 {
     if (engine == NULL || coh_engine_enter(engine, __func__) != COH_OK)
-        return; /* freeing it during another call could only crash or hang */
+        return; /* freeing it during another call, or in a fork, could only crash or hang */
     destroy(engine);
 }
 

@@ -4,6 +4,7 @@
 #define COH_ENGINE_ENGINE_STATE_H
 
 #include <stdatomic.h>
+#include <sys/types.h>
 
 #include "cohobate/engine.h"
 #include "engine/background_save.h"
@@ -24,6 +25,7 @@ typedef struct coh_verdict {
 struct coh_engine {
     /* Name of the public call under way, or NULL: any thread (entry.c). */
     _Atomic(const char *) call_under_way;
+    pid_t process;       /* that created the engine, and has its threads */
     int failure_is_told; /* a call has returned the executor's failure */
     const coh_plan *plan;
     coh_engine_options options;

@@ -2,9 +2,22 @@
  * the engine failed. Interface: entry.h; the failure itself: coh_step_failure. */
 #include "engine/entry.h"
 
+#include <unistd.h>
+
+coh_status coh_engine_check_process(const coh_engine *engine, const char *call)
+{
+    if (engine->process == getpid())
+        return COH_OK;
+    return coh_fail(COH_ERR_ARGUMENT,
+                    "%s was called in a forked process, which has neither the threads nor the "
+                    "memory of an engine of process %d: make an engine after the fork",
+                    call, (int)engine->process);
+}
+
 coh_status coh_engine_enter(coh_engine *engine, const char *call)
 {
     const char *other = NULL;
+    COH_TRY(coh_engine_check_process(engine, call));
     if (coh_step_is_in_kind(engine->step))
         return coh_fail(COH_ERR_ARGUMENT,
                         "%s was called inside a function of an operator kind that this engine "

@@ -12,8 +12,10 @@
 
 #include "engine/engine_state.h"
 
+/* Fails: COH_ERR_ARGUMENT in a child of the process that created the engine. */
+coh_status coh_engine_check_process(const coh_engine *engine, const char *call);
 /* Begins the public call named `call`, a literal. Fails: COH_ERR_ARGUMENT while another call is
- * under way, or inside a function of an operator kind that the engine runs. */
+ * under way, inside a function of an operator kind that the engine runs, or after a fork. */
 coh_status coh_engine_enter(coh_engine *engine, const char *call);
 /* Ends it and returns `status`. */
 coh_status coh_engine_leave(coh_engine *engine, coh_status status);

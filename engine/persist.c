@@ -285,6 +285,7 @@ coh_status coh_engine_save_is_done(const coh_engine *engine, int *out_is_done)
 {
     COH_NEED(engine);
     COH_NEED(out_is_done);
+    COH_TRY(coh_engine_check_process(engine, __func__));
     *out_is_done = coh_background_save_is_done(&engine->saver);
     return COH_OK;
 }

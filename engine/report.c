@@ -180,6 +180,7 @@ coh_status coh_engine_trace(const coh_engine *engine, coh_trace **out_trace)
     COH_NEED(out_trace);
     uint8_t *is_shared = NULL;
     *out_trace = NULL;
+    COH_TRY(coh_engine_check_process(engine, __func__));
     COH_TRY(COH_ALLOC(engine->plan->programs[COH_PROGRAM_BODY].instruction_count, &is_shared));
     coh_step_shared(engine->step, is_shared);
     const coh_status status = coh_plan_trace_shared(engine->plan, is_shared, out_trace);
@@ -205,6 +206,7 @@ coh_status coh_engine_latencies(coh_engine *engine, coh_trace_latency out_latenc
 {
     COH_NEED(engine);
     COH_NEED(out_latencies);
+    COH_TRY(coh_engine_check_process(engine, __func__));
     return coh_step_latencies(engine->step, out_latencies);
 }
 
@@ -219,7 +221,7 @@ static void name_streams(const char **names)
 int coh_engine_ledger_row_at(const coh_engine *engine, uint32_t index,
                              coh_engine_ledger_row *out_row)
 {
-    if (engine == NULL || out_row == NULL)
+    if (engine == NULL || out_row == NULL || coh_engine_check_process(engine, __func__) != COH_OK)
         return 0;
     const char *names[COH_STREAM_COUNT];
     coh_ledger_row row;
@@ -237,7 +239,7 @@ int coh_engine_ledger_row_at(const coh_engine *engine, uint32_t index,
 
 size_t coh_engine_ledger(const coh_engine *engine, char *text, size_t text_bytes)
 {
-    if (engine == NULL)
+    if (engine == NULL || coh_engine_check_process(engine, __func__) != COH_OK)
         return 0;
     const char *names[COH_STREAM_COUNT];
     name_streams(names);

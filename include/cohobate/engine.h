@@ -14,6 +14,10 @@
  * coh_engine_latencies. Functions without an engine: any thread, or that of their graph. An engine
  * starts a thread per lane (coh-compute, ...) and a pool.
  *
+ * A fork copies neither the threads nor the arenas of an engine. In the child every call on it
+ * fails with COH_ERR_ARGUMENT, coh_engine_destroy returns at once and frees nothing, and pointers
+ * from coh_engine_output are invalid. The parent's engine goes on.
+ *
  * Failures: a call that finds bad arguments changes nothing. If an instruction failed, the engine
  * is dead: the call that finds it fails with its sentence, and every later one that runs a program
  * fails with the same status and says that the engine failed earlier. Destroy it and load the last

@@ -1,12 +1,13 @@
 /* One call at a time: a call on an engine whose call is under way is refused at once, from a
- * callback, from another thread and from a kind's function, and leaves no trace. An engine that
- * failed says so in every later call. */
+ * callback, from another thread and from a kind's function, and leaves no trace. So is every call
+ * from a forked process. An engine that failed says so in every later call. */
 #include <pthread.h>
 #include <semaphore.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "tests/engine/must.h"
@@ -406,6 +407,47 @@ static void kinds_that_call_the_engine_are_refused(void **state)
     close_model();
 }
 
+/* ---- from a forked process ---- */
+
+/* Makes every call in a child, which an alarm ends if one waits. Returns the child's exit code. */
+static int try_in_child(void)
+{
+    int how = -1;
+    const pid_t child = fork();
+    if (child == 0) {
+        coh_engine_ledger_row row;
+        int is_done = 0, right;
+        alarm(60);
+        refused = 0;
+        for (int i = 0; i < CALLS; i++)
+            refused += calls[i]() == COH_ERR_ARGUMENT &&
+                       strstr(coh_last_error(), "was called in a forked process") != NULL;
+        right = refused == CALLS;
+        right &= coh_engine_save_is_done(model.engine, &is_done) == COH_ERR_ARGUMENT;
+        right &= !coh_engine_ledger_row_at(model.engine, 0, &row);
+        right &= coh_engine_ledger(model.engine, NULL, 0) == 0;
+        close_model(); /* as its exit handlers might */
+        _exit(right ? 0 : 1);
+    }
+    assert_true(child > 0);
+    assert_int_equal(waitpid(child, &how, 0), child);
+    return WIFEXITED(how) ? WEXITSTATUS(how) : -1;
+}
+
+static void a_forked_process_is_refused_and_ends(void **state)
+{
+    (void)state;
+    open_model(1);
+    const uint64_t right = hash_after_a_step();
+    assert_int_equal(try_in_child(), 0);
+    must(coh_engine_init(model.engine, 1), "init");
+    must(call_submit(), "submit");
+    assert_int_equal(try_in_child(), 0); /* while a step runs */
+    must(call_wait(), "wait");
+    assert_true(hash_after_a_step() == right);
+    close_model();
+}
+
 /* ---- after a failure ---- */
 
 static coh_status fail_on_request(void)
@@ -469,6 +511,7 @@ int main(void)
         cmocka_unit_test(callbacks_that_call_the_engine_are_refused),
         cmocka_unit_test(calls_of_two_threads_at_once_are_refused),
         cmocka_unit_test(kinds_that_call_the_engine_are_refused),
+        cmocka_unit_test(a_forked_process_is_refused_and_ends),
         cmocka_unit_test(a_dead_engine_says_so),
         cmocka_unit_test(a_failure_between_calls_is_new_to_the_first),
     };
