@@ -1,7 +1,10 @@
-/* The short way to an engine: a plan and an engine with the defaults, within a memory limit. Next:
+/* The short way to an engine: a plan and an engine with the defaults, within a memory limit, and a
+ * thread for each core, which the long way leaves to its caller. Next:
  * cohobate/engine.h; engine.c for the long way. */
 #include "base/check.h"
+#include "base/pool.h"
 #include "cohobate/engine.h"
+#include "cohobate/machine.h"
 
 coh_status coh_engine_create_within(const coh_graph *graph, uint64_t memory_bytes,
                                     const char *disk_folder, coh_plan **out_plan,
@@ -16,6 +19,9 @@ coh_status coh_engine_create_within(const coh_graph *graph, uint64_t memory_byte
     *out_engine = NULL;
     coh_plan_options_init(&plan_options);
     coh_engine_options_init(&options);
+    const int cores = coh_machine_core_count();
+    plan_options.thread_count = options.thread_count =
+        cores < COH_THREADS_MOST ? cores : COH_THREADS_MOST;
     plan_options.device_memory_bytes = memory_bytes;
     plan_options.disk_bytes = disk_folder != NULL ? UINT64_MAX : 0;
     options.disk_folder = disk_folder;

@@ -169,7 +169,8 @@ COH_API coh_status coh_engine_create(const coh_plan *plan, const coh_engine_opti
 COH_API coh_status coh_world_share_plan(coh_world *world, const coh_plan *plan, const char *note,
                                         const char **out_text);
 /* The short way: makes a plan and an engine for training with the defaults of both, on the host
- * device, within `memory_bytes`. The rest goes to a scratch file in `disk_folder` (NULL:
+ * device, within `memory_bytes`, with a thread for each core (coh_machine_core_count; the number
+ * changes no bit). The rest goes to a scratch file in `disk_folder` (NULL:
  * no disk, and all must fit). Destroy the engine, then the plan.
  * Fails: as coh_plan_create and coh_engine_create; both outputs are NULL then. */
 COH_API coh_status coh_engine_create_within(const coh_graph *graph, uint64_t memory_bytes,

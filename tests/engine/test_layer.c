@@ -7,10 +7,13 @@
 
 #include <cmocka.h>
 #include <math.h>
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "cohobate/cohobate.h"
+#include "engine/engine_state.h"
+#include "planner/plan.h"
 #include "tests/engine/any_model.h"
 
 enum { STEPS = 4 };
@@ -269,6 +272,32 @@ static void what_does_not_fit_is_refused_and_nothing_is_made(void **state)
     coh_graph_destroy(graph);
 }
 
+/* A thread for each core of the process: of one core, and of all that it may use. */
+static void the_short_way_has_a_thread_for_each_core(void **state)
+{
+    (void)state;
+    cpu_set_t all, one;
+    assert_int_equal(sched_getaffinity(0, sizeof(all), &all), 0);
+    CPU_ZERO(&one);
+    for (size_t cpu = 0; CPU_COUNT(&one) == 0; cpu++)
+        if (CPU_ISSET(cpu, &all))
+            CPU_SET(cpu, &one);
+    coh_graph *graph = any_model_graph(COH_DTYPE_F32, 0);
+    for (int i = 0; i < 2; i++) {
+        coh_plan *plan;
+        coh_engine *engine;
+        assert_int_equal(sched_setaffinity(0, sizeof(one), i == 0 ? &one : &all), 0);
+        const int cores = coh_machine_core_count();
+        assert_true(i == 1 || cores == 1);
+        assert_int_equal(coh_engine_create_within(graph, UINT64_MAX, NULL, &plan, &engine), COH_OK);
+        assert_int_equal(plan->options.thread_count, cores);
+        assert_int_equal(coh_pool_thread_count(engine->pool), cores);
+        coh_engine_destroy(engine);
+        coh_plan_destroy(plan);
+    }
+    coh_graph_destroy(graph);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -278,6 +307,7 @@ int main(void)
         cmocka_unit_test(a_chain_names_its_operators_and_is_added_whole_or_not_at_all),
         cmocka_unit_test(streamed_kinds_of_any_model_have_the_bits_of_those_in_memory),
         cmocka_unit_test(what_does_not_fit_is_refused_and_nothing_is_made),
+        cmocka_unit_test(the_short_way_has_a_thread_for_each_core),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
