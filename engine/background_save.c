@@ -2,6 +2,7 @@
  * background_save.h first; persist.c is its only caller. */
 #include "engine/background_save.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/thread.h"
@@ -37,11 +38,22 @@ coh_status coh_background_save_init(coh_background_save *out_save, coh_checkpoin
     return coh_fail(COH_ERR_MEMORY, "no thread to finish saves: %s", strerror(error));
 }
 
-void coh_background_save_fini(coh_background_save *save)
+/* Nobody asked for the outcome, and nobody can any more. */
+static void tell_failure(const coh_engine_options *options)
+{
+    char text[COH_ERROR_TEXT_BYTES + 64];
+    if (options->log == NULL)
+        return;
+    snprintf(text, sizeof(text), "the save that was under way failed: %s", coh_last_error());
+    options->log(options->log_context, text);
+}
+
+void coh_background_save_fini(coh_background_save *save, const coh_engine_options *options)
 {
     if (!save->is_started)
         return;
-    (void)coh_background_save_take(save);
+    if (coh_background_save_take(save) != COH_OK)
+        tell_failure(options);
     coh_counter_close(&save->asked);
     pthread_join(save->thread, NULL);
     coh_counter_fini(&save->finished);

@@ -15,6 +15,7 @@
 
 #include <pthread.h>
 
+#include "cohobate/engine.h"
 #include "engine/checkpoint_writer.h"
 #include "memory/counter.h"
 
@@ -32,8 +33,9 @@ typedef struct coh_background_save {
 
 /* Starts the thread. Fails: COH_ERR_MEMORY; *out_save can then be ended. */
 coh_status coh_background_save_init(coh_background_save *out_save, coh_checkpoint_writer *writer);
-/* Waits for a save that is under way, and ends the thread. Accepts a zeroed one. */
-void coh_background_save_fini(coh_background_save *save);
+/* Waits for a save that is under way, and ends the thread. If that save failed, options->log gets
+ * its sentence. Accepts a zeroed one. */
+void coh_background_save_fini(coh_background_save *save, const coh_engine_options *options);
 
 /* Finishes the writer's checkpoint on the thread. None may be under way. */
 void coh_background_save_start(coh_background_save *save, const coh_checkpoint_seal *seal);

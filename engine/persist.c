@@ -97,7 +97,7 @@ coh_status coh_engine_save_bytes(const coh_plan *plan, uint64_t *out_bytes)
 
 void coh_engine_destroy_tables(coh_engine *engine)
 {
-    coh_background_save_fini(&engine->saver);
+    coh_background_save_fini(&engine->saver, &engine->options);
     coh_checkpoint_writer_destroy(engine->writer);
     coh_logical_hash_destroy(engine->hash);
     coh_free(engine->tensors);

@@ -324,7 +324,8 @@ COH_API coh_status coh_engine_save(coh_engine *engine, const char *path,
 /* As coh_engine_save, but returns when all numbers are written. Flushing them to the drive,
  * which takes most of the time on most drives, and renaming continue during the next steps. The
  * checkpoint is of the step at which the call was made. It exists once coh_engine_save_wait
- * returned COH_OK; until then further saves are refused. coh_engine_destroy waits, too.
+ * returned COH_OK; until then further saves are refused. coh_engine_destroy waits, too, and tells
+ * the engine's `log` if the save failed: to learn it as a status, call coh_engine_save_wait first.
  * Fails: as coh_engine_save; COH_ERR_ARGUMENT if a save is under way. */
 COH_API coh_status coh_engine_save_begin(coh_engine *engine, const char *path,
                                          const coh_checkpoint_note *note);

@@ -10,6 +10,7 @@
 
 #include "base/file_ops.h"
 #include "cohobate/checkpoint.h"
+#include "engine/engine_state.h"
 #include "memory/counter.h"
 #include "tests/temporary.h"
 
@@ -145,6 +146,31 @@ static void a_drive_that_fails_costs_the_save_alone(void **state)
     end(&t);
 }
 
+static char told[1024];
+
+static void hear(void *context, const char *sentence)
+{
+    (void)context;
+    snprintf(told, sizeof(told), "%s", sentence);
+}
+
+static void a_save_that_fails_while_its_engine_is_destroyed_is_told(void **state)
+{
+    (void)state;
+    trial t;
+    begin(&t, -EIO);
+    (void)train(&t.run, 2, CLIP);
+    const coh_checkpoint_note note = note_of(2);
+    t.run.engine->options.log = hear;
+    told[0] = '\0';
+    assert_int_equal(coh_engine_save_begin(t.run.engine, t.path, &note), COH_OK);
+    coh_counter_raise(&drive.released, 1);
+    run_end(&t.run);
+    assert_non_null(strstr(told, "the save that was under way failed: "));
+    assert_non_null(strstr(told, t.path));
+    end(&t);
+}
+
 int main(void)
 {
     held_calls = coh_system_file_calls;
@@ -154,6 +180,7 @@ int main(void)
         cmocka_unit_test(a_save_is_of_the_step_at_which_it_began),
         cmocka_unit_test(an_engine_is_destroyed_when_its_save_is_whole),
         cmocka_unit_test(a_drive_that_fails_costs_the_save_alone),
+        cmocka_unit_test(a_save_that_fails_while_its_engine_is_destroyed_is_told),
     };
     return run_in_each_dtype(tests);
 }
