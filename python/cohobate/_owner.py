@@ -6,6 +6,7 @@ reference to the owner, or the interpreter's exit. A method takes the pointer fr
 raises once the handle is closed. So nothing is freed twice, and nothing is used after that."""
 from __future__ import annotations
 
+import logging
 import os
 import weakref
 from ctypes import byref, c_void_p
@@ -26,20 +27,29 @@ class _Handle:
     def is_of_another_process(self):
         return self.process is not None and self.process != os.getpid()
 
-    def close(self):
-        """Raises if an engine is at work: nothing that it uses is freed then."""
+    def free(self):
+        """Returns what a free function returns: the error of a background save, which is known only
+        when its engine is gone; None: there was none. Raises if an engine is at work: nothing that
+        it uses is freed then."""
+        failed = None
         for handle in list(self.made_from_it):
-            handle.close()
+            failed = handle.free() or failed
         while self.to_free:
             free, pointer, self.pointer = self.to_free.pop(), self.pointer, c_void_p()
             if not pointer or self.is_of_another_process():
                 continue
             try:
-                free(pointer)
+                failed = free(pointer) or failed
             except Error:
                 self.pointer = pointer
                 self.to_free.append(free)
                 raise
+        return failed
+
+    def close(self):
+        failed = self.free()
+        if failed is not None:
+            raise failed
 
 
 class Owner:
@@ -69,15 +79,21 @@ class Owner:
         return self._handle.pointer
 
     def close(self) -> None:
-        """Frees the object. May be called again."""
+        """Frees the object. May be called again. An Error of a save in the background that failed
+        is raised when everything is freed."""
         self._handle.close()
 
     def __enter__(self):
         self._object  # raises if it was closed
         return self
 
-    def __exit__(self, *_):
-        self.close()
+    def __exit__(self, kind, *_):
+        failed = self._handle.free()
+        if failed is None:
+            return
+        if kind is None:
+            raise failed
+        logging.getLogger("cohobate").error("%s", failed)  # the exception under way is raised
 
     def __reduce_ex__(self, _protocol):
         raise TypeError(f"this {self._what} owns memory of the library: it can be neither copied "

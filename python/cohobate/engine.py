@@ -65,13 +65,19 @@ def _telling(progress, raised):
 
 def _destroy(engine):
     """Frees an engine that is not at work. The library would leave one at work as it is, and the
-    plan would be freed under it."""
+    plan would be freed under it. Returns the error of a save that was under way."""
     try:
         library().coh_engine_facts_get(engine, byref(sized(coh_engine_facts)))
     except Error:
         raise Error("this engine is at work: close it after the call that is under way, not in its "
                     "progress or in another thread") from None
-    library().coh_engine_destroy(engine)
+    try:
+        library().coh_engine_save_wait(engine)
+    except Error as error:
+        return error
+    finally:
+        library().coh_engine_destroy(engine)
+    return None
 
 
 @contextlib.contextmanager
@@ -490,7 +496,7 @@ class Engine(Owner):
         training  how the run goes on, as training_note() has it. `cohobate train --resume` needs
                   it, and the commands need no --tokenizer with it
         wait      False: returns when all numbers are written; flushing them to the drive goes on
-                  beside the next steps, until save_wait()
+                  beside the next steps, until save_wait(), or close(), which raise its Error
         note      texts and numbers of your own, which Checkpoint.note has"""
         model = self.plan.model
         whole = {"model": model.note()} if training is None else training._json(model._model)

@@ -184,6 +184,35 @@ class Training(PackageTest):
         with cohobate.Checkpoint(self.path("beside")) as checkpoint:
             self.assertEqual(checkpoint.check(), before)
 
+    def fail_at_the_end(self, path):
+        """A progress that takes the name of a checkpoint between its numbers and its rename."""
+        def tell(operation, done, total):
+            if operation == "save" and done == total:
+                os.makedirs(os.path.join(path, "taken"))
+        return tell
+
+    def test_a_save_that_fails_beside_the_last_steps_is_an_error_of_the_end(self):
+        path = self.path("final")
+        with self.assertRaisesRegex(cohobate.Error, "final"):
+            with self.plan() as plan, plan.engine(progress=self.fail_at_the_end(path)) as engine:
+                engine.save(path, wait=False)
+        for owner in (engine, plan):
+            self.assertRaisesRegex(cohobate.Error, "was closed", lambda owner=owner: owner._object)
+        plan = self.plan()
+        engine = plan.engine(progress=self.fail_at_the_end(self.path("other")))
+        engine.save(self.path("other"), wait=False)
+        self.assertRaisesRegex(cohobate.Error, "other", plan.close)
+        plan.close()
+        engine.close()
+
+    def test_a_save_that_fails_does_not_hide_the_exception_that_ends_the_loop(self):
+        path = self.path("final")
+        with self.assertLogs("cohobate", "ERROR") as logs, self.assertRaises(ZeroDivisionError):
+            with self.plan() as plan, plan.engine(progress=self.fail_at_the_end(path)) as engine:
+                engine.save(path, wait=False)
+                raise ZeroDivisionError
+        self.assertIn(path, logs.output[0])
+
     # ---- rates, groups, optimizers ----
 
     def test_a_schedule_has_the_rates_of_the_program(self):
