@@ -47,6 +47,7 @@ FUNCTIONS = {
     "coh_model_train_graph": (STATUS, [POINTER(coh_model), c_int64, c_int64, POINTER(c_void_p)]),
     "coh_model_logits_graph": (
         STATUS, [POINTER(coh_model), c_int64, c_int64, POINTER(c_void_p), POINTER(coh_tensor)]),
+    "coh_model_is_adapter_name": (c_int, [c_char_p]),
     "coh_model_to_json": (STATUS, [POINTER(coh_model), c_char_p, c_size_t]),
     "coh_folder_open": (STATUS, [POINTER(coh_model), POINTER(c_void_p)]),
     "coh_folder_close": (None, [c_void_p]),

@@ -94,8 +94,17 @@ def _numbers_of(model):
     elif model.checkpoint:
         with Checkpoint(model.checkpoint) as checkpoint:
             tensors = checkpoint.tensors
-            yield lambda _, name, begin, count, values: library().coh_checkpoint_read(
-                checkpoint._object, tensors[name.decode()].index, 0, begin, count, values)
+
+            def read(_, name, begin, count, values):
+                tensor = tensors.get(name.decode())
+                if tensor is not None:
+                    library().coh_checkpoint_read(checkpoint._object, tensor.index, 0, begin, count,
+                                                  values)
+                elif not library().coh_model_is_adapter_name(name):  # new ones keep first values
+                    raise Error(f"checkpoint {checkpoint.facts.path} has no tensor "
+                                f"{name.decode()!r}: it is of another model", "COH_ERR_CORRUPT", 4)
+
+            yield read
     else:
         yield None
 
@@ -199,7 +208,7 @@ class Engine(Owner):
         """Initialises the parameters: by their kinds' rules, then, except those of `own`, from the
         model's folder or checkpoint, then from `weights`."""
         model, asked = self.plan.model._model, set()
-        if not weights and not model.folder and own is None:
+        if not weights and not model.folder and not model.adapters.rank and own is None:
             with self._telling():
                 library().coh_engine_init(self._object, self.seed)
             if model.checkpoint:

@@ -213,6 +213,31 @@ class Training(PackageTest):
                 raise ZeroDivisionError
         self.assertIn(path, logs.output[0])
 
+    def test_new_adapters_on_a_checkpoint_begin_with_first_values(self):
+        path = self.path("base")
+        with self.plan() as plan, plan.engine() as engine:
+            self.run_steps(engine, lambda step: RATE, 0)
+            with cohobate.Tokenizer("bytes") as tokenizer:
+                engine.save(path, training=engine.training_note(cohobate.Schedule(RATE, 1, lowest=RATE), tokenizer=tokenizer))
+            base = {name: numbers(found) for name, found in engine.parameters().items()}
+        same = ["--data", self.text, *SAME, "--lora", 2, "--steps", 2, "--save", "none"]
+        expected = self.says_hash(self.succeeds("train", path, *same))
+        with cohobate.Model(path, lora=2).plan(BATCH, SEQUENCE, **SIZES) as plan:
+            with plan.engine(seed=1) as engine:
+                begin = {name: numbers(found) for name, found in engine.parameters().items()}
+                self.assertEqual({name: begin[name] for name in base}, base)
+                self.assertTrue(any(any(begin[name]) for name in begin.keys() - base.keys()))
+                self.run_steps(engine, lambda step: RATE, 0, 1)
+                self.assertEqual(hash_of(engine), expected)
+                engine.save(self.path("adapted"))
+                trained = engine.hash()
+            given = memoryview(array("f", [0.5] * 96))
+            with plan.engine(weights={"ln_f.weight": given}) as engine:
+                self.assertEqual(set(numbers(engine.parameter("ln_f.weight"))), {0.5})
+        with cohobate.Model(self.path("adapted")).plan(BATCH, SEQUENCE, **SIZES) as plan, plan.engine() as engine:
+            engine.load(self.path("adapted"))
+            self.assertEqual(engine.hash(), trained)
+
     # ---- rates, groups, optimizers ----
 
     def test_a_schedule_has_the_rates_of_the_program(self):
