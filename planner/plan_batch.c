@@ -24,6 +24,7 @@ typedef struct search {
     coh_plan_options options; /* without a limit of writes per day */
     coh_batch_plan made;      /* the newest; its plan is NULL if it was refused or only checked */
     coh_plan_fit fit;         /* of the newest checked micro-batch that fits */
+    coh_status source_status; /* with which make_graph ended the search; COH_OK: it did not */
 } search;
 
 static int64_t batch_of(const search *s)
@@ -41,14 +42,22 @@ static void drop(search *s)
     coh_batch_plan_destroy(&s->made);
 }
 
-static coh_status make_graph(const search *s, int64_t microbatch, coh_graph **out_graph)
+/* Fails: COH_ERR_SHAPE, COH_ERR_FULL: there is no graph of this micro-batch, and others may do.
+ * COH_ERR_STOPPED: for any other reason of the caller's, which source_status keeps; nothing passes
+ * over that. */
+static coh_status make_graph(search *s, int64_t microbatch, coh_graph **out_graph)
 {
     *out_graph = NULL;
-    const coh_status status = s->batch->make_graph(s->batch->context, microbatch, out_graph);
+    coh_error_clear();
+    coh_status status = coh_check_status(
+        s->batch->make_graph(s->batch->context, microbatch, out_graph), "make_graph");
     if (status == COH_OK && *out_graph == NULL)
-        return coh_fail(COH_ERR_ARGUMENT, "make_graph made no graph of micro-batch %lld",
-                        (long long)microbatch);
-    return status;
+        status = coh_fail(COH_ERR_ARGUMENT, "make_graph made no graph of micro-batch %lld",
+                          (long long)microbatch);
+    if (status == COH_OK || status == COH_ERR_SHAPE || status == COH_ERR_FULL)
+        return status;
+    s->source_status = status;
+    return COH_ERR_STOPPED;
 }
 
 /* Takes a micro-batch, without a plan. The disk has `disk_bytes`; 0: those of the options. */
@@ -103,8 +112,7 @@ static int64_t next_divisor(const search *s, int64_t from, int direction)
 
 /* Computes a lower bound of the step time with that micro-batch; of bounds below `best_ns` any one.
  * More room is never slower, so the spare disk counts. */
-static coh_status least_step(const search *s, int64_t microbatch, uint64_t best_ns,
-                             uint64_t *out_ns)
+static coh_status least_step(search *s, int64_t microbatch, uint64_t best_ns, uint64_t *out_ns)
 {
     coh_plan_options options = s->options;
     coh_graph *graph;
@@ -516,7 +524,8 @@ static coh_status make_priced(const coh_batch *batch, const coh_plan_options *op
     COH_TRY(coh_plan_check_options(&s->options));
     COH_TRY(coh_plan_check_budgets(&s->options)); /* no smaller micro-batch helps */
     const coh_plan_options wanted = s->options;
-    return plan_batch(s, &wanted);
+    const coh_status status = plan_batch(s, &wanted);
+    return s->source_status != COH_OK ? s->source_status : status;
 }
 
 coh_status coh_batch_plan_create(const coh_batch *batch, const coh_plan_options *options,

@@ -15,7 +15,9 @@
 extern "C" {
 #endif
 
-/* Makes the graph of a micro-batch of `microbatch` sequences; the library destroys it. */
+/* Makes the graph of a micro-batch of `microbatch` sequences; the library destroys it.
+ * Fails: COH_ERR_SHAPE or COH_ERR_FULL if this micro-batch has no graph, and another one may have.
+ * Any other failure ends the call that asked, with its status and text. */
 typedef coh_status (*coh_graph_source)(void *context, int64_t microbatch, coh_graph **out_graph);
 
 /* A batch, and how its graphs are made: `make_graph` is called with `context`. */
@@ -24,8 +26,8 @@ typedef struct coh_batch {
     /* 1: another divisor of the batch may be chosen: the largest that fits if `microbatch` does
      * not, or one whose step is predicted to be at least 3 % faster. Results then have other
      * rounding; calibration does not influence the choice. After the first, others are searched
-     * with COH_SEARCH_COMPARE where the options ask for the usual search; one whose graph cannot
-     * be made (COH_ERR_SHAPE) is passed over. 0: only `microbatch`. */
+     * with COH_SEARCH_COMPARE where the options ask for the usual search; one that has no graph
+     * (coh_graph_source) is passed over. 0: only `microbatch`. */
     int32_t may_change;
     coh_graph_source make_graph;
     void *context;

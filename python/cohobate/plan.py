@@ -184,8 +184,8 @@ class Plan(Owner):
 
         @GraphSource
         def make_graph(_, sequences, out_graph):
-            sizes = byref(self.model._model), sequences, self.sequence
             try:
+                sizes = byref(self.model._model), sequences, self.sequence
                 if self.forward_only:
                     return library().coh_model_logits_graph(*sizes, out_graph, byref(self._logits))
                 return library().coh_model_train_graph(*sizes, out_graph)
@@ -202,6 +202,8 @@ class Plan(Owner):
             if failure:
                 raise failure[0] from None
             raise
+        if failure and not isinstance(failure[0], Exception):
+            raise failure[0]  # found without it, but Ctrl-C ends the call
 
     @property
     def _graph(self):

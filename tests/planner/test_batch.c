@@ -241,6 +241,46 @@ static void a_micro_batch_without_a_graph_is_passed_over(void **state)
     coh_batch_plan_destroy(&made);
 }
 
+static int64_t failing; /* micro-batch */
+
+static coh_status make_failing(void *context, int64_t microbatch, coh_graph **out_graph)
+{
+    *out_graph = NULL;
+    return microbatch == failing ? coh_kind_fail(COH_ERR_ARGUMENT, "stopped by the user")
+                                 : make_graph(context, microbatch, out_graph);
+}
+
+/* As Ctrl-C in a callback: not a property of this micro-batch, so no other one is taken, neither a
+ * faster nor a smaller one. */
+static void any_other_failure_of_the_source_ends_the_search(void **state)
+{
+    (void)state;
+    const struct {
+        int64_t wanted, failing;
+        uint64_t device_bytes;
+        int32_t may_change;
+    } cases[] = { { 1, 1, UINT64_MAX, 1 },
+                  { 1, 2, UINT64_MAX, 1 },
+                  { 8, 4, UINT64_MAX, 1 },
+                  { 8, 4, in_memory_bytes(1), 1 },
+                  { 8, 4, in_memory_bytes(1), 0 } };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        coh_plan_options options = options_of(cases[i].device_bytes);
+        coh_batch_plan made = { .struct_bytes = sizeof(made) };
+        coh_plan_summary summary = { .struct_bytes = sizeof(summary) };
+        coh_batch batch = batch_of(cases[i].wanted, cases[i].may_change);
+        options.recompute = COH_RECOMPUTE_NONE;
+        batch.make_graph = make_failing;
+        failing = cases[i].failing;
+        assert_int_equal(coh_batch_plan_create(&batch, &options, &made), COH_ERR_ARGUMENT);
+        assert_string_equal(coh_last_error(), "stopped by the user");
+        assert_null(made.plan);
+        assert_null(made.graph);
+        assert_int_equal(coh_batch_plan_estimate(&batch, &options, &summary), COH_ERR_ARGUMENT);
+        assert_string_equal(coh_last_error(), "stopped by the user");
+    }
+}
+
 static void the_disk_that_is_named_suffices(void **state)
 {
     (void)state;
@@ -337,6 +377,7 @@ int main(void)
         cmocka_unit_test(a_micro_batch_that_others_did_not_beat_is_searched_once),
         cmocka_unit_test(the_largest_is_compared_though_the_next_one_is_slower),
         cmocka_unit_test(a_micro_batch_without_a_graph_is_passed_over),
+        cmocka_unit_test(any_other_failure_of_the_source_ends_the_search),
         cmocka_unit_test(the_disk_that_is_named_suffices),
         cmocka_unit_test(a_spare_disk_is_used_only_where_nothing_fits_without_it),
         cmocka_unit_test(the_drive_is_written_as_much_as_a_day_may),

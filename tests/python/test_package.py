@@ -408,6 +408,22 @@ class Package(PackageTest):
         with self.assertRaises(KeyboardInterrupt):
             self.model().plan(BATCH, SEQUENCE, **SIZES)
 
+    def test_an_interrupt_while_another_micro_batch_is_compared_ends_the_plan(self):
+        library = _library.library()
+        made, make = [], library.coh_model_train_graph
+
+        def interrupted(model, sequences, *more):
+            made.append(sequences)
+            if sequences != 1:
+                raise KeyboardInterrupt
+            return make(model, sequences, *more)
+
+        self.addCleanup(setattr, library, "coh_model_train_graph", make)
+        library.coh_model_train_graph = interrupted
+        with self.assertRaises(KeyboardInterrupt):
+            self.model().plan(BATCH, SEQUENCE, **{**SIZES, "micro_batch": 1}, may_change_micro_batch=True)
+        self.assertEqual(made, [1, 2])
+
     def test_package_and_library_have_one_version(self):
         said = re.search(r'^version = "(.*)"$', (ROOT / "python" / "pyproject.toml").read_text(encoding="utf-8"), re.M)[1]
         self.assertEqual(cohobate.version(), said)
