@@ -388,6 +388,25 @@ coh_status coh_engine_wait(coh_engine *engine, coh_step_result *out_result)
     return coh_engine_leave(engine, wait_oldest(engine, out_result));
 }
 
+static coh_status wait_for(coh_engine *engine, uint32_t milliseconds, int *out_is_done)
+{
+    if (engine->failure_is_told)
+        COH_TRY(coh_engine_check_alive(engine));
+    if (engine->under_way_count == 0)
+        return coh_fail(COH_ERR_ARGUMENT, "no step is under way");
+    *out_is_done = engine->verdict.is_made || coh_step_await_for(engine->step, engine->under_way[0],
+                                                                 (uint64_t)milliseconds * 1000000u);
+    return COH_OK;
+}
+
+coh_status coh_engine_wait_for(coh_engine *engine, uint32_t milliseconds, int *out_is_done)
+{
+    COH_NEED(engine);
+    COH_NEED(out_is_done);
+    COH_TRY(coh_engine_enter(engine, __func__));
+    return coh_engine_leave(engine, wait_for(engine, milliseconds, out_is_done));
+}
+
 void coh_engine_ask_stop(coh_engine *engine)
 {
     if (engine != NULL)

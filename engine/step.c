@@ -292,6 +292,16 @@ coh_status coh_step_await(coh_step *step, uint64_t ticket_number, coh_step_resul
     return ticket->kind_failure;
 }
 
+int coh_step_await_for(coh_step *step, uint64_t ticket_number, uint64_t limit_ns)
+{
+    const coh_ticket *ticket = coh_step_ticket(step, ticket_number);
+    if (ticket->bound->clip_ordinal == 0)
+        return 1;
+    return coh_counter_wait_for(coh_step_retired(step, COH_LANE_COMPUTE),
+                                ticket->base[COH_LANE_COMPUTE] + ticket->bound->clip_ordinal,
+                                limit_ns);
+}
+
 void coh_step_stamp(coh_step *step, coh_ticket *ticket)
 {
     for (int lane = 0; lane < COH_LANE_COUNT; lane++) {

@@ -109,6 +109,10 @@ coh_status coh_step_submit(coh_step *step, coh_program_kind kind, const coh_step
  * results except the figures are zero. */
 coh_status coh_step_await(coh_step *step, uint64_t ticket, coh_step_result *out_result);
 
+/* Waits until coh_step_await would return at once, or until `limit_ns` are over: returns 0 then. Of
+ * a program without CLIP: returns 1. */
+int coh_step_await_for(coh_step *step, uint64_t ticket, uint64_t limit_ns);
+
 /* coh_engine_ask_stop. */
 void coh_step_ask_stop(coh_step *step);
 /* Waits for a quiet point and takes back the newest body: everything that its updates wrote is as

@@ -4,6 +4,9 @@
 #include "memory/counter.h"
 
 #include <assert.h>
+#include <time.h>
+
+#include "base/clock.h"
 
 #define NOBODY UINT64_MAX
 
@@ -62,6 +65,20 @@ void coh_awake_close(coh_awake *awake)
 
 /* ---- the counter ---- */
 
+/* On a clock that nobody sets, for waits with a limit. Returns 0 or an errno. */
+static int init_condition(pthread_cond_t *condition)
+{
+    pthread_condattr_t attributes;
+    int error = pthread_condattr_init(&attributes);
+    if (error != 0)
+        return error;
+    error = pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    if (error == 0)
+        error = pthread_cond_init(condition, &attributes);
+    pthread_condattr_destroy(&attributes);
+    return error;
+}
+
 coh_status coh_counter_init(coh_counter *counter)
 {
     atomic_init(&counter->value, 0);
@@ -72,7 +89,7 @@ coh_status coh_counter_init(coh_counter *counter)
     counter->sleeper_count = counter->wake_count = 0;
     if (pthread_mutex_init(&counter->mutex, NULL) != 0)
         return coh_fail(COH_ERR_MEMORY, "the system gives no mutex for a counter");
-    if (pthread_cond_init(&counter->condition, NULL) != 0) {
+    if (init_condition(&counter->condition) != 0) {
         pthread_mutex_destroy(&counter->mutex);
         return coh_fail(COH_ERR_MEMORY, "the system gives no condition variable for a counter");
     }
@@ -163,23 +180,47 @@ static void sleep_once(coh_counter *counter)
         pthread_cond_wait(&counter->condition, &counter->mutex);
 }
 
-int coh_counter_wait(coh_counter *counter, uint64_t value)
+/* Returns 1 once there is nothing to wait for, 0 after a while. */
+static int spin_for(const coh_counter *counter, uint64_t value)
 {
     for (int spin = 0; spin < SPIN_COUNT; spin++) {
-        if (coh_counter_is_closed(counter))
-            return 0;
-        if (coh_counter_read(counter) >= value)
+        if (coh_counter_is_closed(counter) || coh_counter_read(counter) >= value)
             return 1;
         rest();
     }
+    return 0;
+}
+
+/* Asks to be woken at `value`; the mutex is locked. Returns 1 if there is nothing to wait for. */
+static int want(coh_counter *counter, uint64_t value)
+{
+    if (atomic_load(&counter->wanted) > value)
+        atomic_store(&counter->wanted, value); /* under the mutex: no other waiter lowers it */
+    return atomic_load(&counter->closed) || atomic_load(&counter->value) >= value;
+}
+
+int coh_counter_wait(coh_counter *counter, uint64_t value)
+{
+    if (spin_for(counter, value))
+        return !coh_counter_is_closed(counter);
     pthread_mutex_lock(&counter->mutex);
-    for (;;) {
-        if (atomic_load(&counter->wanted) > value)
-            atomic_store(&counter->wanted, value); /* under the mutex: no other waiter lowers it */
-        if (atomic_load(&counter->closed) || atomic_load(&counter->value) >= value)
-            break;
+    while (!want(counter, value))
         sleep_once(counter);
-    }
     pthread_mutex_unlock(&counter->mutex);
     return !coh_counter_is_closed(counter);
+}
+
+int coh_counter_wait_for(coh_counter *counter, uint64_t value, uint64_t limit_ns)
+{
+    const uint64_t end_ns = coh_clock_ns() + limit_ns;
+    const struct timespec end = { .tv_sec = (time_t)(end_ns / 1000000000u),
+                                  .tv_nsec = (long)(end_ns % 1000000000u) };
+    int is_over = 0, is_there;
+    if (spin_for(counter, value))
+        return 1;
+    pthread_mutex_lock(&counter->mutex);
+    while (!(is_there = want(counter, value)) && !is_over)
+        is_over = pthread_cond_timedwait(&counter->condition, &counter->mutex, &end) != 0;
+    pthread_mutex_unlock(&counter->mutex);
+    return is_there;
 }

@@ -89,6 +89,10 @@ void coh_counter_add(coh_counter *counter);
  * whatever its value. */
 int coh_counter_wait(coh_counter *counter, uint64_t value);
 
+/* As coh_counter_wait, but at most `limit_ns`. Returns 0 if the time is over, else 1: the counter
+ * has reached `value`, or is closed. Not for a counter whose readers are counted. */
+int coh_counter_wait_for(coh_counter *counter, uint64_t value, uint64_t limit_ns);
+
 void coh_counter_close(coh_counter *counter);
 
 static inline uint64_t coh_counter_read(const coh_counter *counter)

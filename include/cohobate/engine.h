@@ -262,6 +262,12 @@ COH_API coh_status coh_engine_submit(coh_engine *engine, const coh_step_input *i
  * updates are made during backward, some may have been applied before the failure, so the engine is
  * dead. On a GPU it is dead, too, since later kernels were enqueued by then. */
 COH_API coh_status coh_engine_wait(coh_engine *engine, coh_step_result *out_result);
+/* Waits for the oldest running body for at most so many milliseconds, and takes no result:
+ * *out_is_done is 1 if coh_engine_wait would return at once, with its result or a failure, else 0.
+ * For a program that looks at signals or at its windows during long steps. In a plan that
+ * speculates coh_engine_wait may then still run the step a second time.
+ * Fails: COH_ERR_ARGUMENT if no body is running. */
+COH_API coh_status coh_engine_wait_for(coh_engine *engine, uint32_t milliseconds, int *out_is_done);
 /* Asks all ranks to stop training after the same step. The request travels with the losses of the
  * step that runs, or of the next one if these are gathered already; that step's result has
  * is_stop_asked on every rank, and so have all later ones. The engine itself continues: the callers

@@ -83,6 +83,7 @@ FUNCTIONS = {
     "coh_engine_load_partly": (STATUS, [c_void_p, c_uint64, c_char_p, c_char_p]),
     "coh_engine_submit": (STATUS, [c_void_p, POINTER(coh_step_input)]),
     "coh_engine_wait": (STATUS, [c_void_p, POINTER(coh_step_result)]),
+    "coh_engine_wait_for": (STATUS, [c_void_p, c_uint32, POINTER(c_int)]),
     "coh_engine_evaluate": (STATUS, [c_void_p, POINTER(coh_step_input), POINTER(c_double)]),
     "coh_engine_fetch": (STATUS, [c_void_p, coh_parameter, c_int, POINTER(c_float)]),
     "coh_engine_fetch_all": (STATUS, [c_void_p, c_int, c_void_p, c_void_p]),
@@ -175,6 +176,7 @@ _NAMES = {
     "coh_engine_save_begin": "Engine.save", "coh_engine_save_is_done": "Engine.is_saving",
     "coh_engine_save_wait": "Engine.save_wait", "coh_engine_scan": "Engine.scan",
     "coh_engine_submit": "Engine.submit", "coh_engine_wait": "Engine.wait",
+    "coh_engine_wait_for": "Engine.wait",
     "coh_graph_parameter_at": "Plan.parameters", "coh_extension_register": "load_extension",
     "coh_training_note_write": "Engine.training_note",
 }

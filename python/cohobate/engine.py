@@ -26,6 +26,8 @@ from .errors import Error
 from .machine import stream_of
 from .training import TrainingNote
 
+_PATIENCE_MS = 100  # between two looks at signals, in a wait for a step
+
 _GROUP_NUMBERS = {"rate_factor": GROUP_SETS_RATE, "weight_decay": GROUP_SETS_DECAY}
 
 
@@ -284,8 +286,13 @@ class Engine(Owner):
         """Waits for the oldest step. Returns the members of coh_step_result: step, loss, grad_norm
         (before clipping), finite (0: there was a NaN or infinity, and with exact_clip no parameter
         changed), step_ns, peak_bytes["device"], link_bytes["read"], exposed_ns["read"] (how long
-        computing waited for a lane), ..."""
-        result = sized(coh_step_result)
+        computing waited for a lane), ...
+
+        Ctrl-C is raised while the step runs, which goes on: wait() again for its result, or
+        close()."""
+        result, is_done = sized(coh_step_result), c_int()
+        while not is_done.value:
+            library().coh_engine_wait_for(self._object, _PATIENCE_MS, byref(is_done))
         library().coh_engine_wait(self._object, byref(result))
         return facts_of(result)
 

@@ -6,13 +6,14 @@ from __future__ import annotations
 
 import ctypes
 import os
+import threading
 from array import array
 from ctypes import POINTER, byref, c_int32, c_size_t, c_void_p, cast, sizeof
 
 from ._library import library
 from ._owner import Owner
-from ._structs import (CHAT_FORMS, DATA_FORMS, coh_token_build_facts, coh_token_build_options,
-                       coh_token_file_facts)
+from ._structs import (CHAT_FORMS, DATA_FORMS, STOPPED, GoOn, coh_token_build_facts,
+                       coh_token_build_options, coh_token_file_facts)
 from ._values import (INT32_MOST, INT64_MOST, NO_LIMIT, as_count, as_name, as_path, chosen,
                       facts_of, int32_array, pointer, shaped, sized)
 
@@ -114,7 +115,9 @@ def tokenize(tokenizer: Tokenizer | str | os.PathLike, text_path, out_path, *, f
                 lines, drawn by a hash of seed and text, goes to a second token file; of one text
                 file the last part, from a line end on
     vocabulary  of the model that will read the ids: a larger id is refused. 0: the tokenizer's
-    threads     that read a folder's files; 0: one for each core"""
+    threads     that read a folder's files; 0: one for each core
+
+    Ctrl-C ends it, and leaves nothing behind."""
     if not isinstance(tokenizer, Tokenizer):
         tokenizer = Tokenizer(tokenizer)
     options, facts = coh_token_build_options(), sized(coh_token_build_facts)
@@ -129,8 +132,35 @@ def tokenize(tokenizer: Tokenizer | str | os.PathLike, text_path, out_path, *, f
     options.validation_split, options.seed = validation_split, as_count(seed, "seed")
     options.vocabulary = as_count(vocabulary, "vocabulary", 0, INT32_MOST)
     options.thread_count = as_count(threads, "threads", 0, INT32_MOST)
-    library().coh_token_file_make(tokenizer._object, byref(options), byref(facts))
+    _make(options, tokenizer._object, facts)
     return facts.token_count
+
+
+def _make(options, tokenizer, facts):
+    """Makes a token file on another thread: this one may be interrupted meanwhile, where a callback
+    of ctypes would drop the exception."""
+    is_cancelled, has_ended, outcome = threading.Event(), threading.Event(), []
+    options.go_on = GoOn(lambda _: STOPPED if is_cancelled.is_set() else 0)
+
+    def make():
+        try:
+            library().coh_token_file_make(tokenizer, byref(options), byref(facts))
+        except BaseException as error:
+            outcome.append(error)
+        finally:
+            has_ended.set()  # an interrupted Thread.join() takes the thread for a dead one
+
+    thread = threading.Thread(target=make, name="cohobate-tokenize")
+    try:
+        thread.start()
+        has_ended.wait()
+    except BaseException:
+        is_cancelled.set()
+        if thread.ident is not None:
+            has_ended.wait()
+        raise
+    if outcome:
+        raise outcome[0]
 
 
 class TokenFile(Owner):

@@ -162,6 +162,12 @@ static coh_status call_wait(void)
     return coh_engine_wait(model.engine, &result);
 }
 
+static coh_status call_wait_for(void)
+{
+    int is_done;
+    return coh_engine_wait_for(model.engine, 0, &is_done);
+}
+
 static coh_status call_evaluate(void)
 {
     const coh_step_input input = input_of(0);
@@ -235,15 +241,13 @@ static coh_status call_destroy(void)
 }
 
 static coh_status (*const calls[])(void) = {
-    call_init,        call_init_from,    call_drain,
-    call_load,        call_load_from,    call_init_partly,
-    call_load_partly, call_load_weights, call_fetch,
-    call_fetch_all,   call_fetch_state,  call_put,
-    call_save_wait,   call_submit,       call_wait,
-    call_evaluate,    call_scan,         call_output,
-    call_hash,        call_save,         call_save_begin,
-    call_facts,       call_classes,      call_recorded,
-    call_calibrate,   call_destroy,      step,
+    call_init,       call_init_from,   call_drain,       call_load,
+    call_load_from,  call_init_partly, call_load_partly, call_load_weights,
+    call_fetch,      call_fetch_all,   call_fetch_state, call_put,
+    call_save_wait,  call_submit,      call_wait,        call_evaluate,
+    call_scan,       call_output,      call_hash,        call_save,
+    call_save_begin, call_facts,       call_classes,     call_recorded,
+    call_calibrate,  call_destroy,     call_wait_for,    step,
 };
 enum { CALLS = sizeof(calls) / sizeof(calls[0]) };
 
@@ -448,6 +452,49 @@ static void a_forked_process_is_refused_and_ends(void **state)
     close_model();
 }
 
+/* ---- a wait with a limit ---- */
+
+static sem_t has_begun, may_go_on;
+
+static coh_status hold_up(void)
+{
+    sem_post(&has_begun);
+    sem_wait(&may_go_on);
+    return COH_OK;
+}
+
+static int is_done_within(uint32_t milliseconds)
+{
+    int is_done = -1;
+    must(coh_engine_wait_for(model.engine, milliseconds, &is_done), "wait for");
+    return is_done;
+}
+
+static void a_wait_with_a_limit_takes_nothing_of_the_step(void **state)
+{
+    (void)state;
+    assert_int_equal(sem_init(&has_begun, 0, 0) | sem_init(&may_go_on, 0, 0), 0);
+    open_model(1);
+    const uint64_t right = hash_after_a_step();
+    must(coh_engine_init(model.engine, 1), "init");
+    assert_int_equal(call_wait_for(), COH_ERR_ARGUMENT); /* for no step */
+    called_in_forward = hold_up;
+    must(call_submit(), "submit");
+    sem_wait(&has_begun);
+    assert_false(is_done_within(0));
+    assert_false(is_done_within(20));
+    sem_post(&may_go_on);
+    assert_true(is_done_within(UINT32_MAX));
+    assert_true(is_done_within(0));
+    must(call_wait(), "wait");
+    uint64_t hash;
+    must(coh_engine_hash(model.engine, &hash), "hash");
+    assert_true(hash == right);
+    close_model();
+    sem_destroy(&has_begun);
+    sem_destroy(&may_go_on);
+}
+
 /* ---- after a failure ---- */
 
 static coh_status fail_on_request(void)
@@ -486,6 +533,7 @@ static void a_failure_between_calls_is_new_to_the_first(void **state)
     must(coh_engine_init(model.engine, 1), "init");
     called_in_forward = fail_on_request;
     must(call_submit(), "submit");
+    assert_true(is_done_within(UINT32_MAX)); /* a wait would find it at once */
     assert_int_equal(call_wait(), COH_ERR_NUMBER);
     assert_null(strstr(coh_last_error(), "failed earlier"));
     assert_int_equal(call_wait(), COH_ERR_NUMBER);
@@ -512,6 +560,7 @@ int main(void)
         cmocka_unit_test(calls_of_two_threads_at_once_are_refused),
         cmocka_unit_test(kinds_that_call_the_engine_are_refused),
         cmocka_unit_test(a_forked_process_is_refused_and_ends),
+        cmocka_unit_test(a_wait_with_a_limit_takes_nothing_of_the_step),
         cmocka_unit_test(a_dead_engine_says_so),
         cmocka_unit_test(a_failure_between_calls_is_new_to_the_first),
     };

@@ -93,6 +93,42 @@ static void closing_wakes_whoever_waits_for_anything(void **state)
     coh_counter_fini(&counter);
 }
 
+static void *raise_to_9(void *counter)
+{
+    wait_until_asleep(counter, 9);
+    coh_counter_raise(counter, 8);
+    coh_counter_raise(counter, 9);
+    return NULL;
+}
+
+static void *close_it(void *counter)
+{
+    wait_until_asleep(counter, 10);
+    coh_counter_close(counter);
+    return NULL;
+}
+
+static void a_wait_with_a_limit_ends_by_its_time_its_number_or_a_close(void **state)
+{
+    (void)state;
+    const uint64_t hour_ns = (uint64_t)3600 * 1000000000u;
+    coh_counter counter;
+    pthread_t thread;
+    assert_int_equal(coh_counter_init(&counter), COH_OK);
+    assert_int_equal(coh_counter_wait_for(&counter, 0, 0), 1);
+    assert_int_equal(coh_counter_wait_for(&counter, 1, 0), 0);
+    assert_int_equal(coh_counter_wait_for(&counter, 50, 1000000), 0);
+    coh_counter_raise(&counter, 1);
+    assert_int_equal(pthread_create(&thread, NULL, raise_to_9, &counter), 0);
+    assert_int_equal(coh_counter_wait_for(&counter, 9, hour_ns), 1);
+    pthread_join(thread, NULL);
+    assert_int_equal(coh_counter_read(&counter), 9);
+    assert_int_equal(pthread_create(&thread, NULL, close_it, &counter), 0);
+    assert_int_equal(coh_counter_wait_for(&counter, 10, hour_ns), 1);
+    pthread_join(thread, NULL);
+    coh_counter_fini(&counter);
+}
+
 /* While all sleep, each has done what its number allows, and none can go on. */
 static void a_group_sleeps_only_when_nobody_can_go_on(void **state)
 {
@@ -132,6 +168,7 @@ int main(void)
         cmocka_unit_test(everyone_whose_number_has_come_goes_on),
         cmocka_unit_test(a_sleeper_is_not_woken_before_its_number),
         cmocka_unit_test(closing_wakes_whoever_waits_for_anything),
+        cmocka_unit_test(a_wait_with_a_limit_ends_by_its_time_its_number_or_a_close),
         cmocka_unit_test(a_group_sleeps_only_when_nobody_can_go_on),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

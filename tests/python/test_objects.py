@@ -1,19 +1,22 @@
 """Objects that own memory of the library: closed once, never used after that, never copied. Run as
 `test_objects.py PATH-OF-COHOBATE`."""
 import copy
+import ctypes
 import functools
 import gc
 import os
 import pickle
+import signal
 import subprocess
 import sys
 import threading
+import time
 import types
 import unittest
 from array import array
 
-from package_test import BATCH, ROOT, SEQUENCE, SIZES, PackageTest, cohobate
-from cohobate import _library, _values  # noqa: E402
+from package_test import BATCH, RATE, ROOT, SEQUENCE, SIZES, PackageTest, cohobate
+from cohobate import _library, _values, engine as engine_of_package  # noqa: E402
 
 LEFT_OPEN = """
 import sys
@@ -239,6 +242,62 @@ class Objects(PackageTest):
                     os._exit(1)
             self.assertEqual(os.waitpid(child, 0)[1], 0)
             self.assertEqual(engine.hash(), before)
+
+    def interrupted(self, seconds):
+        """Raises KeyboardInterrupt in this thread after a time, as Ctrl-C does at its press."""
+        def interrupt(*_):
+            raise KeyboardInterrupt
+        self.addCleanup(signal.signal, signal.SIGALRM, signal.signal(signal.SIGALRM, interrupt))
+        signal.setitimer(signal.ITIMER_REAL, seconds)
+
+    def test_an_interrupt_is_raised_while_a_step_runs_and_the_step_goes_on(self):
+        batch, sequence = 256, 64
+        tokens, targets = self.data.batch(0, batch, sequence)
+        self.addCleanup(setattr, engine_of_package, "_PATIENCE_MS", engine_of_package._PATIENCE_MS)
+        engine_of_package._PATIENCE_MS = 1  # the step takes hundreds of them
+        with self.model().plan(batch, sequence, micro_batch=4, search="quick", threads=1) as plan:
+            for ends in (lambda engine: (engine.wait(), engine.hash()), lambda engine: engine.close()):
+                with plan.engine() as engine:
+                    is_done = ctypes.c_int()
+                    engine.submit(tokens, targets, RATE)
+                    self.interrupted(0.02)
+                    self.assertRaises(KeyboardInterrupt, engine.wait)
+                    _library.library().coh_engine_wait_for(engine._object, 0, ctypes.byref(is_done))
+                    self.assertFalse(is_done.value, "the step was over before the interrupt: make it longer")
+                    found = ends(engine)
+                    if found:
+                        (result, found_hash) = found
+                        self.assertEqual((result.step, engine.step_count), (0, 1))
+            with plan.engine() as engine:
+                engine.step(tokens, targets, RATE)
+                self.assertEqual(found_hash, engine.hash())
+
+    def test_an_interrupt_ends_the_making_of_a_token_file(self):
+        library = _library.library()
+        make, seen = library.coh_token_file_make, []
+
+        def interrupted(tokenizer, options, facts):
+            go_on = options._obj.go_on
+            self.assertEqual(go_on(None), 0)
+            os.kill(os.getpid(), signal.SIGINT)
+            for _ in range(6000):  # a minute, so that a mistake does not hang the test
+                if go_on(None) != 0:
+                    break
+                time.sleep(0.01)
+            try:
+                make(tokenizer, options, facts)
+            except cohobate.Error as error:
+                seen.append(error.status)
+                raise
+
+        self.addCleanup(setattr, library, "coh_token_file_make", make)
+        library.coh_token_file_make = interrupted
+        with self.assertRaises(KeyboardInterrupt):
+            cohobate.tokenize("bytes", self.text, self.path("new.tokens"))
+        self.assertEqual(seen, ["COH_ERR_STOPPED"])
+        self.assertFalse(os.path.exists(self.path("new.tokens")))
+        library.coh_token_file_make = make
+        self.assertGreater(cohobate.tokenize("bytes", self.text, self.path("new.tokens")), 0)
 
     def test_lists_are_put_without_numpy(self):
         self.addCleanup(setattr, _values, "numpy", _values.numpy)
