@@ -24,7 +24,7 @@ from ._values import (as_count, as_name, as_path, columns_of, counted, facts_of,
 from .checkpoint import Checkpoint, state_array
 from .errors import Error
 from .machine import stream_of
-from .training import TrainingNote
+from .training import TrainingNote, last_of
 
 _PATIENCE_MS = 100  # between two looks at signals, in a wait for a step
 
@@ -38,6 +38,16 @@ def _group(pattern, numbers):
                          "weight_decay, or both")
     sets = sum(_GROUP_NUMBERS[name] for name in numbers)
     return coh_parameter_group(as_name(pattern, "a pattern"), sets, **numbers)
+
+
+def _pairs(groups):
+    """Groups as a list of patterns and numbers."""
+    pairs = list(groups.items() if isinstance(groups, dict) else groups or ())
+    for pair in pairs:
+        if isinstance(pair, str) or len(pair) != 2:
+            raise ValueError(f"groups has {pair!r}: give a dict of patterns, or a list of pairs of "
+                             "a pattern and its numbers")
+    return pairs
 
 
 def _hyperparameter(name, value):
@@ -122,8 +132,8 @@ class Engine(Owner):
     weight_decay     of parameters whose kind has weight decay
     groups           parameters with a learning rate or a weight decay of their own, by globs of
                      their names: {"*.bias": {"weight_decay": 0.0}, "wte,h.0.*": {"rate_factor":
-                     0.1}}. rate_factor multiplies the step's learning rate. If several groups
-                     match, the last one wins
+                     0.1}}, or a list of such pairs. rate_factor multiplies the step's learning
+                     rate. If several groups set a number of a parameter, the last one wins
     hyperparameters  {"beta2": 0.99}, of every optimizer that has the number, or {"lion.beta2":
                      0.99}. optimizers() lists them
     device           None: the plan's
@@ -139,11 +149,11 @@ class Engine(Owner):
     _has_threads = True
 
     def __init__(self, plan, *, seed: int = 1, weights: dict | None = None,
-                 own: str | None = None, weight_decay: float = 0.1, groups: dict | None = None,
+                 own: str | None = None, weight_decay: float = 0.1, groups=None,
                  hyperparameters: dict | None = None, device: str | None = None, progress=None):
         super().__init__(_destroy, made_from=plan)
         self.plan, self.seed, self.step_count = plan, as_count(seed, "seed"), 0
-        self.weight_decay, self.groups = weight_decay, dict(groups or {})
+        self.weight_decay, self.groups = weight_decay, _pairs(groups)
         self.hyperparameters = dict(hyperparameters or {})
         self._parameters = plan.parameters
         weights = {name: self._numbers(name, values) for name, values in (weights or {}).items()}
@@ -156,7 +166,7 @@ class Engine(Owner):
         options.disk_bytes, options.thread_count = plan.disk_limit, plan.threads
         options.weight_decay = weight_decay
         options.device = as_name(plan.device if device is None else device, "device")
-        rows = [_group(*each) for each in self.groups.items()]
+        rows = [_group(*each) for each in self.groups]
         options.groups, options.group_count = (coh_parameter_group * len(rows))(*rows), len(rows)
         rows = [_hyperparameter(*each) for each in self.hyperparameters.items()]
         options.hyperparameters = (coh_hyperparameter_value * len(rows))(*rows)
@@ -491,10 +501,10 @@ class Engine(Owner):
         note = TrainingNote(schedule=schedule, clip=clip, seed=self.seed, tokenizer="none",
                             steps=schedule.steps if steps is None else steps,
                             weight_decay=self.weight_decay, hyperparameters=self.hyperparameters)
-        rates = {pattern: numbers["rate_factor"] * schedule.highest
-                 for pattern, numbers in self.groups.items() if "rate_factor" in numbers}
-        decays = {pattern: numbers["weight_decay"]
-                  for pattern, numbers in self.groups.items() if "weight_decay" in numbers}
+        rates = last_of((pattern, numbers["rate_factor"] * schedule.highest)
+                        for pattern, numbers in self.groups if "rate_factor" in numbers)
+        decays = last_of((pattern, numbers["weight_decay"])
+                         for pattern, numbers in self.groups if "weight_decay" in numbers)
         note.lr_for, note.weight_decay_for = rates, decays
         for source in (self.plan, tokenizer, data):
             if source is not None:

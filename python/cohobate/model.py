@@ -20,12 +20,15 @@ class Model:
     dtype       "f32" or "bf16"; None: as it is stored, f32 for a preset (the
                 command line begins new runs in bf16 where that is fast)
     dropout     probability, in training
+    atomics     True: attention's backward on a GPU may add by atomics, so that bits vary from run
+                to run
     lora        rank of adapters; everything else is frozen. lora_alpha 0 and lora_targets "" are
                 PEFT's defaults
     freeze      globs of operators that are frozen: "wte,h.0.*" """
 
     def __init__(self, what, vocabulary: int = 0, dtype: str | None = None, dropout: float = 0.0,
-                 lora: int = 0, lora_alpha: float = 0.0, lora_targets: str = "", freeze: str = ""):
+                 lora: int = 0, lora_alpha: float = 0.0, lora_targets: str = "", freeze: str = "",
+                 atomics: bool = False):
         vocabulary = as_count(vocabulary, "vocabulary", 0, INT32_MOST)
         lora = as_count(lora, "lora", 0, INT32_MOST, "; 0: no adapters")
         if not lora and (lora_alpha or lora_targets):
@@ -36,7 +39,7 @@ class Model:
         library().coh_model_resolve(as_path(what), vocabulary, byref(self._model))
         if dtype is not None:
             library().coh_model_dtype_set(byref(self._model), chosen(dtype, DTYPES, "dtype"))
-        self._model.dropout = dropout
+        self._model.dropout, self._model.atomics = dropout, bool(atomics)
         if lora or freeze:
             kinds = dict(coh_adapters._fields_)
             adapters = coh_adapters(

@@ -8,15 +8,16 @@ from ctypes import byref, c_uint32, c_uint64, c_void_p, sizeof
 
 from ._library import library
 from ._owner import Owner
-from ._structs import (PLAN_INFER, RECOMPUTE, SEARCH, SWEEP_SAME_BITS, GraphSource, coh_batch,
-                       coh_batch_plan, coh_disk, coh_graph_parameter_facts, coh_optimizer_choice,
-                       coh_pin, coh_plan_operator, coh_plan_options, coh_plan_parameter,
-                       coh_plan_summary, coh_tensor)
+from ._structs import (PLAN_INFER, RECOMPUTE, SEARCH, SWEEP_LAYER, SWEEP_SAME_BITS, GraphSource,
+                       coh_batch, coh_batch_plan, coh_disk, coh_graph_parameter_facts,
+                       coh_optimizer_choice, coh_pin, coh_plan_operator, coh_plan_options,
+                       coh_plan_parameter, coh_plan_summary, coh_tensor)
 from ._values import (INT32_MOST, INT64_MOST, NO_LIMIT, THREADS_MOST, as_count, as_name, as_path,
                       as_text, chosen, facts_of, parse_size, sized)
 from .engine import Engine
 from .errors import Error
 from .machine import device as describe_device, free_bytes
+from .training import fold_shape
 
 _MICRO_BATCH_MOST = 8  # as the program chooses it
 
@@ -77,6 +78,10 @@ class Plan(Owner):
                       constants
     forward_only      True: for Engine.logits and Engine.evaluate; there are no gradients, no states
                       and no steps. The batch is one micro-batch
+    by_layers         True: each block runs all micro-batches before the next one does, as
+                      --sweep-order layer. Part of the numeric plan
+    replicas          (2, 2): the batch is cut into as many shares, whose gradients are added in
+                      this order, as --replicas 2x2 (fold_shape.h). Part of the numeric plan
     threads           of the processor; None: one for each core
     recompute, search, chunk, pins, f32_gradients   as the flags of `cohobate train`
 
@@ -92,7 +97,8 @@ class Plan(Owner):
                  exact_clip: bool = True, speculate: bool = False, optimizer: str = "adamw",
                  optimizer_for: dict | None = None, profile=None, recompute: str = "auto",
                  search: str = "usual", chunk: int | str = 0, pins=(), f32_gradients: bool = False,
-                 forward_only: bool = False, threads: int | None = None):
+                 forward_only: bool = False, threads: int | None = None, by_layers: bool = False,
+                 replicas=()):
         batch = as_count(batch, "batch", 1, INT32_MOST)
         sequence = as_count(sequence, "sequence", 1, INT64_MOST)
         if micro_batch is not None:
@@ -113,7 +119,8 @@ class Plan(Owner):
         self.exact_clip, self.speculate, self.forward_only = exact_clip, speculate, forward_only
         self._logits = coh_tensor()
         self.optimizer, self.optimizer_for = optimizer, dict(optimizer_for or {})
-        self.f32_gradients = f32_gradients
+        self.f32_gradients, self.by_layers = f32_gradients, by_layers
+        self.replicas = tuple(replicas)
         self.disk_limit = NO_LIMIT if disk_limit is None else parse_size(disk_limit)
         options = coh_plan_options()
         library().coh_plan_options_init_sized(byref(options), sizeof(options))
@@ -127,7 +134,8 @@ class Plan(Owner):
         options.thread_count, options.chunk_bytes = self.threads, parse_size(chunk)
         options.recompute = chosen(recompute, RECOMPUTE, "recompute")
         options.search = chosen(search, SEARCH, "search")
-        options.sweep_order, options.deferred_update = SWEEP_SAME_BITS, exact_clip
+        options.sweep_order = SWEEP_LAYER if by_layers else SWEEP_SAME_BITS
+        options.replicas, options.deferred_update = fold_shape(replicas, "replicas"), exact_clip
         if forward_only:
             options.mode, options.deferred_update, micro_batch = PLAN_INFER, False, batch
         options.speculates, options.f32_gradients = speculate, f32_gradients
@@ -266,6 +274,7 @@ class Plan(Owner):
         note.batch, note.micro_batch, note.sequence = self.batch, self.micro_batch, self.sequence
         note.optimizer, note.optimizer_for = self.optimizer, self.optimizer_for
         note.f32_gradients, note.dropout = self.f32_gradients, model.dropout
+        note.by_layers, note.replicas, note.atomics = self.by_layers, self.replicas, model.atomics
         note.speculates = self.speculate
         note.clips_by_previous = not self.exact_clip and not self.speculate
         note.base = os.path.abspath(model.folder) if model.folder else ""

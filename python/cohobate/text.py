@@ -211,24 +211,33 @@ class TokenFile(Owner):
         return library().coh_token_file_window_count(
             self._object, as_count(sequence, "sequence", 1, INT64_MOST))
 
-    def batch(self, step: int, batch: int, sequence: int, seed: int = 1):
+    def batch(self, step: int, batch: int, sequence: int, seed: int = 1, *, first_step: int = 0,
+              first_window: int = 0):
         """Tokens and targets of step `step`, counted from 0: two int32 arrays [batch, sequence]. A
-        target of -1 does not count. The same windows as those of `cohobate train --seed`."""
+        target of -1 does not count. The same windows as those of `cohobate train --seed`.
+
+        first_step, first_window  of a run that changed its data or its batch: step `first_step`
+                                  began with window `first_window` (TrainingNote.data_options)"""
         batch, sequence = self._sizes(batch, sequence)
-        most = (NO_LIMIT + 1) // batch - 1  # windows are counted up to 2**64 - 1
-        first, seed = as_count(step, "step", 0, most) * batch, as_count(seed, "seed")
+        begin = as_count(first_step, "first_step")
+        first_window = as_count(first_window, "first_window")
+        # windows are counted up to 2**64 - 1
+        most = min(begin + (NO_LIMIT + 1 - first_window) // batch - 1, NO_LIMIT)
+        first = first_window + (as_count(step, "step", begin, most) - begin) * batch
+        seed = as_count(seed, "seed")
         if self.window_count(sequence) == 0:  # the library's sentence, before memory is taken
             library().coh_token_file_window(self._object, seed, 0, sequence, c_int32(), c_int32())
         return self._rows(batch, sequence, lambda i: (seed, first + i),
                           library().coh_token_file_window)
 
     def batches(self, batch: int, sequence: int, *, start: int = 0, stop: int | None = None,
-                seed: int = 1):
+                seed: int = 1, first_step: int = 0, first_window: int = 0):
         """Iterates over batch(step, ...) for the steps from `start` up to `stop`; None: without
         end, since a new pass over the data begins where one ends, in another order."""
         step = start
         while stop is None or step < stop:
-            yield self.batch(step, batch, sequence, seed)
+            yield self.batch(step, batch, sequence, seed, first_step=first_step,
+                             first_window=first_window)
             step += 1
 
     def stretch(self, begin: int, batch: int, sequence: int):

@@ -117,6 +117,43 @@ class TrainingNote:
         changed = [name for name in _MEMBERS if getattr(self, name) != getattr(usual, name)]
         return f"TrainingNote({', '.join(f'{name}={getattr(self, name)!r}' for name in changed)})"
 
+    # ---- a run that goes on ----
+
+    def model_options(self) -> dict:
+        """What Model needs of the recipe, next to the path of the checkpoint, which has the rest:
+        Model("run", **note.model_options())."""
+        return {"dropout": self.dropout, "atomics": bool(self.atomics)}
+
+    def plan_options(self) -> dict:
+        """What Model.plan needs for the numeric plan of the run, batch and sequence included.
+        Budgets are not in a note, since they change no bit."""
+        return {"batch": self.batch, "sequence": self.sequence, "micro_batch": self.micro_batch,
+                "exact_clip": not self.clips_by_previous, "speculate": bool(self.speculates),
+                "optimizer": self.optimizer or "adamw", "optimizer_for": self.optimizer_for,
+                "f32_gradients": bool(self.f32_gradients), "by_layers": bool(self.by_layers),
+                "replicas": self.replicas}
+
+    def engine_options(self) -> dict:
+        """What Plan.engine needs: seed, weight decay, groups and hyperparameters."""
+        highest, groups = self.schedule.highest, []
+        if self.lr_for and not highest:
+            raise ValueError("lr_for follows the schedule, whose highest rate is 0")
+        groups += [(pattern, {"rate_factor": rate / highest}) for pattern, rate in
+                   self.lr_for.items()]
+        groups += [(pattern, {"weight_decay": decay}) for pattern, decay in
+                   self.weight_decay_for.items()]
+        betas = {name: getattr(self, name) for name in ("beta1", "beta2")
+                 if getattr(self, name) >= 0}
+        return {"seed": self.seed, "weight_decay": self.weight_decay, "groups": groups,
+                "hyperparameters": {**betas, **self.hyperparameters}}
+
+    def data_options(self) -> dict:
+        """What TokenFile.batches needs to go on with the windows of the run, next to the step to
+        start from: batch, sequence, seed, where its data began, and `stop`, its last step."""
+        return {"batch": self.batch, "sequence": self.sequence, "seed": self.seed,
+                "first_step": self.data_first_step, "first_window": self.data_first_window,
+                "stop": self.steps}
+
     def _json(self, model) -> dict:
         """The note of a run of a model, as a checkpoint stores it."""
         text = create_string_buffer(TRAINING_NOTE_BYTES)
@@ -135,15 +172,33 @@ _MEMBERS = {name: kind for name, kind in coh_training_note._fields_
             if name not in ("struct_bytes", "schedule_kind", "decay_steps")}
 
 
+def last_of(rows):
+    """A dict of rows of which a later one wins: of equal patterns the last one stays, in its
+    place."""
+    found = {}
+    for pattern, value in rows:
+        found.pop(pattern, None)
+        found[pattern] = value
+    return found
+
+
+def fold_shape(factors, name):
+    """Replicas as C has them."""
+    kind = coh_fold_shape._fields_[0][1]
+    if len(factors) > kind._length_:
+        raise ValueError(f"{name} has {len(factors)} factors: at most {kind._length_}")
+    return coh_fold_shape(kind(*(as_count(each, name, 0, INT32_MOST) for each in factors)))
+
+
 def _out(value):
     """A member as Python has it."""
     if isinstance(value, bytes):
         return os.fsdecode(value)
     if isinstance(value, coh_pattern_numbers):
-        return {os.fsdecode(each.pattern): each.value for each in value.at[:value.count]}
+        return last_of((os.fsdecode(each.pattern), each.value) for each in value.at[:value.count])
     if isinstance(value, coh_pattern_optimizers):
-        rows = value.at[:value.count]
-        return {os.fsdecode(each.pattern): each.optimizer.decode() for each in rows}
+        return last_of((os.fsdecode(each.pattern), each.optimizer.decode())
+                     for each in value.at[:value.count])
     if isinstance(value, coh_fold_shape):
         return tuple(value.factors)
     return facts_of(value) if isinstance(value, Structure) else value
@@ -166,10 +221,7 @@ def _set(struct, name, kind, value):
             for (field, field_kind), each in zip(row._fields_, (pattern, of)):
                 _set(value.at[i], field, field_kind, each)
     elif kind is coh_fold_shape:
-        factors = kind._fields_[0][1]
-        if len(value) > factors._length_:
-            raise ValueError(f"{name} has {len(value)} factors: at most {factors._length_}")
-        value = kind(factors(*(as_count(each, name, 0, INT32_MOST) for each in value)))
+        value = fold_shape(value, name)
     elif issubclass(kind, Structure):
         members = vars(value) if isinstance(value, types.SimpleNamespace) else value
         value = kind()

@@ -104,6 +104,59 @@ class Training(PackageTest):
                 engine.step(tokens, targets, note.schedule, note.clip)
             self.assertEqual(hash_of(engine), expected)
 
+    def continued(self, run, steps):
+        """The hash of a run of the program after `steps` of them, continued by its note alone."""
+        with cohobate.Checkpoint(run) as checkpoint:
+            note, path = checkpoint.training, checkpoint.facts.path
+        model = cohobate.Model(run, **note.model_options())
+        with cohobate.TokenFile(note.data) as data, model.plan(**note.plan_options(), threads=2, search="quick") as plan:
+            with plan.engine(**note.engine_options()) as engine:
+                self.assertFalse(engine.load(path), "another numeric plan")
+                for tokens, targets in data.batches(**{**note.data_options(), "stop": steps}, start=engine.step_count):
+                    engine.step(tokens, targets, note.schedule, note.clip)
+                again = engine.training_note(note.schedule, steps=note.steps, clip=note.clip)
+                for name in ("by_layers", "replicas", "f32_gradients", "speculates", "clips_by_previous", "dropout",
+                             "weight_decay_for", "optimizer_for", "batch", "micro_batch", "sequence", "weight_decay"):
+                    self.assertEqual(getattr(again, name), getattr(note, name), name)
+                return hash_of(engine)
+
+    def test_a_run_with_any_flag_is_continued_by_its_note(self):
+        same = ["--data", self.text, *SAME, "--lr", 2e-3, "--warmup", 2, "--schedule-steps", 4]
+        for number, flags in enumerate((
+                ["--lr-for", "wte=1e-3", "--lr-for", "*.bias,wpe=4e-3", "--weight-decay-for", "*.bias=0.3",
+                 "--weight-decay-for", "wte=0.2", "--weight-decay", 0.05],
+                ["--beta1", 0.8, "--beta2", 0.99], ["--optimizer", "lion", "--hyperparameter", "lion.beta2=0.9", "--seed", 7],
+                ["--dropout", 0.1], ["--dtype", "bf16", "--gradients", "f32"], ["--clip-mode", "previous", "--clip", 0.01],
+                ["--clip", 0.01], ["--sweep-order", "layer"], ["--replicas", 2, "--micro-batch", 1], ["--lora", 2])):
+            with self.subTest(flags=flags):
+                run = self.path(f"run-{number}")
+                self.succeeds("train", self.preset, *same, *flags, "--steps", 2, "--save", run)
+                expected = self.says_hash(self.succeeds(
+                    "train", "--resume", run, "--steps", 4, "--threads", 2, "--search", "quick", "--save", "none"))
+                self.assertEqual(self.continued(run, 4), expected)
+
+    def test_a_run_that_changed_its_batch_is_continued_in_its_windows(self):
+        run = self.path("run")
+        self.succeeds("train", self.preset, "--data", self.text, *SAME, "--steps", 2, "--save", run)
+        resume = ["train", "--resume", run, "--threads", 2, "--search", "quick"]
+        self.succeeds(*resume, "--batch", 6, "--steps", 3)
+        with cohobate.Checkpoint(run) as checkpoint:
+            note = checkpoint.training
+        self.assertEqual((note.data_first_step, note.data_first_window, note.batch), (2, 8, 6))
+        expected = self.says_hash(self.succeeds(*resume, "--steps", 5, "--save", "none"))
+        self.assertEqual(self.continued(run, 5), expected)
+        with self.assertRaisesRegex(ValueError, "step is 1: 2 to"):
+            self.data.batch(1, 6, SEQUENCE, first_step=2, first_window=8)
+
+    def test_the_last_of_equal_patterns_stays_the_last(self):
+        groups = [("wte", {"rate_factor": 0.5}), ("w*", {"rate_factor": 2.0}), ("wte", {"rate_factor": 0.25})]
+        with self.plan() as plan, plan.engine(groups=groups) as engine:
+            note = engine.training_note(cohobate.Schedule(1e-3, 4))
+            self.assertEqual(list(note.lr_for.items()), [("w*", 2e-3), ("wte", 0.25e-3)])
+            for wrong in (["wte"], [("wte",)]):
+                with self.assertRaisesRegex(ValueError, "a list of pairs"):
+                    plan.engine(groups=wrong)
+
     def test_a_schedule_that_cannot_be_is_refused(self):
         for rates, says in (((1e-3, 0), "0 steps"), ((-1.0, 4), "highest is -1.0"), ((float("nan"), 4), "highest is nan"),
                             ((1e-3, 4, "lowest", float("inf")), "lowest is inf")):
