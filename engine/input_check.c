@@ -57,10 +57,12 @@ static coh_status check_integers(const coh_graph *graph, const coh_input_limit *
         if (integers[i] < limit->least || integers[i] >= limit->end)
             return coh_fail(COH_ERR_ARGUMENT,
                             "step %" PRIu64 ": input %s holds %" PRId32 " at place %" PRIu64
-                            ", and operator %s takes %" PRId64 " to %" PRId64
-                            ": was the data made for another vocabulary?",
+                            ", and operator %s takes %" PRId64 " to %" PRId64 ": %s",
                             values->step, tensor->name, integers[i], i, graph->ops[limit->op].name,
-                            limit->least, limit->end - 1);
+                            limit->least, limit->end - 1,
+                            limit->least == -1 && integers[i] < 0
+                                ? "-1 marks a target that does not count"
+                                : "was the data made for another vocabulary?");
     return COH_OK;
 }
 

@@ -49,6 +49,12 @@ static coh_status check_dtypes(const coh_layer *layer, const coh_shape *inputs,
                                 i);
             continue;
         }
+        if (dtype == COH_DTYPE_I32)
+            return coh_fail(
+                COH_ERR_SHAPE,
+                "input %d is i32, and the layer computes in f32%s: for an integer input "
+                "give .index[%d], the range of its values",
+                i, layer->takes_bf16 ? " or bf16" : "", i);
         if (dtype != COH_DTYPE_F32 && !(layer->takes_bf16 && dtype == COH_DTYPE_BF16))
             return coh_fail(COH_ERR_SHAPE, "input %d is not f32%s", i,
                             layer->takes_bf16 ? " or bf16" : ", and the layer computes in f32");

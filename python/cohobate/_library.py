@@ -182,8 +182,20 @@ _NAMES = {
 }
 
 
+# What it says of C's options, likewise.
+_OPTIONS = {
+    "deferred_update 1 and speculates 0": "exact_clip=True and speculate=False",
+    "speculates is 1 with deferred_update 0": "speculate is True with exact_clip=False",
+    "set deferred_update to 1": "set exact_clip to True",
+    "a plan of COH_PLAN_INFER": "a plan with forward_only=True",
+    "plan with COH_PLAN_INFER": "plan with forward_only=True",
+}
+
+
 def _in_python(sentence):
     """The sentence with the names of this package."""
+    for option, mine in _OPTIONS.items():
+        sentence = sentence.replace(option, mine)
     return re.sub(r"\bcoh_[a-z_]+\b", lambda name: _NAMES.get(name[0], name[0]), sentence)
 
 

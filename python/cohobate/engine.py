@@ -24,7 +24,7 @@ from ._values import (as_count, as_name, as_path, columns_of, counted, facts_of,
 from .checkpoint import Checkpoint, state_array
 from .errors import Error
 from .machine import stream_of
-from .training import TrainingNote, last_of
+from .training import Schedule, TrainingNote, last_of
 
 _PATIENCE_MS = 100  # between two looks at signals, in a wait for a step
 
@@ -498,6 +498,10 @@ class Engine(Owner):
                    `cohobate train --resume` needs --data
 
         `members` are further members of TrainingNote."""
+        if not isinstance(schedule, Schedule):
+            raise TypeError(f"schedule is {schedule!r}: a note needs a Schedule, since a resumed "
+                            "run computes each step's rate from it; of a constant rate it is "
+                            "Schedule(rate, steps, lowest=rate)")
         note = TrainingNote(schedule=schedule, clip=clip, seed=self.seed, tokenizer="none",
                             steps=schedule.steps if steps is None else steps,
                             weight_decay=self.weight_decay, hyperparameters=self.hyperparameters)

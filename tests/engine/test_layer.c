@@ -66,6 +66,7 @@ static void a_layer_has_the_shapes_that_it_names_and_passes_the_check(void **sta
     assert_int_equal(report.finding_count, 0);
     assert_int_equal(report.gradient_count, 3);
     assert_int_equal(affine.infer(NULL, &ids, &facts), COH_ERR_SHAPE);
+    assert_non_null(strstr(coh_last_error(), "give .index[0]"));
     assert_int_equal(far.infer(NULL, &input, &facts), COH_ERR_SHAPE);
     assert_non_null(strstr(coh_last_error(), "axis -4"));
     assert_int_equal(nothing.infer(NULL, &input, &facts), COH_ERR_SHAPE);

@@ -322,6 +322,17 @@ class Objects(PackageTest):
             engine.save_wait()
         self.assertIn("call Engine.save_wait first", str(raised.exception))
         self.assertNotIn("coh_", str(raised.exception))
+        with self.plan(exact_clip=False).engine() as engine:
+            engine.step(*self.batch(0), RATE)
+            with self.assertRaisesRegex(cohobate.Error, "make the plan with exact_clip=True and speculate=False"):
+                engine.gradient("wte.weight")
+            for schedule in (6e-4, lambda step: 6e-4):
+                with self.assertRaisesRegex(TypeError, "a note needs a Schedule, .*lowest=rate"):
+                    engine.training_note(schedule)
+            tokens, targets = ([list(row) for row in memoryview(each).tolist()] for each in self.batch(0))
+            targets[1][2] = -100
+            with self.assertRaisesRegex(cohobate.Error, "targets holds -100 at place 18, .*: -1 marks a target that does not count"):
+                engine.step(tokens, targets, RATE)
         # Every name of the table is a function of the library, and each replacement exists.
         for name, ours in _library._NAMES.items():
             self.assertTrue(hasattr(_library.library(), name), name)
