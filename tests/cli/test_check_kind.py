@@ -35,7 +35,7 @@ class CheckKind(ProgramTest):
         said = self.fails(1, "check-kind", self.kind("scaled"), "--attributes", "broken", says="1 finding").out
         self.assertIn("a factor of -1", said)
         self.assertIn("bytes of attributes", self.fails(1, "check-kind", self.kind("scaled"), says="1 finding").out)
-        self.assertIn("computes in f32", self.fails(1, "check-kind", self.kind("square"), "--input", "i32:4,4",
+        self.assertIn("give .index[0]", self.fails(1, "check-kind", self.kind("square"), "--input", "i32:4,4",
                                                     says="1 finding").out)
 
     def test_wrong_arguments_are_named(self):
