@@ -1,0 +1,318 @@
+/* Parses statements, and the text between them. Next: jinja_expressions.c for what they compute,
+ * jinja_run.c for what they do. */
+#include "text/jinja_parser.h"
+
+static coh_status parse_statements(parser *p, const char *const *ends, node *of);
+
+/* Reads the rest of a statement's begin, and its body up to one of `ends`, which NULL ends; that
+ * word is then the current token. */
+static coh_status parse_body(parser *p, const char *const *ends, node *of)
+{
+    int is_colon;
+    COH_TRY(take_sign(p, ":", &is_colon));
+    COH_TRY(expect_code_end(p));
+    return parse_statements(p, ends, of);
+}
+
+/* Likewise, up to the one word that ends it, and moves behind that. */
+static coh_status parse_whole_body(parser *p, const char *end, node *of)
+{
+    const char *const ends[] = { end, NULL };
+    COH_TRY(parse_body(p, ends, of));
+    return advance(p);
+}
+
+static coh_status check_target(parser *p, const node *target, int is_loop)
+{
+    if (target->kind == COH_JINJA_N_TUPLE) {
+        for (const node *item = target->list; item; item = item->next)
+            COH_TRY(check_target(p, item, is_loop));
+        return COH_OK;
+    }
+    if (target->kind != COH_JINJA_N_NAME && target->kind != COH_JINJA_N_MEMBER)
+        return REFUSE(p, "an assignment to something that is not a variable");
+    if (is_loop && coh_jinja_is(&target->value, "loop"))
+        return REFUSE(p, "the variable \"loop\" cannot be that of a loop");
+    return COH_OK;
+}
+
+static coh_status parse_target(parser *p, int is_loop, node **out)
+{
+    const tuple_form form = { .is_simple = 1,
+                              .has_members = !is_loop,
+                              .end = is_loop ? "in" : NULL };
+    COH_TRY(coh_jinja_parse_tuple(p, form, out));
+    return check_target(p, *out, is_loop);
+}
+
+static coh_status parse_if(parser *p, node **out)
+{
+    static const char *const ends[] = { "elif", "else", "endif", NULL };
+    static const char *const last[] = { "endif", NULL };
+    node *branch, *test, *tail = NULL;
+    COH_TRY(make(p, COH_JINJA_N_IF, p->now.line, out));
+    do { /* at "if" or "elif" */
+        COH_TRY(advance(p));
+        COH_TRY(coh_jinja_parse_tuple(p, (tuple_form){ 0 }, &test));
+        COH_TRY(make(p, COH_JINJA_N_BRANCH, test->line, &branch));
+        branch->first = test;
+        COH_TRY(parse_body(p, ends, branch));
+        COH_TRY(append(p, *out, &tail, branch));
+    } while (at_word(p, "elif"));
+    if (at_word(p, "else")) {
+        COH_TRY(make(p, COH_JINJA_N_BRANCH, p->now.line, &branch));
+        COH_TRY(advance(p));
+        COH_TRY(parse_body(p, last, branch));
+        COH_TRY(append(p, *out, &tail, branch));
+    }
+    return advance(p);
+}
+
+static coh_status parse_for(parser *p, node **out)
+{
+    static const char *const ends[] = { "endfor", "else", NULL };
+    int is_filtered;
+    node *loop, *otherwise;
+    COH_TRY(make(p, COH_JINJA_N_FOR, p->now.line, &loop));
+    COH_TRY(advance(p));
+    COH_TRY(parse_target(p, 1, &loop->first));
+    COH_TRY(expect_word(p, "in"));
+    COH_TRY(coh_jinja_parse_tuple(p, (tuple_form){ .end = "recursive" }, &loop->second));
+    COH_TRY(take_word(p, "if", &is_filtered));
+    if (is_filtered)
+        COH_TRY(coh_jinja_parse_expression(p, 1, &loop->third));
+    if (at_word(p, "recursive"))
+        return REFUSE(p, "recursive loops are not known here");
+    p->loops++;
+    COH_TRY(parse_body(p, ends, loop));
+    p->loops--;
+    if (at_word(p, "else")) {
+        COH_TRY(advance(p));
+        COH_TRY(make(p, COH_JINJA_N_BRANCH, p->now.line, &otherwise));
+        COH_TRY(parse_body(p, (const char *const[]){ "endfor", NULL }, otherwise));
+        loop->other = otherwise;
+    }
+    *out = loop;
+    return advance(p);
+}
+
+/* Filters behind a block's begin, the first one without "|" if `is_inline`. */
+static coh_status parse_filters(parser *p, int is_inline, node **out)
+{
+    *out = NULL;
+    if (is_inline)
+        COH_TRY(coh_jinja_parse_filter(p, NULL, out));
+    while (at_sign(p, "|")) {
+        COH_TRY(advance(p));
+        COH_TRY(coh_jinja_parse_filter(p, *out, out));
+    }
+    return COH_OK;
+}
+
+static coh_status parse_set(parser *p, node **out)
+{
+    node *set, *target;
+    int is_assign;
+    COH_TRY(make(p, COH_JINJA_N_SET, p->now.line, &set));
+    *out = set;
+    COH_TRY(advance(p));
+    COH_TRY(parse_target(p, 0, &target));
+    set->first = target;
+    COH_TRY(take_sign(p, "=", &is_assign));
+    if (is_assign)
+        return coh_jinja_parse_tuple(p, (tuple_form){ .has_choice = 1 }, &set->second);
+    set->kind = COH_JINJA_N_SET_BLOCK;
+    COH_TRY(parse_filters(p, 0, &set->second));
+    return parse_whole_body(p, "endset", set);
+}
+
+static coh_status parse_filter_block(parser *p, node **out)
+{
+    node *block;
+    COH_TRY(make(p, COH_JINJA_N_FILTERED, p->now.line, &block));
+    *out = block;
+    COH_TRY(advance(p));
+    COH_TRY(parse_filters(p, 1, &block->second));
+    return parse_whole_body(p, "endfilter", block);
+}
+
+static coh_status parse_with(parser *p, node **out)
+{
+    node *block, *set, *tail = NULL;
+    COH_TRY(make(p, COH_JINJA_N_WITH, p->now.line, &block));
+    *out = block;
+    COH_TRY(advance(p));
+    while (p->now.kind != COH_JINJA_T_BLOCK_END) {
+        if (tail)
+            COH_TRY(expect_sign(p, ","));
+        COH_TRY(make(p, COH_JINJA_N_SET, p->now.line, &set));
+        COH_TRY(coh_jinja_parse_primary(p, 0, &set->first));
+        COH_TRY(check_target(p, set->first, 0));
+        COH_TRY(expect_sign(p, "="));
+        COH_TRY(coh_jinja_parse_expression(p, 1, &set->second));
+        if (tail)
+            tail->next = set;
+        else
+            block->first = set;
+        tail = set;
+    }
+    return parse_whole_body(p, "endwith", block);
+}
+
+static coh_status parse_parameters(parser *p, node *macro)
+{
+    node *parameter, *name, *tail = NULL;
+    int has_default, had_default = 0;
+    COH_TRY(expect_sign(p, "("));
+    while (!at_sign(p, ")")) {
+        if (tail)
+            COH_TRY(expect_sign(p, ","));
+        COH_TRY(coh_jinja_parse_name(p, &name));
+        COH_TRY(check_target(p, name, 0));
+        COH_TRY(make(p, COH_JINJA_N_PARAMETER, name->line, &parameter));
+        parameter->index = name->index;
+        parameter->value = name->value;
+        COH_TRY(take_sign(p, "=", &has_default));
+        if (has_default)
+            COH_TRY(coh_jinja_parse_expression(p, 1, &parameter->first));
+        else if (had_default)
+            return REFUSE(p, "a parameter without a default follows one with a default");
+        had_default |= has_default;
+        if (tail)
+            tail->next = parameter;
+        else
+            macro->first = parameter;
+        tail = parameter;
+    }
+    return advance(p);
+}
+
+/* The body of a function of its own: loops around it cannot be left from inside. */
+static coh_status parse_function_body(parser *p, const char *end, node *of)
+{
+    const int loops = p->loops;
+    p->loops = 0;
+    COH_TRY(parse_whole_body(p, end, of));
+    p->loops = loops;
+    return COH_OK;
+}
+
+static coh_status parse_macro(parser *p, node **out)
+{
+    node *macro, *name;
+    COH_TRY(make(p, COH_JINJA_N_MACRO, p->now.line, &macro));
+    *out = macro;
+    COH_TRY(advance(p));
+    COH_TRY(coh_jinja_parse_name(p, &name));
+    macro->index = name->index;
+    macro->value = name->value;
+    p->macros++;
+    COH_TRY(parse_parameters(p, macro));
+    COH_TRY(parse_function_body(p, "endmacro", macro));
+    p->macros--;
+    return COH_OK;
+}
+
+static coh_status parse_generation(parser *p, node **out)
+{
+    COH_TRY(make(p, COH_JINJA_N_GENERATION, p->now.line, out));
+    COH_TRY(advance(p));
+    p->program->marks_answers = 1;
+    return parse_function_body(p, "endgeneration", *out);
+}
+
+static coh_status parse_jump(parser *p, node **out)
+{
+    const int is_break = at_word(p, "break");
+    if (p->loops == 0)
+        return REFUSE(p, "\"%.*s\" outside of a loop", (int)p->now.bytes, p->now.begin);
+    COH_TRY(make(p, is_break ? COH_JINJA_N_BREAK : COH_JINJA_N_CONTINUE, p->now.line, out));
+    return advance(p);
+}
+
+static coh_status parse_statement(parser *p, node **out)
+{
+    static const struct {
+        const char *word;
+        coh_status (*parse)(parser *p, node **out);
+    } statements[] = {
+        { "if", parse_if },
+        { "for", parse_for },
+        { "set", parse_set },
+        { "with", parse_with },
+        { "macro", parse_macro },
+        { "filter", parse_filter_block },
+        { "generation", parse_generation },
+        { "break", parse_jump },
+        { "continue", parse_jump },
+    };
+    if (p->now.kind != COH_JINJA_T_NAME)
+        return unexpected(p, "a statement");
+    for (size_t i = 0; i < sizeof(statements) / sizeof(statements[0]); i++)
+        if (at_word(p, statements[i].word))
+            return statements[i].parse(p, out);
+    return REFUSE(p, "the statement \"%.*s\" is not known here", (int)p->now.bytes, p->now.begin);
+}
+
+static int at_any(const parser *p, const char *const *words)
+{
+    for (; *words; words++)
+        if (at_word(p, *words))
+            return 1;
+    return 0;
+}
+
+static coh_status parse_print(parser *p, node **out)
+{
+    COH_TRY(make(p, COH_JINJA_N_PRINT, p->now.line, out));
+    COH_TRY(advance(p));
+    COH_TRY(coh_jinja_parse_tuple(p, (tuple_form){ .has_choice = 1 }, &(*out)->first));
+    return p->now.kind == COH_JINJA_T_PRINT_END ? advance(p) : unexpected(p, "\"}}\"");
+}
+
+static coh_status parse_data(parser *p, node **out)
+{
+    COH_TRY(make(p, COH_JINJA_N_TEXT, p->now.line, out));
+    (*out)->value = token_text(&p->now);
+    return advance(p);
+}
+
+/* Reads statements into the list of `of`, up to one of `ends` or, without them, the end. */
+static coh_status parse_statements(parser *p, const char *const *ends, node *of)
+{
+    node *statement = NULL, *tail = NULL;
+    COH_TRY(enter(p));
+    for (; p->now.kind != COH_JINJA_T_END; tail = statement) {
+        if (p->now.kind == COH_JINJA_T_DATA) {
+            COH_TRY(parse_data(p, &statement));
+        } else if (p->now.kind == COH_JINJA_T_PRINT_BEGIN) {
+            COH_TRY(parse_print(p, &statement));
+        } else {
+            COH_TRY(advance(p));
+            if (ends && at_any(p, ends))
+                break;
+            COH_TRY(parse_statement(p, &statement));
+            COH_TRY(expect_code_end(p));
+        }
+        if (tail)
+            tail->next = statement;
+        else
+            of->list = statement;
+    }
+    p->depth--;
+    if (ends && p->now.kind == COH_JINJA_T_END)
+        return coh_jinja_refuse(p->program->where, of->line,
+                                "the template ends before \"%s\" of what begins here", ends[0]);
+    return COH_OK;
+}
+
+coh_status coh_jinja_parse(coh_jinja *program, size_t text_bytes)
+{
+    parser p = { .program = program };
+    coh_jinja_lexer_init(&p.lexer, program->where, program->text, text_bytes);
+    p.now.line = 1;
+    COH_TRY(advance(&p));
+    COH_TRY(advance(&p));
+    COH_TRY(make(&p, COH_JINJA_N_BRANCH, 1, &program->body));
+    return parse_statements(&p, NULL, program->body);
+}

@@ -1,0 +1,650 @@
+/* Runs a template's tree: evaluates expressions and carries out statements. The one idea: what a
+ * block of a macro or {% set %} writes goes to the end of the output, as all text does, and is then
+ * cut off as a string, so that it keeps the origins of its bytes. */
+#include "text/jinja_tree.h"
+
+typedef coh_jinja_value value;
+typedef coh_jinja_node node;
+typedef coh_jinja_run runner;
+typedef coh_jinja_scope scope;
+typedef coh_jinja_arguments arguments;
+
+static coh_status eval(runner *run, const node *n, value *out);
+static coh_status run_all(runner *run, const node *first);
+
+/* ---- variables ---- */
+
+/* Begins a block with variables of its own. */
+static coh_status push_scope(runner *run, scope *parent)
+{
+    void *memory;
+    COH_TRY(coh_jinja_take(run, 1, sizeof(scope), &memory));
+    run->scope = memory;
+    *run->scope = (scope){ .parent = parent };
+    return COH_OK;
+}
+
+static const value *find_variable(const runner *run, uint32_t name)
+{
+    for (const scope *s = run->scope; s; s = s->parent)
+        for (size_t i = 0; i < s->count; i++)
+            if (s->names[i] == name)
+                return &s->values[i];
+    return run->variables[name].kind == COH_JINJA_MISSING ? NULL : &run->variables[name];
+}
+
+static coh_status grow_scope(runner *run, scope *s)
+{
+    const size_t capacity = s->capacity ? 2 * s->capacity : 8;
+    void *names, *values;
+    COH_TRY(coh_jinja_take(run, capacity, sizeof(*s->names), &names));
+    COH_TRY(coh_jinja_take(run, capacity, sizeof(*s->values), &values));
+    if (s->count) {
+        memcpy(names, s->names, s->count * sizeof(*s->names));
+        memcpy(values, s->values, s->count * sizeof(*s->values));
+    }
+    s->names = names;
+    s->values = values;
+    s->capacity = capacity;
+    return COH_OK;
+}
+
+/* Sets a variable of the innermost block. */
+static coh_status set_variable(runner *run, uint32_t name, const value *v)
+{
+    scope *s = run->scope;
+    if (!s) {
+        run->variables[name] = *v;
+        return COH_OK;
+    }
+    for (size_t i = 0; i < s->count; i++) {
+        if (s->names[i] == name) {
+            s->values[i] = *v;
+            return COH_OK;
+        }
+    }
+    if (s->count == s->capacity)
+        COH_TRY(grow_scope(run, s));
+    s->names[s->count] = name;
+    s->values[s->count++] = *v;
+    return COH_OK;
+}
+
+static coh_status set_member(runner *run, const node *target, const value *v)
+{
+    const value *space = find_variable(run, (uint32_t)target->index);
+    if (!space || space->kind != COH_JINJA_NAMESPACE)
+        return coh_jinja_fail(run, "\"%.*s\" of something that is not a namespace is set",
+                              (int)(target->value.count < 80 ? target->value.count : 80),
+                              (const char *)target->value.bytes);
+    return coh_jinja_dict_set(run, space->dict, &target->value, v);
+}
+
+static coh_status assign(runner *run, const node *target, const value *v)
+{
+    if (target->kind == COH_JINJA_N_NAME)
+        return set_variable(run, (uint32_t)target->index, v);
+    if (target->kind == COH_JINJA_N_MEMBER)
+        return set_member(run, target, v);
+    coh_jinja_list list;
+    COH_TRY(coh_jinja_items(run, v, &list));
+    if (list.count != target->count)
+        return coh_jinja_fail(run, "%u variables are set to %zu values", target->count, list.count);
+    const node *item = target->list;
+    for (size_t i = 0; i < list.count; i++, item = item->next)
+        COH_TRY(assign(run, item, &list.items[i]));
+    return COH_OK;
+}
+
+/* ---- calls ---- */
+
+static coh_status eval_arguments(runner *run, const node *n, arguments *out)
+{
+    void *values, *names;
+    *out = (arguments){ 0 };
+    if (n->count == 0)
+        return COH_OK;
+    COH_TRY(coh_jinja_take(run, n->count, sizeof(*out->values), &values));
+    COH_TRY(coh_jinja_take(run, n->count, sizeof(*out->names), &names));
+    *out = (arguments){ values, names, n->count };
+    size_t i = 0;
+    for (const node *at = n->list; at; at = at->next, i++) {
+        const int has_name = at->kind == COH_JINJA_N_KEYWORD;
+        out->names[i] = has_name ? &at->value : NULL;
+        COH_TRY(eval(run, has_name ? at->first : at, &out->values[i]));
+    }
+    return COH_OK;
+}
+
+/* Which parameter is argument `i` for? NULL: none. */
+static const node *parameter_for(const node *macro, const arguments *all, size_t i)
+{
+    const node *parameter = macro->first;
+    for (size_t at = 0; parameter; parameter = parameter->next, at++) {
+        const value *name = all->names[i], *own = &parameter->value;
+        if (name ? name->count == own->count && memcmp(name->bytes, own->bytes, own->count) == 0
+                 : at == i)
+            break;
+    }
+    return parameter;
+}
+
+static int is_set(const scope *s, uint32_t name)
+{
+    for (size_t i = 0; i < s->count; i++)
+        if (s->names[i] == name)
+            return 1;
+    return 0;
+}
+
+/* Sets the parameters of a macro as variables of the block just begun. */
+static coh_status bind_parameters(runner *run, const node *macro, const arguments *all)
+{
+    for (size_t i = 0; i < all->count; i++) {
+        const node *parameter = parameter_for(macro, all, i);
+        if (!parameter || is_set(run->scope, (uint32_t)parameter->index))
+            return coh_jinja_fail(run, "the macro \"%.*s\" gets an argument %s",
+                                  (int)(macro->value.count < 80 ? macro->value.count : 80),
+                                  (const char *)macro->value.bytes,
+                                  parameter ? "twice" : "that it does not have");
+        COH_TRY(set_variable(run, (uint32_t)parameter->index, &all->values[i]));
+    }
+    for (const node *parameter = macro->first; parameter; parameter = parameter->next) {
+        value v = { .kind = COH_JINJA_UNDEFINED,
+                    .bytes = parameter->value.bytes,
+                    .count = parameter->value.count };
+        if (is_set(run->scope, (uint32_t)parameter->index))
+            continue;
+        if (parameter->first)
+            COH_TRY(eval(run, parameter->first, &v));
+        COH_TRY(set_variable(run, (uint32_t)parameter->index, &v));
+    }
+    return COH_OK;
+}
+
+static coh_status call_macro(runner *run, const coh_jinja_macro *macro, const arguments *all,
+                             value *out)
+{
+    scope *caller = run->scope;
+    const size_t begin = run->out->count;
+    COH_TRY(push_scope(run, macro->scope));
+    COH_TRY(bind_parameters(run, macro->node, all));
+    COH_TRY(run_all(run, macro->node->list));
+    run->scope = caller;
+    return coh_jinja_cut(run, begin, out);
+}
+
+static coh_status call(runner *run, const value *callee, const arguments *all, value *out)
+{
+    if (callee->kind == COH_JINJA_METHOD)
+        return coh_jinja_method(run, (int)callee->index, callee->receiver, all, out);
+    if (callee->kind == COH_JINJA_FUNCTION)
+        return coh_jinja_function(run, (int)callee->index, all, out);
+    if (callee->kind == COH_JINJA_MACRO)
+        return call_macro(run, callee->macro, all, out);
+    if (callee->kind != COH_JINJA_UNDEFINED)
+        return coh_jinja_fail(run, "a %s cannot be called", coh_jinja_type(callee));
+    if (callee->flavour)
+        return coh_jinja_clock(run, all, out);
+    return coh_jinja_fail(run, "\"%.*s\" is undefined, so it cannot be called",
+                          (int)(callee->count < 80 ? callee->count : 80),
+                          (const char *)callee->bytes);
+}
+
+static coh_status eval_call(runner *run, const node *n, value *out)
+{
+    value callee;
+    arguments all;
+    COH_TRY(eval(run, n->first, &callee));
+    COH_TRY(eval_arguments(run, n, &all));
+    run->line = n->line;
+    return call(run, &callee, &all, out);
+}
+
+static coh_status refuse_name(const runner *run, const char *what, const value *name)
+{
+    return coh_jinja_fail(run, "the %s \"%.*s\" is not known here", what,
+                          (int)(name->count < 80 ? name->count : 80), (const char *)name->bytes);
+}
+
+/* Applies one filter. */
+static coh_status apply_filter(runner *run, const node *n, const value *in, value *out)
+{
+    arguments all;
+    COH_TRY(eval_arguments(run, n, &all));
+    run->line = n->line;
+    if (n->index < 0)
+        return refuse_name(run, "filter", &n->value);
+    return coh_jinja_filter(run, n->index, in, &all, out);
+}
+
+static coh_status eval_filter(runner *run, const node *n, value *out)
+{
+    value in;
+    COH_TRY(eval(run, n->first, &in));
+    return apply_filter(run, n, &in, out);
+}
+
+/* Applies the filters behind a block's begin, the innermost first. */
+static coh_status apply_filters(runner *run, const node *n, value *v)
+{
+    const value *in = v;
+    value out;
+    if (!n)
+        return COH_OK;
+    COH_TRY(coh_jinja_enter(run));
+    COH_TRY(apply_filters(run, n->first, v));
+    COH_TRY(apply_filter(run, n, in, &out));
+    run->depth--;
+    *v = out;
+    return COH_OK;
+}
+
+static coh_status eval_test(runner *run, const node *n, value *out)
+{
+    value in;
+    arguments all;
+    int is = 0;
+    COH_TRY(eval(run, n->first, &in));
+    COH_TRY(eval_arguments(run, n, &all));
+    run->line = n->line;
+    if (n->index < 0)
+        return refuse_name(run, "test", &n->value);
+    COH_TRY(coh_jinja_test(run, n->index, &in, &all, &is));
+    *out = coh_jinja_bool(is);
+    return COH_OK;
+}
+
+/* ---- expressions ---- */
+
+static coh_status eval_name(const runner *run, const node *n, value *out)
+{
+    const value *found = find_variable(run, (uint32_t)n->index);
+    *out = found ? *found
+                 : (value){ .kind = COH_JINJA_UNDEFINED,
+                            .bytes = n->value.bytes,
+                            .count = n->value.count };
+    return COH_OK;
+}
+
+static coh_status eval_list(runner *run, const node *n, value *out)
+{
+    COH_TRY(coh_jinja_list_make(
+        run, n->kind == COH_JINJA_N_LIST ? COH_JINJA_A_LIST : COH_JINJA_A_TUPLE, n->count, out));
+    size_t i = 0;
+    for (const node *item = n->list; item; item = item->next)
+        COH_TRY(eval(run, item, &out->list->items[i++]));
+    return COH_OK;
+}
+
+static coh_status eval_dict(runner *run, const node *n, value *out)
+{
+    COH_TRY(coh_jinja_dict_make(run, COH_JINJA_DICT, n->count / 2, out));
+    for (const node *key = n->list; key; key = key->next->next) {
+        value k, v;
+        COH_TRY(eval(run, key, &k));
+        COH_TRY(eval(run, key->next, &v));
+        COH_TRY(coh_jinja_dict_set(run, out->dict, &k, &v));
+    }
+    return COH_OK;
+}
+
+static coh_status eval_item(runner *run, const node *n, value *out)
+{
+    value of, key;
+    COH_TRY(eval(run, n->first, &of));
+    COH_TRY(eval(run, n->second, &key));
+    run->line = n->line;
+    return coh_jinja_item(run, &of, &key, out);
+}
+
+static coh_status eval_attribute(runner *run, const node *n, value *out)
+{
+    value of;
+    COH_TRY(eval(run, n->first, &of));
+    run->line = n->line;
+    return coh_jinja_attribute(run, &of, &n->value, out);
+}
+
+static coh_status eval_slice(runner *run, const node *n, value *out)
+{
+    value of, ends[3];
+    int i = 0;
+    COH_TRY(eval(run, n->first, &of));
+    for (const node *end = n->list; end; end = end->next)
+        COH_TRY(eval(run, end, &ends[i++]));
+    run->line = n->line;
+    return coh_jinja_slice(run, &of, ends, out);
+}
+
+static coh_status eval_binary(runner *run, const node *n, value *out)
+{
+    value left, right;
+    COH_TRY(eval(run, n->first, &left));
+    COH_TRY(eval(run, n->second, &right));
+    run->line = n->line;
+    return coh_jinja_binary(run, n->op, &left, &right, out);
+}
+
+static coh_status eval_compare(runner *run, const node *n, value *out)
+{
+    value left, right;
+    int is = 0;
+    COH_TRY(eval(run, n->first, &left));
+    COH_TRY(eval(run, n->second, &right));
+    run->line = n->line;
+    if (n->op == COH_JINJA_OP_IN || n->op == COH_JINJA_OP_NOT_IN) {
+        COH_TRY(coh_jinja_contains(run, &right, &left, &is));
+        is ^= n->op == COH_JINJA_OP_NOT_IN;
+    } else {
+        COH_TRY(coh_jinja_compare(run, n->op, &left, &right, &is));
+    }
+    *out = coh_jinja_bool(is);
+    return COH_OK;
+}
+
+static coh_status eval_concat(runner *run, const node *n, value *out)
+{
+    const size_t begin = run->out->count;
+    for (const node *part = n->list; part; part = part->next) {
+        value v;
+        COH_TRY(eval(run, part, &v));
+        run->line = n->line;
+        COH_TRY(coh_jinja_put_str(run, &v));
+    }
+    return coh_jinja_cut(run, begin, out);
+}
+
+/* "and" and "or" give one of their operands. */
+static coh_status eval_junction(runner *run, const node *n, value *out)
+{
+    COH_TRY(eval(run, n->first, out));
+    if (coh_jinja_is_true(out) == (n->kind == COH_JINJA_N_AND))
+        return eval(run, n->second, out);
+    return COH_OK;
+}
+
+static coh_status eval_not(runner *run, const node *n, value *out)
+{
+    value v;
+    COH_TRY(eval(run, n->first, &v));
+    *out = coh_jinja_bool(!coh_jinja_is_true(&v));
+    return COH_OK;
+}
+
+static coh_status eval_sign(runner *run, const node *n, value *out)
+{
+    value v;
+    COH_TRY(eval(run, n->first, &v));
+    run->line = n->line;
+    return coh_jinja_sign(run, n->op, &v, out);
+}
+
+static coh_status eval_choice(runner *run, const node *n, value *out)
+{
+    value test;
+    COH_TRY(eval(run, n->first, &test));
+    if (coh_jinja_is_true(&test))
+        return eval(run, n->second, out);
+    if (n->third)
+        return eval(run, n->third, out);
+    *out = (value){ .kind = COH_JINJA_UNDEFINED, .bytes = (const uint8_t *)"" };
+    return COH_OK;
+}
+
+static coh_status eval_kind(runner *run, const node *n, value *out)
+{
+    static coh_status (*const evals[])(runner *, const node *, value *) = {
+        [COH_JINJA_N_LIST] = eval_list,     [COH_JINJA_N_TUPLE] = eval_list,
+        [COH_JINJA_N_DICT] = eval_dict,     [COH_JINJA_N_ATTRIBUTE] = eval_attribute,
+        [COH_JINJA_N_ITEM] = eval_item,     [COH_JINJA_N_SLICE] = eval_slice,
+        [COH_JINJA_N_CALL] = eval_call,     [COH_JINJA_N_FILTER] = eval_filter,
+        [COH_JINJA_N_TEST] = eval_test,     [COH_JINJA_N_NOT] = eval_not,
+        [COH_JINJA_N_SIGN] = eval_sign,     [COH_JINJA_N_BINARY] = eval_binary,
+        [COH_JINJA_N_CONCAT] = eval_concat, [COH_JINJA_N_COMPARE] = eval_compare,
+        [COH_JINJA_N_AND] = eval_junction,  [COH_JINJA_N_OR] = eval_junction,
+        [COH_JINJA_N_CHOICE] = eval_choice,
+    };
+    return evals[n->kind](run, n, out);
+}
+
+static coh_status eval(runner *run, const node *n, value *out)
+{
+    if (n->kind == COH_JINJA_N_CONSTANT) {
+        *out = n->value;
+        return COH_OK;
+    }
+    if (n->kind == COH_JINJA_N_NAME)
+        return eval_name(run, n, out);
+    COH_TRY(coh_jinja_enter(run));
+    COH_TRY(eval_kind(run, n, out));
+    run->depth--;
+    return COH_OK;
+}
+
+/* ---- statements ---- */
+
+/* Marks what was written since `begin`, if it is in {% generation %}. */
+static void mark(const runner *run, size_t begin)
+{
+    for (size_t i = begin; run->answering && i < run->out->count; i++)
+        run->out->origins[i] |= run->answering;
+}
+
+static coh_status run_text(runner *run, const node *n)
+{
+    const size_t begin = run->out->count;
+    COH_TRY(coh_jinja_put(run, &n->value));
+    mark(run, begin);
+    return COH_OK;
+}
+
+static coh_status run_print(runner *run, const node *n)
+{
+    const size_t begin = run->out->count;
+    value v;
+    COH_TRY(eval(run, n->first, &v));
+    run->line = n->line;
+    COH_TRY(coh_jinja_put_str(run, &v));
+    mark(run, begin);
+    return COH_OK;
+}
+
+static coh_status run_if(runner *run, const node *n)
+{
+    for (const node *branch = n->list; branch; branch = branch->next) {
+        value test = coh_jinja_bool(1);
+        if (branch->first)
+            COH_TRY(eval(run, branch->first, &test));
+        if (coh_jinja_is_true(&test))
+            return run_all(run, branch->list);
+    }
+    return COH_OK;
+}
+
+/* Statements with variables of their own. */
+static coh_status run_block(runner *run, const node *first)
+{
+    scope *outer = run->scope;
+    COH_TRY(push_scope(run, outer));
+    COH_TRY(run_all(run, first));
+    run->scope = outer;
+    return COH_OK;
+}
+
+/* Keeps the items for which the loop's filter is true. */
+static coh_status filter_items(runner *run, const node *n, coh_jinja_list *list)
+{
+    value kept, test;
+    size_t count = 0;
+    COH_TRY(coh_jinja_list_make(run, COH_JINJA_A_LIST, list->count, &kept));
+    for (size_t i = 0; i < list->count; i++) {
+        run->scope->count = 0;
+        COH_TRY(assign(run, n->first, &list->items[i]));
+        COH_TRY(eval(run, n->third, &test));
+        if (coh_jinja_is_true(&test))
+            kept.list->items[count++] = list->items[i];
+    }
+    *list = (coh_jinja_list){ count, kept.list->items };
+    return COH_OK;
+}
+
+/* *out_ended: did the body run to its end once? As in Jinja, only then is "else" left out. */
+static coh_status run_iterations(runner *run, const node *n, coh_jinja_loop *loop, int *out_ended)
+{
+    const value self = { .kind = COH_JINJA_LOOP, .loop = loop };
+    *out_ended = 0;
+    for (; loop->index < loop->list->count; loop->index++) {
+        COH_TRY(coh_jinja_spend(run, 1));
+        run->scope->count = 0;
+        run->line = n->line;
+        COH_TRY(set_variable(run, (uint32_t)run->program->loop, &self));
+        COH_TRY(assign(run, n->first, &loop->list->items[loop->index]));
+        COH_TRY(run_all(run, n->list));
+        const coh_jinja_flow flow = run->flow;
+        run->flow = COH_JINJA_GO_ON;
+        *out_ended |= flow == COH_JINJA_GO_ON;
+        if (flow == COH_JINJA_BREAK)
+            break;
+    }
+    return COH_OK;
+}
+
+static coh_status run_for(runner *run, const node *n)
+{
+    scope *outer = run->scope;
+    value over;
+    void *memory;
+    int has_ended;
+    COH_TRY(eval(run, n->second, &over));
+    run->line = n->line;
+    COH_TRY(coh_jinja_take(run, 1, sizeof(coh_jinja_loop) + sizeof(coh_jinja_list), &memory));
+    coh_jinja_loop *loop = memory;
+    coh_jinja_list *list = (coh_jinja_list *)(loop + 1);
+    *loop = (coh_jinja_loop){ .list = list };
+    COH_TRY(coh_jinja_items(run, &over, list));
+    COH_TRY(push_scope(run, outer));
+    if (n->third)
+        COH_TRY(filter_items(run, n, list));
+    COH_TRY(run_iterations(run, n, loop, &has_ended));
+    run->scope = outer;
+    return n->other && !has_ended ? run_block(run, n->other->list) : COH_OK;
+}
+
+static coh_status run_break(runner *run, const node *n)
+{
+    run->flow = n->kind == COH_JINJA_N_BREAK ? COH_JINJA_BREAK : COH_JINJA_CONTINUE;
+    return COH_OK;
+}
+
+static coh_status run_set(runner *run, const node *n)
+{
+    value v;
+    COH_TRY(eval(run, n->second, &v));
+    run->line = n->line;
+    return assign(run, n->first, &v);
+}
+
+/* What the statements write, as a string, after the block's filters. */
+static coh_status capture(runner *run, const node *n, value *out)
+{
+    const size_t begin = run->out->count;
+    COH_TRY(run_block(run, n->list));
+    COH_TRY(coh_jinja_cut(run, begin, out));
+    return run->flow == COH_JINJA_GO_ON ? apply_filters(run, n->second, out) : COH_OK;
+}
+
+static coh_status run_set_block(runner *run, const node *n)
+{
+    value v;
+    COH_TRY(capture(run, n, &v));
+    return run->flow == COH_JINJA_GO_ON ? assign(run, n->first, &v) : COH_OK;
+}
+
+static coh_status run_filtered(runner *run, const node *n)
+{
+    const size_t begin = run->out->count;
+    value v;
+    COH_TRY(capture(run, n, &v));
+    if (run->flow != COH_JINJA_GO_ON)
+        return COH_OK;
+    if (v.kind != COH_JINJA_STRING)
+        return coh_jinja_fail(run, "a filter block writes a %s", coh_jinja_type(&v));
+    COH_TRY(coh_jinja_put(run, &v));
+    mark(run, begin);
+    return COH_OK;
+}
+
+/* The values do not see the variables. */
+static coh_status run_with(runner *run, const node *n)
+{
+    scope *outer = run->scope, *inner;
+    COH_TRY(push_scope(run, outer));
+    inner = run->scope;
+    for (const node *set = n->first; set; set = set->next) {
+        value v;
+        run->scope = outer;
+        COH_TRY(eval(run, set->second, &v));
+        run->scope = inner;
+        COH_TRY(assign(run, set->first, &v));
+    }
+    COH_TRY(run_all(run, n->list));
+    run->scope = outer;
+    return COH_OK;
+}
+
+static coh_status run_macro(runner *run, const node *n)
+{
+    void *memory;
+    COH_TRY(coh_jinja_take(run, 1, sizeof(coh_jinja_macro), &memory));
+    coh_jinja_macro *macro = memory;
+    *macro = (coh_jinja_macro){ n, run->scope };
+    const value v = { .kind = COH_JINJA_MACRO, .macro = macro };
+    return set_variable(run, (uint32_t)n->index, &v);
+}
+
+static coh_status run_generation(runner *run, const node *n)
+{
+    const uint16_t outer = run->answering;
+    run->answering = COH_JINJA_ANSWER;
+    COH_TRY(run_block(run, n->list));
+    run->answering = outer;
+    return COH_OK;
+}
+
+static coh_status run_statement(runner *run, const node *n)
+{
+    static coh_status (*const runs[])(runner *, const node *) = {
+        [COH_JINJA_N_TEXT] = run_text,
+        [COH_JINJA_N_PRINT] = run_print,
+        [COH_JINJA_N_IF] = run_if,
+        [COH_JINJA_N_FOR] = run_for,
+        [COH_JINJA_N_BREAK] = run_break,
+        [COH_JINJA_N_CONTINUE] = run_break,
+        [COH_JINJA_N_SET] = run_set,
+        [COH_JINJA_N_SET_BLOCK] = run_set_block,
+        [COH_JINJA_N_FILTERED] = run_filtered,
+        [COH_JINJA_N_WITH] = run_with,
+        [COH_JINJA_N_MACRO] = run_macro,
+        [COH_JINJA_N_GENERATION] = run_generation,
+    };
+    return runs[n->kind](run, n);
+}
+
+/* Ends early if a statement leaves a loop. */
+static coh_status run_all(runner *run, const node *first)
+{
+    COH_TRY(coh_jinja_enter(run));
+    for (const node *n = first; n && run->flow == COH_JINJA_GO_ON; n = n->next) {
+        run->line = n->line;
+        COH_TRY(coh_jinja_spend(run, 1));
+        COH_TRY(run_statement(run, n));
+    }
+    run->depth--;
+    return COH_OK;
+}
+
+coh_status coh_jinja_run_program(coh_jinja_run *run)
+{
+    return run_all(run, run->program->body->list);
+}

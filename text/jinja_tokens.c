@@ -1,0 +1,373 @@
+/* Cuts a template into tokens. The one idea: outside of code, text goes up to the next {{, {% or
+ * {#, and the signs -, + and the settings trim_blocks and lstrip_blocks decide which white space
+ * around code belongs to it. Follows Jinja's lexer. Next: jinja_parse.c. */
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "text/characters.h"
+#include "text/jinja_tree.h"
+
+typedef coh_jinja_lexer lexer;
+typedef coh_jinja_token token;
+
+coh_status coh_jinja_refuse(const char *where, uint32_t line, const char *format, ...)
+{
+    char text[COH_ERROR_TEXT_BYTES];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof(text), format, arguments);
+    va_end(arguments);
+    return coh_fail(COH_ERR_CORRUPT, "%s:%u: %s", where, line, text);
+}
+
+void coh_jinja_lexer_init(lexer *l, const char *where, const char *text, size_t bytes)
+{
+    *l = (lexer){ .where = where,
+                  .at = text,
+                  .counted = text,
+                  .end = text + bytes,
+                  .line = 1,
+                  .after_line_end = 1,
+                  .code = COH_JINJA_T_END,
+                  .pending = COH_JINJA_T_END };
+}
+
+/* ---- white space ---- */
+
+static const char *skip_space(const char *at, const char *end)
+{
+    for (size_t bytes; (bytes = coh_jinja_space((const uint8_t *)at, (size_t)(end - at))) != 0;)
+        at += bytes;
+    return at;
+}
+
+/* Returns the end of begin..end without white space behind it. */
+static const char *strip_end(const char *begin, const char *end)
+{
+    const coh_jinja_value text = coh_jinja_bytes(begin, (size_t)(end - begin), 0);
+    return begin + coh_jinja_strip(&text, NULL, 0, 1).count;
+}
+
+/* Likewise, but only back to the begin of the line, if nothing else is on it. */
+static const char *strip_line(const lexer *l, const char *begin, const char *end)
+{
+    const char *line = memrchr(begin, '\n', (size_t)(end - begin));
+    if (!line && !l->after_line_end)
+        return end;
+    line = line ? line + 1 : begin;
+    return skip_space(line, end) == end ? line : end;
+}
+
+/* Moves behind the token that ends at `at`. */
+static void move(lexer *l, const char *at)
+{
+    l->at = at;
+    l->after_line_end = at[-1] == '\n';
+}
+
+static uint32_t line_at(lexer *l, const char *at)
+{
+    for (const char *found; l->counted < at; l->counted = found + 1) {
+        found = memchr(l->counted, '\n', (size_t)(at - l->counted));
+        if (!found)
+            break;
+        l->line++;
+    }
+    if (l->counted < at)
+        l->counted = at;
+    return l->line;
+}
+
+static void emit(lexer *l, coh_jinja_token_kind kind, const char *begin, const char *end, token *t)
+{
+    *t = (token){ kind, line_at(l, begin), begin, (size_t)(end - begin) };
+}
+
+/* ---- outside of code ---- */
+
+/* Has `word` from `at` on? Returns the place behind it and white space around it, or NULL. */
+static const char *skip_word(const char *at, const char *end, const char *word)
+{
+    const size_t bytes = strlen(word);
+    at = skip_space(at, end);
+    if ((size_t)(end - at) < bytes || memcmp(at, word, bytes) != 0)
+        return NULL;
+    return skip_space(at + bytes, end);
+}
+
+/* The place behind "%}" or "#}" at `at`, with the sign and the white space that belong to it; NULL
+ * if it is not there. */
+static const char *skip_end(const char *at, const char *end, char sign, int takes_line,
+                            int has_plus)
+{
+    const int minus = at < end && *at == '-', plus = has_plus && at < end && *at == '+';
+    at += minus || plus;
+    if (end - at < 2 || at[0] != sign || at[1] != '}')
+        return NULL;
+    at += 2;
+    if (minus)
+        return skip_space(at, end);
+    return at + (!plus && takes_line && at < end && *at == '\n');
+}
+
+static int is_sign(const char *at, const char *end)
+{
+    return at < end && (*at == '-' || *at == '+');
+}
+
+/* If a {% raw %} begins at `at`, returns the place behind it; else NULL. */
+static const char *skip_raw(const char *at, const char *end)
+{
+    const char *behind = at + 2;
+    behind = skip_word(behind + is_sign(behind, end), end, "raw");
+    return behind ? skip_end(behind, end, '%', 0, 0) : NULL;
+}
+
+/* Text before code that begins at `at`, as far as the code leaves it. */
+static const char *strip_before(const lexer *l, const char *begin, const char *at)
+{
+    const char sign = is_sign(at + 2, l->end) ? at[2] : 0;
+    if (sign == '-')
+        return strip_end(begin, at);
+    if (sign == '+' || at[1] == '{')
+        return at;
+    return strip_line(l, begin, at);
+}
+
+/* Reads up to {% endraw %}. */
+static coh_status next_raw(lexer *l, const char *raw, const char *begin, token *t)
+{
+    move(l, begin);
+    for (const char *at = begin; (at = memmem(at, (size_t)(l->end - at), "{%", 2)); at++) {
+        const char *behind = skip_word(at + 2 + is_sign(at + 2, l->end), l->end, "endraw");
+        if (behind)
+            behind = skip_end(behind, l->end, '%', 1, 1);
+        if (!behind)
+            continue;
+        emit(l, COH_JINJA_T_DATA, begin, strip_before(l, begin, at), t);
+        move(l, behind);
+        return COH_OK;
+    }
+    if (begin == l->end) { /* Jinja lets it end the template */
+        emit(l, COH_JINJA_T_END, begin, begin, t);
+        return COH_OK;
+    }
+    return coh_jinja_refuse(l->where, line_at(l, raw),
+                            "\"{%% raw %%}\" without \"{%% endraw %%}\"");
+}
+
+static coh_status skip_comment(lexer *l, const char *begin)
+{
+    const char *at = begin + 2 + is_sign(begin + 2, l->end);
+    const char *found = memmem(at, (size_t)(l->end - at), "#}", 2);
+    if (at == l->end) { /* likewise */
+        move(l, at);
+        return COH_OK;
+    }
+    if (!found)
+        return coh_jinja_refuse(l->where, line_at(l, begin), "a comment \"{#\" without \"#}\"");
+    if (found > at && is_sign(found - 1, l->end))
+        found--;
+    move(l, skip_end(found, l->end, '#', 1, 1));
+    return COH_OK;
+}
+
+/* The next {{, {% or {#; NULL: none. */
+static const char *find_code(const char *at, const char *end)
+{
+    for (; (at = memchr(at, '{', (size_t)(end - at))); at++)
+        if (end - at >= 2 && (at[1] == '{' || at[1] == '%' || at[1] == '#'))
+            return at;
+    return NULL;
+}
+
+/* Reads text up to code, and moves into the code. Comments and text without bytes give T_DATA of 0
+ * bytes. */
+static coh_status next_text(lexer *l, token *t)
+{
+    const char *begin = l->at, *at = find_code(begin, l->end), *raw;
+    if (begin == l->end) {
+        emit(l, COH_JINJA_T_END, begin, begin, t);
+        return COH_OK;
+    }
+    emit(l, COH_JINJA_T_DATA, begin, at ? strip_before(l, begin, at) : l->end, t);
+    if (!at) {
+        move(l, l->end);
+        return COH_OK;
+    }
+    if (at[1] == '%' && (raw = skip_raw(at, l->end))) {
+        if (t->bytes == 0)
+            return next_raw(l, at, raw, t);
+        l->at = at; /* what is before it is gone */
+        l->after_line_end = 0;
+        return COH_OK;
+    }
+    if (at[1] == '#')
+        return skip_comment(l, at);
+    l->pending = at[1] == '{' ? COH_JINJA_T_PRINT_BEGIN : COH_JINJA_T_BLOCK_BEGIN;
+    l->at = at;
+    return COH_OK;
+}
+
+/* ---- code ---- */
+
+static int is_digit(char sign, int base)
+{
+    const int value = coh_hex_digit((uint8_t)sign);
+    return value >= 0 && value < base;
+}
+
+/* Behind the digits at `at`; single underscores may be between them, and before the first one if
+ * `may_begin`. */
+static const char *skip_digits(const char *at, const char *end, int base, int may_begin)
+{
+    const char *begin = at;
+    while (at < end) {
+        const int has_low = *at == '_' && (at > begin || may_begin) && end - at > 1;
+        if (!is_digit(at[has_low], base))
+            break;
+        at += has_low + 1;
+    }
+    return at;
+}
+
+/* Behind a number with a point or an exponent; NULL: none is here. */
+static const char *skip_real(const char *at, const char *end)
+{
+    const char *digits = skip_digits(at, end, 10, 0), *behind = digits;
+    if (digits == at)
+        return NULL;
+    if (end - behind >= 2 && *behind == '.' && is_digit(behind[1], 10))
+        behind = skip_digits(behind + 1, end, 10, 0);
+    if (end - behind >= 2 && (*behind | 0x20) == 'e') {
+        const char *exponent = behind + 1 + is_sign(behind + 1, end);
+        if (exponent < end && is_digit(*exponent, 10))
+            behind = skip_digits(exponent, end, 10, 0);
+    }
+    return behind > digits ? behind : NULL;
+}
+
+static const char *skip_whole(const char *at, const char *end)
+{
+    const char letter = *at == '0' && end - at > 2 ? (char)(at[1] | 0x20) : 0;
+    const int base = letter == 'x' ? 16 : letter == 'o' ? 8 : letter == 'b' ? 2 : 0;
+    if (base) {
+        const char *behind = skip_digits(at + 2, end, base, 1);
+        if (behind > at + 2)
+            return behind;
+    }
+    return skip_digits(at, end, *at == '0' ? 1 : 10, 0);
+}
+
+static int is_name_sign(char sign)
+{
+    return (sign >= '0' && sign <= '9') || ((sign | 0x20) >= 'a' && (sign | 0x20) <= 'z') ||
+           sign == '_';
+}
+
+static coh_status next_string(lexer *l, token *t)
+{
+    const char quote = *l->at, *begin = l->at + 1;
+    for (const char *at = begin; at < l->end; at++) {
+        if (*at == '\\')
+            at++;
+        else if (*at == quote) {
+            emit(l, COH_JINJA_T_STRING, begin, at, t);
+            move(l, at + 1);
+            return COH_OK;
+        }
+    }
+    return coh_jinja_refuse(l->where, line_at(l, begin), "a string without its closing %c", quote);
+}
+
+/* Keeps the stack of brackets: a }} ends code only outside of them. */
+static coh_status note_bracket(lexer *l, char sign)
+{
+    const char closing = sign == '(' ? ')' : sign == '[' ? ']' : sign == '{' ? '}' : 0;
+    if (closing) {
+        if (l->open == COH_JINJA_PARSE_DEPTH_MAX)
+            return coh_jinja_refuse(l->where, line_at(l, l->at), "more than %d brackets are open",
+                                    COH_JINJA_PARSE_DEPTH_MAX);
+        l->brackets[l->open++] = closing;
+    } else if (sign == ')' || sign == ']' || sign == '}') {
+        if (l->open == 0 || l->brackets[l->open - 1] != sign)
+            return coh_jinja_refuse(l->where, line_at(l, l->at), "an unexpected \"%c\"", sign);
+        l->open--;
+    }
+    return COH_OK;
+}
+
+static coh_status next_sign(lexer *l, token *t)
+{
+    static const char *const pairs[] = { "//", "**", "==", "!=", ">=", "<=" };
+    const char *at = l->at;
+    size_t bytes = 0;
+    for (size_t i = 0; i < sizeof(pairs) / sizeof(pairs[0]) && l->end - at >= 2; i++)
+        if (memcmp(at, pairs[i], 2) == 0)
+            bytes = 2;
+    if (bytes == 0 && *at && strchr("+-/*%~[](){}><=.:|,;", *at))
+        bytes = 1;
+    if (bytes == 0)
+        return coh_jinja_refuse(l->where, line_at(l, at), "an unexpected character \"%.*s\"",
+                                (int)coh_utf8_character((const uint8_t *)at, (size_t)(l->end - at)),
+                                at);
+    COH_TRY(note_bracket(l, *at));
+    emit(l, COH_JINJA_T_SIGN, at, at + bytes, t);
+    move(l, at + bytes);
+    return COH_OK;
+}
+
+/* The end of the code at `at`; NULL: the code goes on. */
+static const char *skip_code_end(const lexer *l, const char *at)
+{
+    if (l->open)
+        return NULL;
+    return l->code == COH_JINJA_T_BLOCK_BEGIN ? skip_end(at, l->end, '%', 1, 1)
+                                              : skip_end(at, l->end, '}', 0, 0);
+}
+
+static coh_status next_code(lexer *l, token *t)
+{
+    const char *at = skip_space(l->at, l->end), *behind = NULL;
+    if (at > l->at)
+        move(l, at);
+    if (at == l->end) {
+        emit(l, COH_JINJA_T_END, at, at, t);
+        return COH_OK;
+    }
+    if ((behind = skip_code_end(l, at))) {
+        emit(l, l->code == COH_JINJA_T_BLOCK_BEGIN ? COH_JINJA_T_BLOCK_END : COH_JINJA_T_PRINT_END,
+             at, behind, t);
+        l->code = COH_JINJA_T_END;
+    } else if (is_digit(*at, 10)) {
+        if (at[-1] != '.')
+            behind = skip_real(at, l->end);
+        emit(l, behind ? COH_JINJA_T_REAL : COH_JINJA_T_WHOLE, at,
+             behind ? behind : skip_whole(at, l->end), t);
+    } else if (is_name_sign(*at)) {
+        for (behind = at; behind < l->end && is_name_sign(*behind);)
+            behind++;
+        emit(l, COH_JINJA_T_NAME, at, behind, t);
+    } else if (*at == '\'' || *at == '"') {
+        return next_string(l, t);
+    } else {
+        return next_sign(l, t);
+    }
+    move(l, at + t->bytes);
+    return COH_OK;
+}
+
+coh_status coh_jinja_next(lexer *l, token *t)
+{
+    if (l->code != COH_JINJA_T_END)
+        return next_code(l, t);
+    if (l->pending == COH_JINJA_T_END)
+        return next_text(l, t);
+    const char *behind = l->at + 2 + is_sign(l->at + 2, l->end);
+    emit(l, l->pending, l->at, behind, t);
+    l->code = l->pending;
+    l->pending = COH_JINJA_T_END;
+    l->open = 0;
+    move(l, behind);
+    return COH_OK;
+}

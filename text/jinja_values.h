@@ -1,0 +1,398 @@
+/* jinja_values.h - the values of a template's run, and the run's state: private to jinja_*.c.
+ *
+ * The one idea: a run takes memory from an arena that begins again with the next run, and values
+ * never change, except namespaces. So a string may be a part of another one, or of a message, and
+ * nothing is freed. New strings are written at the end of the output, then cut off from there:
+ *
+ *     const size_t begin = run->out->count;
+ *     COH_TRY(coh_jinja_put(run, &left));
+ *     COH_TRY(coh_jinja_put(run, &right));
+ *     return coh_jinja_cut(run, begin, out);                      // left + right
+ *
+ * Python is the reference for what operators, methods and printing do. */
+#ifndef COH_TEXT_JINJA_VALUES_H
+#define COH_TEXT_JINJA_VALUES_H
+
+#include "text/jinja.h"
+
+enum {
+    COH_JINJA_STEPS_MAX = 4000000,
+    COH_JINJA_BYTES_MAX = 64 << 20, /* of the output; as many again for the values */
+    COH_JINJA_DEPTH_MAX = 800,      /* of nodes under evaluation: about 1 KiB of stack each */
+    COH_JINJA_NESTED_MAX = 100,     /* of lists in lists, when printed or compared */
+    COH_JINJA_RANGE_MAX = 100000,   /* as in Jinja's sandbox */
+};
+
+/* ---- arena ---- */
+
+typedef struct coh_jinja_block {
+    struct coh_jinja_block *next;
+    size_t bytes, used;
+} coh_jinja_block;
+
+/* A zeroed arena is empty. */
+typedef struct coh_jinja_arena {
+    coh_jinja_block *first, *current;
+    size_t taken;
+} coh_jinja_arena;
+
+/* Takes memory without a value. The memory is aligned for any type. Fails: COH_ERR_MEMORY. */
+coh_status coh_jinja_arena_take(coh_jinja_arena *arena, size_t bytes, void **out_memory);
+void coh_jinja_arena_reset(coh_jinja_arena *arena); /* keeps the memory */
+void coh_jinja_arena_fini(coh_jinja_arena *arena);
+
+/* ---- values ---- */
+
+typedef enum coh_jinja_kind {
+    COH_JINJA_MISSING, /* no value: an argument that was not given */
+    COH_JINJA_UNDEFINED,
+    COH_JINJA_NONE,
+    COH_JINJA_BOOL,
+    COH_JINJA_WHOLE,
+    COH_JINJA_REAL,
+    COH_JINJA_STRING,
+    COH_JINJA_LIST,
+    COH_JINJA_DICT,
+    COH_JINJA_NAMESPACE,
+    COH_JINJA_FUNCTION, /* `index`: of coh_jinja_functions */
+    COH_JINJA_METHOD,   /* `index`: of coh_jinja_methods */
+    COH_JINJA_MACRO,
+    COH_JINJA_LOOP,
+} coh_jinja_kind;
+
+/* Kinds of a list: Python's types that differ in what may be done with them. */
+typedef enum coh_jinja_flavour {
+    COH_JINJA_A_LIST,
+    COH_JINJA_A_TUPLE,
+    COH_JINJA_A_RANGE,
+    COH_JINJA_A_VIEW,      /* keys() of a mapping: a length, but no items by number */
+    COH_JINJA_A_GENERATOR, /* neither; empty after its first use */
+} coh_jinja_flavour;
+
+typedef struct coh_jinja_value {
+    uint8_t kind;
+    uint8_t flavour; /* of a list; 1: a string marked as safe; 1: strftime_now, if undefined */
+    uint16_t origin; /* of all bytes of a string without `origins` */
+    uint32_t index;
+    union {
+        const uint8_t *bytes; /* UTF-8, without an end; the name of an undefined value */
+        int64_t whole;        /* of a boolean, too */
+        double real;
+        struct coh_jinja_list *list;
+        struct coh_jinja_dict *dict; /* of a namespace, too */
+        const struct coh_jinja_macro *macro;
+        struct coh_jinja_loop *loop;
+        const struct coh_jinja_value *receiver; /* of a method */
+    };
+    size_t count;            /* bytes of a string */
+    const uint16_t *origins; /* of each byte; NULL: all are `origin` */
+} coh_jinja_value;
+
+typedef struct coh_jinja_list {
+    size_t count;
+    coh_jinja_value *items;
+} coh_jinja_list;
+
+typedef struct coh_jinja_pair {
+    coh_jinja_value key, value;
+} coh_jinja_pair;
+
+/* In the order of insertion. Few keys: they are compared one after the other. */
+typedef struct coh_jinja_dict {
+    size_t count, capacity;
+    coh_jinja_pair *pairs;
+} coh_jinja_dict;
+
+/* The variables of a block; `names` are indexes of the template's names. */
+typedef struct coh_jinja_scope {
+    struct coh_jinja_scope *parent; /* NULL: the template's own variables are around it */
+    size_t count, capacity;
+    uint32_t *names;
+    coh_jinja_value *values;
+} coh_jinja_scope;
+
+typedef struct coh_jinja_macro {
+    const struct coh_jinja_node *node;
+    coh_jinja_scope *scope;
+} coh_jinja_macro;
+
+typedef struct coh_jinja_loop {
+    const coh_jinja_list *list;
+    size_t index;
+    coh_jinja_value changed; /* the arguments of the last changed() */
+} coh_jinja_loop;
+
+typedef enum coh_jinja_flow {
+    COH_JINJA_GO_ON,
+    COH_JINJA_BREAK,
+    COH_JINJA_CONTINUE,
+} coh_jinja_flow;
+
+typedef struct coh_jinja_run {
+    struct coh_jinja *program;
+    coh_jinja_arena arena;
+    const char *where;
+    uint32_t line; /* of the node under evaluation, for messages */
+    uint64_t steps;
+    int depth, nested;
+    coh_jinja_value *variables; /* of the template, for each name; MISSING: none */
+    coh_jinja_scope *scope;     /* NULL: outside of any */
+    coh_jinja_text *out;
+    uint16_t answering; /* COH_JINJA_ANSWER in {% generation %} */
+    coh_jinja_flow flow;
+} coh_jinja_run;
+
+/* Returns COH_ERR_CORRUPT with a text that ends with the place. */
+coh_status coh_jinja_fail(const coh_jinja_run *run, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+/* Counts steps: 1 for a node, and for work on bytes or items. Fails beyond COH_JINJA_STEPS_MAX. */
+coh_status coh_jinja_spend(coh_jinja_run *run, size_t steps);
+coh_status coh_jinja_spend_bytes(coh_jinja_run *run, size_t bytes);
+/* Of work on each of `a` with each of `b`, which is few. */
+coh_status coh_jinja_spend_pairs(coh_jinja_run *run, size_t a, size_t b);
+/* Takes memory of the arena, within COH_JINJA_BYTES_MAX. */
+coh_status coh_jinja_take(coh_jinja_run *run, size_t count, size_t bytes, void **out_memory);
+/* Begin a recursion, which ends with run->depth--: of nodes; through lists in lists, where it ends
+ * with run->nested--. */
+coh_status coh_jinja_enter(coh_jinja_run *run);
+coh_status coh_jinja_nest(coh_jinja_run *run);
+
+static inline coh_jinja_value coh_jinja_none(void)
+{
+    return (coh_jinja_value){ .kind = COH_JINJA_NONE };
+}
+
+static inline coh_jinja_value coh_jinja_bool(int is_true)
+{
+    return (coh_jinja_value){ .kind = COH_JINJA_BOOL, .whole = is_true != 0 };
+}
+
+static inline coh_jinja_value coh_jinja_whole(int64_t whole)
+{
+    return (coh_jinja_value){ .kind = COH_JINJA_WHOLE, .whole = whole };
+}
+
+static inline coh_jinja_value coh_jinja_real(double real)
+{
+    return (coh_jinja_value){ .kind = COH_JINJA_REAL, .real = real };
+}
+
+static inline coh_jinja_value coh_jinja_bytes(const void *bytes, size_t count, uint16_t origin)
+{
+    return (coh_jinja_value){
+        .kind = COH_JINJA_STRING, .bytes = bytes, .count = count, .origin = origin
+    };
+}
+
+/* The template's own string. */
+static inline coh_jinja_value coh_jinja_text_value(const char *text)
+{
+    return coh_jinja_bytes(text, strlen(text), COH_JINJA_OWN);
+}
+
+/* The bytes begin..end of a string. */
+static inline coh_jinja_value coh_jinja_part(const coh_jinja_value *string, size_t begin,
+                                             size_t end)
+{
+    coh_jinja_value part = *string;
+    part.bytes = string->bytes + begin;
+    part.count = end - begin;
+    if (part.origins)
+        part.origins = string->origins + begin;
+    return part;
+}
+
+static inline int coh_jinja_is(const coh_jinja_value *string, const char *text)
+{
+    return string->count == strlen(text) && memcmp(string->bytes, text, string->count) == 0;
+}
+
+static inline int coh_jinja_is_integer(const coh_jinja_value *v)
+{
+    return v->kind == COH_JINJA_WHOLE || v->kind == COH_JINJA_BOOL;
+}
+
+static inline int coh_jinja_is_number(const coh_jinja_value *v)
+{
+    return coh_jinja_is_integer(v) || v->kind == COH_JINJA_REAL;
+}
+
+static inline double coh_jinja_number(const coh_jinja_value *v)
+{
+    return v->kind == COH_JINJA_REAL ? v->real : (double)v->whole;
+}
+
+/* Python's name of the type, for messages. */
+const char *coh_jinja_type(const coh_jinja_value *v);
+int coh_jinja_is_true(const coh_jinja_value *v);
+coh_status coh_jinja_equal(coh_jinja_run *run, const coh_jinja_value *a, const coh_jinja_value *b,
+                           int *out_is);
+/* *out_order: below 0, 0 or above 0; 2: a comparison with NaN. Fails for values without an
+ * order. */
+coh_status coh_jinja_order(coh_jinja_run *run, const coh_jinja_value *a, const coh_jinja_value *b,
+                           int *out_order);
+coh_status coh_jinja_contains(coh_jinja_run *run, const coh_jinja_value *whole,
+                              const coh_jinja_value *part, int *out_is);
+
+/* Operators of one or two signs, as COH_JINJA_OP of them. */
+#define COH_JINJA_OP(a, b) ((uint16_t)((a) << 8 | (b)))
+coh_status coh_jinja_binary(coh_jinja_run *run, uint16_t op, const coh_jinja_value *a,
+                            const coh_jinja_value *b, coh_jinja_value *out);
+/* The operators == != < > <= >=. */
+coh_status coh_jinja_compare(coh_jinja_run *run, uint16_t op, const coh_jinja_value *a,
+                             const coh_jinja_value *b, int *out_is);
+coh_status coh_jinja_sign(coh_jinja_run *run, uint16_t op, const coh_jinja_value *v,
+                          coh_jinja_value *out);
+
+/* ---- lists and mappings ---- */
+
+coh_status coh_jinja_list_make(coh_jinja_run *run, coh_jinja_flavour flavour, size_t count,
+                               coh_jinja_value *out);
+/* The items of anything that a loop may run over. They belong to the value: do not write. */
+coh_status coh_jinja_items(coh_jinja_run *run, const coh_jinja_value *v, coh_jinja_list *out);
+coh_status coh_jinja_dict_make(coh_jinja_run *run, coh_jinja_kind kind, size_t capacity,
+                               coh_jinja_value *out);
+/* *out is NULL if there is no such key. */
+coh_status coh_jinja_dict_get(coh_jinja_run *run, const coh_jinja_dict *dict,
+                              const coh_jinja_value *key, const coh_jinja_value **out);
+coh_status coh_jinja_dict_set(coh_jinja_run *run, coh_jinja_dict *dict, const coh_jinja_value *key,
+                              const coh_jinja_value *value);
+/* Appends all pairs of a mapping, or of a list of pairs, as Python's dict.update. */
+coh_status coh_jinja_dict_update(coh_jinja_run *run, coh_jinja_dict *dict,
+                                 const coh_jinja_value *from);
+/* A list with the tuples (key, value); `part` 0: both, 1: the keys, 2: the values. */
+coh_status coh_jinja_dict_list(coh_jinja_run *run, const coh_jinja_dict *dict, int part,
+                               coh_jinja_flavour flavour, coh_jinja_value *out);
+
+/* ---- printing ---- */
+
+/* Append to the output: a string; bytes of the template; str() of a value; repr() of one. */
+coh_status coh_jinja_put(coh_jinja_run *run, const coh_jinja_value *string);
+coh_status coh_jinja_put_own(coh_jinja_run *run, const char *text, size_t bytes);
+coh_status coh_jinja_put_str(coh_jinja_run *run, const coh_jinja_value *v);
+coh_status coh_jinja_put_repr(coh_jinja_run *run, const coh_jinja_value *v);
+/* Removes what was appended since `begin`, and makes it a string. */
+coh_status coh_jinja_cut(coh_jinja_run *run, size_t begin, coh_jinja_value *out);
+/* The value as a string, as Python's str(). */
+coh_status coh_jinja_str(coh_jinja_run *run, const coh_jinja_value *v, coh_jinja_value *out);
+/* json.dumps; `indent` may be missing or none. */
+typedef struct coh_jinja_json {
+    int is_ascii, is_sorted, has_indent;
+    coh_jinja_value indent, between, behind_key;
+} coh_jinja_json;
+coh_status coh_jinja_put_json(coh_jinja_run *run, const coh_jinja_json *form,
+                              const coh_jinja_value *v, int level);
+
+/* ---- members ---- */
+
+/* v[key], v.name and v[begin:end:step] (an end may be none). An unknown member is undefined. */
+coh_status coh_jinja_item(coh_jinja_run *run, const coh_jinja_value *v, const coh_jinja_value *key,
+                          coh_jinja_value *out);
+coh_status coh_jinja_attribute(coh_jinja_run *run, const coh_jinja_value *v,
+                               const coh_jinja_value *name, coh_jinja_value *out);
+coh_status coh_jinja_slice(coh_jinja_run *run, const coh_jinja_value *v,
+                           const coh_jinja_value ends[3], coh_jinja_value *out);
+/* "a.b.0", as filters take it. */
+coh_status coh_jinja_path(coh_jinja_run *run, const coh_jinja_value *v, const coh_jinja_value *path,
+                          coh_jinja_value *out);
+
+/* ---- calls ---- */
+
+/* Arguments of a call: those by position, then those by name. */
+typedef struct coh_jinja_arguments {
+    coh_jinja_value *values;
+    const coh_jinja_value **names; /* NULL: by position */
+    size_t count;
+} coh_jinja_arguments;
+
+enum { COH_JINJA_PARAMETERS_MAX = 8 };
+
+/* What a function, filter, test or method of Python is called with. `parameters` are the names,
+ * separated by blanks; behind "/" no name may be used. The first `needed` must be given. */
+typedef struct coh_jinja_signature {
+    const char *name, *parameters;
+    int needed;
+} coh_jinja_signature;
+
+/* A call of a method, function, filter or test: what it may read. */
+typedef struct coh_jinja_call {
+    coh_jinja_run *run;
+    const coh_jinja_signature *signature;
+    const coh_jinja_value *self;  /* what a method, filter or test is applied to */
+    const coh_jinja_value *bound; /* the arguments by parameter; MISSING: not given */
+    const coh_jinja_arguments *all;
+} coh_jinja_call;
+
+/* Puts arguments into the order of the parameters. */
+coh_status coh_jinja_bind(coh_jinja_run *run, const coh_jinja_signature *signature,
+                          const coh_jinja_arguments *arguments,
+                          coh_jinja_value out_bound[COH_JINJA_PARAMETERS_MAX]);
+/* Checks the type of an argument. */
+coh_status coh_jinja_need(const coh_jinja_call *call, int parameter, coh_jinja_kind kind);
+/* Reads an integer; `missing` if it is not given. */
+coh_status coh_jinja_whole_of(const coh_jinja_call *call, int parameter, int64_t missing,
+                              int64_t *out);
+
+/* Is the argument given, and not none? */
+static inline int coh_jinja_is_given(const coh_jinja_value *v)
+{
+    return v->kind != COH_JINJA_MISSING && v->kind != COH_JINJA_NONE;
+}
+
+static inline int coh_jinja_is_named(const char *text, const void *name, size_t bytes)
+{
+    return strlen(text) == bytes && memcmp(text, name, bytes) == 0;
+}
+
+/* Filters and tests by their index; -1: no such name. */
+int coh_jinja_filter_index(const void *name, size_t bytes);
+int coh_jinja_test_index(const void *name, size_t bytes);
+coh_status coh_jinja_filter(coh_jinja_run *run, int index, const coh_jinja_value *in,
+                            const coh_jinja_arguments *arguments, coh_jinja_value *out);
+coh_status coh_jinja_test(coh_jinja_run *run, int index, const coh_jinja_value *in,
+                          const coh_jinja_arguments *arguments, int *out_is);
+/* The method of a value's type; -1: the type has none of this name. */
+int coh_jinja_method_index(const coh_jinja_value *v, const void *name, size_t bytes);
+coh_status coh_jinja_method(coh_jinja_run *run, int index, const coh_jinja_value *receiver,
+                            const coh_jinja_arguments *arguments, coh_jinja_value *out);
+int coh_jinja_function_index(const void *name, size_t bytes);
+coh_status coh_jinja_function(coh_jinja_run *run, int index, const coh_jinja_arguments *arguments,
+                              coh_jinja_value *out);
+coh_status coh_jinja_clock(coh_jinja_run *run, const coh_jinja_arguments *arguments,
+                           coh_jinja_value *out);
+
+/* ---- strings ---- */
+
+/* The bytes of the character at `at`: 1 for an invalid one. */
+size_t coh_jinja_character(const coh_jinja_value *string, size_t at);
+size_t coh_jinja_character_count(const coh_jinja_value *string);
+/* Bytes of the white space at `text`, as Python's str.isspace and \s; 0: none. */
+size_t coh_jinja_space(const uint8_t *text, size_t bytes);
+/* Removes characters of `set` (MISSING or none: white space) at the beginning, the end. */
+coh_jinja_value coh_jinja_strip(const coh_jinja_value *string, const coh_jinja_value *set,
+                                int at_begin, int at_end);
+/* Where `part` begins at or after `from`; SIZE_MAX: nowhere. */
+size_t coh_jinja_find(const coh_jinja_value *string, const coh_jinja_value *part, size_t from);
+coh_status coh_jinja_replace(coh_jinja_run *run, const coh_jinja_value *string,
+                             const coh_jinja_value *from, const coh_jinja_value *to, int64_t most,
+                             coh_jinja_value *out);
+coh_status coh_jinja_split_lines(coh_jinja_run *run, const coh_jinja_value *string, int keeps_ends,
+                                 coh_jinja_value *out);
+
+typedef enum coh_jinja_case {
+    COH_JINJA_LOWER,
+    COH_JINJA_UPPER,
+    COH_JINJA_TITLE,      /* str.title */
+    COH_JINJA_CAPITALIZE, /* str.capitalize */
+    COH_JINJA_WORDS,      /* Jinja's filter title */
+} coh_jinja_case;
+coh_status coh_jinja_change_case(coh_jinja_run *run, const coh_jinja_value *string,
+                                 coh_jinja_case change, coh_jinja_value *out);
+/* As int(text) and float(text) of Python; 0: not a number. */
+int coh_jinja_read_whole(const coh_jinja_value *string, int base, int64_t *out_whole);
+int coh_jinja_read_real(const coh_jinja_value *string, double *out_real);
+/* Writes <, >, &, " and ' as HTML. */
+coh_status coh_jinja_escape(coh_jinja_run *run, const coh_jinja_value *string,
+                            coh_jinja_value *out);
+
+#endif
