@@ -90,6 +90,7 @@ static coh_status open_text(coh_jinja *program, const char *where, const char *t
     if (valid < bytes)
         return coh_fail(COH_ERR_CORRUPT, "%s: byte %zu is not UTF-8", program->where, valid);
     COH_TRY(coh_jinja_name(program, "loop", strlen("loop"), &program->loop));
+    COH_TRY(coh_jinja_name(program, "caller", strlen("caller"), &program->caller));
     COH_TRY(coh_jinja_parse(program, bytes));
     return set_functions(program);
 }

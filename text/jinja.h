@@ -41,15 +41,15 @@ typedef struct coh_jinja_text {
 } coh_jinja_text;
 
 /* Parses a template. `where` begins messages of what it refuses: "WHERE:LINE: ...".
- * Fails: COH_ERR_CORRUPT (a syntax error, or a statement that is not known here), COH_ERR_MEMORY. */
+ * Fails: COH_ERR_CORRUPT (a syntax error, a statement that is not known here), COH_ERR_MEMORY. */
 coh_status coh_jinja_open(const char *where, const char *text, coh_jinja **out_template);
 /* Accepts NULL. */
 void coh_jinja_close(coh_jinja *template_program);
 /* Has it a block {% generation %}? */
 int coh_jinja_marks_answers(const coh_jinja *template_program);
 
-/* Runs the template; *out is overwritten, its memory used again. A filter, test or method that is not
- * known here is refused only when it is reached: most templates have some for tools.
+/* Runs the template; *out is overwritten, its memory used again. A filter, test or method that is
+ * not known here is refused only when it is reached: most templates have some for tools.
  * Fails: COH_ERR_CORRUPT (the template raises an exception, whose text is in the message; a member
  * of an undefined variable, a value of the wrong type, a run that is too long), COH_ERR_MEMORY.
  * Messages end with the place: "... (WHERE:LINE)". */

@@ -13,6 +13,7 @@ coh_status coh_jinja_parse_name(parser *p, node **out)
     if (p->macros && (at_word(p, "varargs") || at_word(p, "kwargs")))
         return REFUSE(p, "the variable \"%.*s\" of macros is not known here", (int)p->now.bytes,
                       p->now.begin);
+    p->names_caller |= at_word(p, "caller");
     COH_TRY(make(p, COH_JINJA_N_NAME, p->now.line, out));
     (*out)->value = token_text(&p->now);
     COH_TRY(coh_jinja_name(p->program, p->now.begin, p->now.bytes, &(*out)->index));
@@ -321,8 +322,11 @@ static coh_status parse_attribute(parser *p, node *of, node **out)
 static coh_status parse_argument(parser *p, int *has_keyword, node **out)
 {
     const coh_jinja_token name = p->now;
-    if (at_sign(p, "*") || at_sign(p, "**"))
-        return REFUSE(p, "arguments by * and ** are not known here");
+    if (at_sign(p, "*") || at_sign(p, "**")) {
+        COH_TRY(make(p, COH_JINJA_N_SPREAD, name.line, out));
+        COH_TRY(advance(p));
+        return coh_jinja_parse_expression(p, 1, &(*out)->first);
+    }
     if (name.kind != COH_JINJA_T_NAME || !token_is(&p->ahead, COH_JINJA_T_SIGN, "=")) {
         if (*has_keyword)
             return REFUSE(p, "an argument without a name follows one with a name");

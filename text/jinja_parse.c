@@ -177,6 +177,8 @@ static coh_status parse_parameters(parser *p, node *macro)
             COH_TRY(coh_jinja_parse_expression(p, 1, &parameter->first));
         else if (had_default)
             return REFUSE(p, "a parameter without a default follows one with a default");
+        if (!has_default && coh_jinja_is(&name->value, "caller"))
+            return REFUSE(p, "the parameter \"caller\" lacks a default");
         had_default |= has_default;
         if (tail)
             tail->next = parameter;
@@ -197,6 +199,19 @@ static coh_status parse_function_body(parser *p, const char *end, node *of)
     return COH_OK;
 }
 
+/* Reads a macro behind its name. Macros in it that name "caller" may mean its own. */
+static coh_status parse_macro_body(parser *p, const char *end, node *macro)
+{
+    const int outer_names = p->names_caller;
+    p->names_caller = 0;
+    p->macros++;
+    COH_TRY(parse_function_body(p, end, macro));
+    p->macros--;
+    macro->op = (uint16_t)p->names_caller;
+    p->names_caller |= outer_names;
+    return COH_OK;
+}
+
 static coh_status parse_macro(parser *p, node **out)
 {
     node *macro, *name;
@@ -206,11 +221,24 @@ static coh_status parse_macro(parser *p, node **out)
     COH_TRY(coh_jinja_parse_name(p, &name));
     macro->index = name->index;
     macro->value = name->value;
-    p->macros++;
     COH_TRY(parse_parameters(p, macro));
-    COH_TRY(parse_function_body(p, "endmacro", macro));
-    p->macros--;
-    return COH_OK;
+    return parse_macro_body(p, "endmacro", macro);
+}
+
+static coh_status parse_call_block(parser *p, node **out)
+{
+    node *block;
+    COH_TRY(make(p, COH_JINJA_N_CALL_BLOCK, p->now.line, &block));
+    COH_TRY(make(p, COH_JINJA_N_MACRO, p->now.line, &block->other));
+    block->other->value = token_text(&p->now);
+    *out = block;
+    COH_TRY(advance(p));
+    if (at_sign(p, "("))
+        COH_TRY(parse_parameters(p, block->other));
+    COH_TRY(coh_jinja_parse_expression(p, 1, &block->first));
+    if (block->first->kind != COH_JINJA_N_CALL)
+        return REFUSE(p, "\"call\" without a call of a macro");
+    return parse_macro_body(p, "endcall", block->other);
 }
 
 static coh_status parse_generation(parser *p, node **out)
@@ -241,6 +269,7 @@ static coh_status parse_statement(parser *p, node **out)
         { "set", parse_set },
         { "with", parse_with },
         { "macro", parse_macro },
+        { "call", parse_call_block },
         { "filter", parse_filter_block },
         { "generation", parse_generation },
         { "break", parse_jump },

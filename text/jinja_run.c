@@ -110,6 +110,8 @@ static coh_status eval_arguments(runner *run, const node *n, arguments *out)
     size_t i = 0;
     for (const node *at = n->list; at; at = at->next, i++) {
         const int has_name = at->kind == COH_JINJA_N_KEYWORD;
+        if (at->kind == COH_JINJA_N_SPREAD)
+            return coh_jinja_fail(run, "arguments by * and ** are not known here");
         out->names[i] = has_name ? &at->value : NULL;
         COH_TRY(eval(run, has_name ? at->first : at, &out->values[i]));
     }
@@ -137,18 +139,33 @@ static int is_set(const scope *s, uint32_t name)
     return 0;
 }
 
-/* Sets the parameters of a macro as variables of the block just begun. */
-static coh_status bind_parameters(runner *run, const node *macro, const arguments *all)
+static coh_status refuse_argument(const runner *run, const node *macro, const char *how)
+{
+    return coh_jinja_fail(run, "the macro \"%.*s\" gets an argument %s",
+                          (int)(macro->value.count < 80 ? macro->value.count : 80),
+                          (const char *)macro->value.bytes, how);
+}
+
+/* Sets the arguments of a macro as variables of the block just begun. */
+static coh_status bind_arguments(runner *run, const node *macro, const arguments *all)
 {
     for (size_t i = 0; i < all->count; i++) {
         const node *parameter = parameter_for(macro, all, i);
-        if (!parameter || is_set(run->scope, (uint32_t)parameter->index))
-            return coh_jinja_fail(run, "the macro \"%.*s\" gets an argument %s",
-                                  (int)(macro->value.count < 80 ? macro->value.count : 80),
-                                  (const char *)macro->value.bytes,
-                                  parameter ? "twice" : "that it does not have");
-        COH_TRY(set_variable(run, (uint32_t)parameter->index, &all->values[i]));
+        const int is_caller =
+            !parameter && macro->op && all->names[i] && coh_jinja_is(all->names[i], "caller");
+        const uint32_t name = (uint32_t)(parameter ? parameter->index : run->program->caller);
+        if (!parameter && !is_caller)
+            return refuse_argument(run, macro, "that it does not have");
+        if (is_set(run->scope, name))
+            return refuse_argument(run, macro, "twice");
+        COH_TRY(set_variable(run, name, &all->values[i]));
     }
+    return COH_OK;
+}
+
+/* Sets the parameters that have no argument. */
+static coh_status set_defaults(runner *run, const node *macro)
+{
     for (const node *parameter = macro->first; parameter; parameter = parameter->next) {
         value v = { .kind = COH_JINJA_UNDEFINED,
                     .bytes = parameter->value.bytes,
@@ -159,6 +176,11 @@ static coh_status bind_parameters(runner *run, const node *macro, const argument
             COH_TRY(eval(run, parameter->first, &v));
         COH_TRY(set_variable(run, (uint32_t)parameter->index, &v));
     }
+    if (macro->op && !is_set(run->scope, (uint32_t)run->program->caller)) {
+        value v = coh_jinja_text_value("caller");
+        v.kind = COH_JINJA_UNDEFINED;
+        COH_TRY(set_variable(run, (uint32_t)run->program->caller, &v));
+    }
     return COH_OK;
 }
 
@@ -168,7 +190,8 @@ static coh_status call_macro(runner *run, const coh_jinja_macro *macro, const ar
     scope *caller = run->scope;
     const size_t begin = run->out->count;
     COH_TRY(push_scope(run, macro->scope));
-    COH_TRY(bind_parameters(run, macro->node, all));
+    COH_TRY(bind_arguments(run, macro->node, all));
+    COH_TRY(set_defaults(run, macro->node));
     COH_TRY(run_all(run, macro->node->list));
     run->scope = caller;
     return coh_jinja_cut(run, begin, out);
@@ -593,14 +616,49 @@ static coh_status run_with(runner *run, const node *n)
     return COH_OK;
 }
 
-static coh_status run_macro(runner *run, const node *n)
+static coh_status make_macro(runner *run, const node *n, value *out)
 {
     void *memory;
     COH_TRY(coh_jinja_take(run, 1, sizeof(coh_jinja_macro), &memory));
     coh_jinja_macro *macro = memory;
     *macro = (coh_jinja_macro){ n, run->scope };
-    const value v = { .kind = COH_JINJA_MACRO, .macro = macro };
-    return set_variable(run, (uint32_t)n->index, &v);
+    *out = (value){ .kind = COH_JINJA_MACRO, .macro = macro };
+    return COH_OK;
+}
+
+static coh_status run_macro(runner *run, const node *n)
+{
+    value macro;
+    COH_TRY(make_macro(run, n, &macro));
+    return set_variable(run, (uint32_t)n->index, &macro);
+}
+
+/* Calls a macro with the block as its argument "caller". */
+static coh_status run_call_block(runner *run, const node *n)
+{
+    static const value name = { .kind = COH_JINJA_STRING,
+                                .bytes = (const uint8_t *)"caller",
+                                .count = sizeof("caller") - 1 };
+    const size_t begin = run->out->count;
+    arguments all;
+    value callee, text;
+    void *values, *names;
+    COH_TRY(eval(run, n->first->first, &callee));
+    COH_TRY(eval_arguments(run, n->first, &all));
+    COH_TRY(coh_jinja_take(run, all.count + 1, sizeof(*all.values), &values));
+    COH_TRY(coh_jinja_take(run, all.count + 1, sizeof(*all.names), &names));
+    if (all.count) {
+        memcpy(values, all.values, all.count * sizeof(*all.values));
+        memcpy(names, all.names, all.count * sizeof(*all.names));
+    }
+    all = (arguments){ values, names, all.count + 1 };
+    all.names[all.count - 1] = &name;
+    COH_TRY(make_macro(run, n->other, &all.values[all.count - 1]));
+    run->line = n->line;
+    COH_TRY(call(run, &callee, &all, &text));
+    COH_TRY(coh_jinja_put_str(run, &text));
+    mark(run, begin);
+    return COH_OK;
 }
 
 static coh_status run_generation(runner *run, const node *n)
@@ -627,6 +685,7 @@ static coh_status run_statement(runner *run, const node *n)
         [COH_JINJA_N_WITH] = run_with,
         [COH_JINJA_N_MACRO] = run_macro,
         [COH_JINJA_N_GENERATION] = run_generation,
+        [COH_JINJA_N_CALL_BLOCK] = run_call_block,
     };
     return runs[n->kind](run, n);
 }

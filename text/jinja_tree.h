@@ -74,6 +74,7 @@ typedef enum coh_jinja_node_kind {
     COH_JINJA_N_FILTER,    /* first | index (list); first NULL: of a block */
     COH_JINJA_N_TEST,      /* first is index (list) */
     COH_JINJA_N_KEYWORD,   /* value = first: an argument by name */
+    COH_JINJA_N_SPREAD,    /* * first or ** first: not known here */
     COH_JINJA_N_NOT,       /* first */
     COH_JINJA_N_SIGN,      /* op first: a unary + or - */
     COH_JINJA_N_BINARY,    /* first op second */
@@ -95,7 +96,8 @@ typedef enum coh_jinja_node_kind {
     COH_JINJA_N_SET_BLOCK,  /* first: target, second: filters or NULL, list */
     COH_JINJA_N_FILTERED,   /* second: filters, list */
     COH_JINJA_N_WITH,       /* first: list of sets, list */
-    COH_JINJA_N_MACRO,      /* name, first: list of parameters, list */
+    COH_JINJA_N_MACRO,      /* name, first: list of parameters, list; op: names it "caller"? */
+    COH_JINJA_N_CALL_BLOCK, /* first: the call, other: the macro "caller" */
     COH_JINJA_N_PARAMETER,  /* name, value: its text, first: default or NULL */
     COH_JINJA_N_GENERATION, /* list */
 } coh_jinja_node_kind;
@@ -124,7 +126,7 @@ struct coh_jinja {
     int32_t *following; /* in a list; -1: none */
     size_t name_count, name_capacity, following_capacity;
     int32_t first[COH_JINJA_NAME_LISTS];
-    int32_t loop; /* the number of "loop" */
+    int32_t loop, caller; /* the numbers of "loop" and "caller" */
     int marks_answers;
     coh_jinja_value *variables; /* for each name; first those that every run has */
     coh_jinja_run run;          /* kept for its memory */

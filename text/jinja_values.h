@@ -341,7 +341,8 @@ static inline int coh_jinja_is_given(const coh_jinja_value *v)
 
 static inline int coh_jinja_is_named(const char *text, const void *name, size_t bytes)
 {
-    return strlen(text) == bytes && memcmp(text, name, bytes) == 0;
+    return bytes > 0 && text[0] == *(const char *)name && strlen(text) == bytes &&
+           memcmp(text, name, bytes) == 0;
 }
 
 /* Filters and tests by their index; -1: no such name. */

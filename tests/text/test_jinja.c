@@ -168,7 +168,7 @@ static void a_refusal_names_what_and_where(void **state)
         { "\n{{ 'a'.zfill(3) }}", "the method zfill() of a str is not known here (dir/t:2)" },
         { "{{ cycler(1) }}", "the function cycler() is not known here (dir/t:1)" },
         { "{{ '%s' % 1 }}", "formatting a string with % is not known here (dir/t:1)" },
-        { "{{ f(*a) }}", "dir/t:1: arguments by * and ** are not known here" },
+        { "{{ f(*a) }}", "arguments by * and ** are not known here (dir/t:1)" },
         { "{{ 1 < 2 < 3 }}", "dir/t:1: chained comparisons" },
         { "{% for a in b recursive %}{% endfor %}", "recursive loops are not known here" },
         { "{% macro m() %}{{ varargs }}{% endmacro %}", "the variable \"varargs\" of macros" },
