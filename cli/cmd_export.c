@@ -21,6 +21,11 @@ typedef struct export_run {
     char tokenizer[CLI_PATH_BYTES]; /* its files are copied; "": none */
     coh_folder_write_options write;
     coh_adapters_write_options write_beside; /* for adapters that are exported alone */
+
+    /* Of a run on conversations. */
+    coh_tokenizer *chat_tokenizer;
+    coh_chat *chat;
+    int32_t end_of_turn;
 } export_run;
 
 /* Checks that the tokenizer is still the one of the run's text; for a folder, that it has one. */
@@ -68,6 +73,45 @@ static coh_status choose_tokenizer(export_run *run)
     return is_base || (run->weights.folder && !is_given) ? COH_OK : check_tokenizer(run);
 }
 
+/* Are adapters exported alone? Yes, unless they are merged. */
+static int is_beside(const export_run *run)
+{
+    return run->model.adapters.rank > 0 && !run->options->merge_lora;
+}
+
+/* Opens the form of the run's conversations. */
+static coh_status open_chat(export_run *run)
+{
+    const cli_recipe *recipe = &run->recipe;
+    if (!run->weights.checkpoint || !recipe->form.chat ||
+        cli_recipe_has_no_tokenizer(recipe->tokenizer))
+        return COH_OK;
+    CLI_TRY(coh_tokenizer_open(recipe->tokenizer, &run->chat_tokenizer));
+    CLI_TRY(coh_chat_open(run->chat_tokenizer, recipe->tokenizer,
+                          (coh_chat_form)recipe->form.chat_form, &run->chat));
+    run->end_of_turn = coh_chat_end_of_turn(run->chat);
+    return COH_OK;
+}
+
+/* Lets other programs end answers and write conversations as the run did: the files of a base model
+ * say neither. */
+static void add_chat(export_run *run)
+{
+    if (!run->chat)
+        return;
+    if (is_beside(run)) {
+        if (coh_chat_template_text(run->chat))
+            cli_note("note: the run's conversations have the form %s, which is not that of the "
+                     "model's own files: --merge-lora writes a folder whose files say so",
+                     coh_chat_description(run->chat));
+        return;
+    }
+    if (run->tokenizer[0])
+        run->write.chat_template = coh_chat_template_text(run->chat);
+    if (run->end_of_turn >= 0)
+        run->write.end_of_turn = &run->end_of_turn;
+}
+
 /* The folder with the licence; NULL: there is none. */
 static const char *notices_from(const export_run *run)
 {
@@ -80,12 +124,6 @@ static const char *notices_from(const export_run *run)
         "not go along",
         base);
     return NULL;
-}
-
-/* Are adapters exported alone? Yes, unless they are merged. */
-static int is_beside(const export_run *run)
-{
-    return run->model.adapters.rank > 0 && !run->options->merge_lora;
 }
 
 static coh_status check_adapters(const export_run *run)
@@ -128,6 +166,8 @@ static coh_status open_run(export_run *run)
         .files_from = run->tokenizer[0] ? run->tokenizer : NULL,
         .notices_from = is_beside(run) ? NULL : notices_from(run),
     };
+    CLI_TRY(open_chat(run));
+    add_chat(run);
     run->write_beside = (coh_adapters_write_options){
         .struct_bytes = sizeof(run->write_beside),
         .dtype = run->write.dtype,
@@ -254,6 +294,8 @@ coh_status cli_export(const cli_options *options)
     if (!options->output)
         return cli_fail(COH_ERR_ARGUMENT, "-o FOLDER is missing: the folder to write");
     const coh_status status = write_folder(&run);
+    coh_chat_close(run.chat);
+    coh_tokenizer_close(run.chat_tokenizer);
     cli_weights_close(&run.weights);
     return status;
 }

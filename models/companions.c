@@ -28,8 +28,8 @@ static const struct companion {
     { "added_tokens.json", COH_COMPANIONS_TOKENIZER },
     { "tokenizer_config.json", COH_COMPANIONS_TOKENIZER },
     { "special_tokens_map.json", COH_COMPANIONS_TOKENIZER },
-    { "chat_template.json", COH_COMPANIONS_TOKENIZER },
-    { "chat_template.jinja", COH_COMPANIONS_TOKENIZER },
+    { "chat_template.json", COH_COMPANIONS_TEMPLATE },
+    { "chat_template.jinja", COH_COMPANIONS_TEMPLATE },
     { "generation_config.json", COH_COMPANIONS_GENERATION },
     { "README.md", COH_COMPANIONS_NOTICES },
     { "config.json", COH_COMPANIONS_CONFIG },
@@ -193,8 +193,9 @@ coh_status coh_folder_write_tokenizer(const char *from, const char *path)
     coh_status status = coh_folder_place_begin(&place, path);
     if (status == COH_OK)
         status = coh_companions_take(&place, from,
-                                     COH_COMPANIONS_TOKENIZER | COH_COMPANIONS_GENERATION |
-                                         COH_COMPANIONS_NOTICES | COH_COMPANIONS_CONFIG,
+                                     COH_COMPANIONS_TOKENIZER | COH_COMPANIONS_TEMPLATE |
+                                         COH_COMPANIONS_GENERATION | COH_COMPANIONS_NOTICES |
+                                         COH_COMPANIONS_CONFIG,
                                      NULL);
     if (status == COH_OK)
         status = coh_folder_place_publish(&place);

@@ -8,10 +8,11 @@
 /* Kinds of files, to be or-ed. Adapters are exported with a tokenizer only; they generate with
  * their model's settings. */
 typedef enum coh_companions {
-    COH_COMPANIONS_TOKENIZER = 1,  /* with its chat templates */
+    COH_COMPANIONS_TOKENIZER = 1,  /* with its named chat templates */
     COH_COMPANIONS_GENERATION = 2, /* generation_config.json */
     COH_COMPANIONS_NOTICES = 4,    /* LICENSE*, LICENCE*, NOTICE* in any case; README.md */
     COH_COMPANIONS_CONFIG = 8,     /* config.json, which may name the end of a text */
+    COH_COMPANIONS_TEMPLATE = 16,  /* chat_template.jinja, chat_template.json */
 } coh_companions;
 
 /* Copies the files of kinds `which` from the folder `from` into `place`; `place` NULL: adds the

@@ -19,6 +19,7 @@
 #include "base/struct_bytes.h"
 #include "cohobate/adapters.h"
 #include "models/adapters.h"
+#include "models/chat_files.h"
 #include "models/companions.h"
 #include "models/safetensors_write.h"
 #include "models/stored.h"
@@ -41,6 +42,7 @@ typedef struct exporter {
     uint64_t shard_bytes;
     const char *base; /* of adapters: the base model's name */
     const char *files_from, *generation_from, *notices_from; /* NULL: none are copied */
+    coh_folder_write_options chat;                           /* its last two members are read */
     coh_number_source source;
     void *context;
 
@@ -335,8 +337,13 @@ static coh_status list_make(exporter *e, coh_safetensors_list *out_list)
 /* Copies the files that accompany the tensors, or with `place` NULL adds up their bytes. */
 static coh_status take_companions(const exporter *e, coh_folder_place *place, uint64_t *bytes)
 {
-    COH_TRY(coh_companions_take(place, e->files_from, COH_COMPANIONS_TOKENIZER, bytes));
-    COH_TRY(coh_companions_take(place, e->generation_from, COH_COMPANIONS_GENERATION, bytes));
+    const coh_folder_write_options *chat = &e->chat;
+    const unsigned own_template = chat->chat_template ? 0 : COH_COMPANIONS_TEMPLATE;
+    COH_TRY(
+        coh_companions_take(place, e->files_from, COH_COMPANIONS_TOKENIZER | own_template, bytes));
+    if (!chat->end_of_turn)
+        COH_TRY(coh_companions_take(place, e->generation_from, COH_COMPANIONS_GENERATION, bytes));
+    COH_TRY(coh_chat_files_write(place, e->model, chat, e->generation_from, bytes));
     return coh_companions_take(place, e->notices_from, COH_COMPANIONS_NOTICES, bytes);
 }
 
@@ -416,6 +423,7 @@ static coh_status export_model(const coh_model *model, const coh_folder_write_op
                    .shard_bytes = known.shard_bytes,
                    .files_from = known.files_from,
                    .generation_from = own,
+                   .chat = known,
                    .notices_from = known.notices_from,
                    .source = source,
                    .context = context };

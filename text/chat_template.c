@@ -1,493 +1,627 @@
-/* Finds the form of a chat template by literal parts of its text: it is a program, which is not
- * run, and anything unfamiliar means that the form is unknown. The one idea: from a turn's header
- * on, literals are read as Jinja writes them, up to the first expression or statement; text there
- * that our forms do not write makes the form unknown. Next: chat.c, the caller. */
+/* Writes conversations with a chat template. The one idea: the text is cut at
+ * special tokens, between which it is encoded as the tokenizer would encode the whole; an id counts
+ * if the text of its piece up to the answer has other ids. Next: jinja.h runs templates; chat.c is
+ * the caller. */
 #include "text/chat_template.h"
 
-#include <string.h>
+#include <limits.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
-#include "base/alloc.h"
+#include "base/file_text.h"
+#include "text/jinja.h"
+#include "text/json_fields.h"
 
-#define BLANKS     " \t\n\r\v\f"
-#define NAME_SIGNS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789"
+#define TEMPLATE_BYTES_MAX (4u << 20)
 
-/* ---- the text of a template ---- */
+/* Part of a text; an answer's, of which message. */
+typedef struct range {
+    size_t begin, end;
+    size_t message;
+} range;
 
-typedef enum place_part {
-    PART_TEXT, /* outside of {{ }}, {% %} and {# #} */
-    PART_CODE,
-    PART_LITERAL, /* a string in code */
-} place_part;
+typedef struct range_list {
+    range *ranges;
+    size_t count, capacity;
+} range_list;
 
-/* A place in a template. */
-typedef struct place {
-    const char *at;
-    place_part part;
-    const char *code; /* begin of the current code */
-    char code_end;    /* '}' of "}}", '%' of "%}" */
-    int depth;        /* open brackets in the code */
-    char quote;       /* of the literal */
-} place;
+struct coh_chat_template {
+    coh_tokenizer *tokenizer;
+    coh_jinja *program;
+    int32_t begin_of_text, end_of_text; /* bos_token and eos_token; -1: not defined */
+    coh_added *own_tokens;              /* these two, if the tokenizer finds no tokens in texts */
 
-static int is_quote(char sign)
-{
-    return sign == '\'' || sign == '"';
-}
+    /* Learned from a question and its answer (chat_template.h). */
+    coh_byte_list header, lead, tail;
+    char *answer_prefix;
+    int32_t end_of_turn;
+    coh_id_list written; /* special tokens of the template */
 
-static void enter_code(place *p)
-{
-    p->part = PART_CODE;
-    p->code_end = p->at[1] == '%' ? '%' : '}';
-    p->depth = 0;
-    p->at += 2;
-    p->at += *p->at == '-' || *p->at == '+';
-    p->code = p->at;
-}
-
-/* The length of "}}", "-}}" and so on if it ends the code here; else 0. */
-static size_t code_end(const place *p)
-{
-    const size_t sign = *p->at == '-' || *p->at == '+';
-    const char *at = p->at + sign;
-    return p->depth == 0 && at[0] == p->code_end && at[1] == '}' ? sign + 2 : 0;
-}
-
-static void step_in_text(place *p)
-{
-    if (p->at[0] == '{' && (p->at[1] == '{' || p->at[1] == '%')) {
-        enter_code(p);
-    } else if (p->at[0] == '{' && p->at[1] == '#') {
-        const char *end = strstr(p->at + 2, "#}");
-        p->at = end ? end + 2 : p->at + strlen(p->at);
-    } else {
-        p->at++;
-    }
-}
-
-static void step_in_code(place *p)
-{
-    const size_t end = code_end(p);
-    if (end) {
-        p->part = PART_TEXT;
-        p->at += end;
-        return;
-    }
-    if (is_quote(*p->at)) {
-        p->part = PART_LITERAL;
-        p->quote = *p->at;
-    }
-    p->depth += strchr("([{", *p->at) != NULL;
-    p->depth -= strchr(")]}", *p->at) != NULL;
-    p->at++;
-}
-
-/* Moves by one sign, or over the begin or end of code; not at the end of the template. */
-static void step(place *p)
-{
-    switch (p->part) {
-    case PART_TEXT:
-        step_in_text(p);
-        break;
-    case PART_CODE:
-        step_in_code(p);
-        break;
-    case PART_LITERAL:
-        if (*p->at == p->quote)
-            p->part = PART_CODE;
-        p->at += p->at[0] == '\\' && p->at[1] ? 2 : 1;
-        break;
-    }
-}
-
-/* Moves behind the next `text` that is not in code; returns 0 if there is none. */
-static int find_text(place *p, const char *text)
-{
-    const size_t bytes = strlen(text);
-    for (; *p->at; step(p)) {
-        if (p->part == PART_CODE || strncmp(p->at, text, bytes) != 0)
-            continue;
-        p->at += bytes;
-        return 1;
-    }
-    return 0;
-}
-
-/* ---- what it writes whatever the messages are ---- */
-
-/* Results of next_byte that are no byte. */
-enum {
-    BYTE_NONE = -1,   /* an expression, a statement or the end of the template is next */
-    BYTE_UNKNOWN = -2 /* an escape or a line end that is not decoded here */
+    coh_jinja_text text; /* of the current conversation */
+    range_list answers;
+    coh_jinja_text filled; /* likewise, with a letter for each answer without a byte */
+    coh_chat_turn *turns;
+    size_t turn_capacity;
+    coh_id_list ids, part_ids; /* of the current piece */
 };
 
-/* Moves from code that follows a literal, or begins an expression, to the text that is written
- * next: another literal, or text behind the code. Returns 0 if something else is next. */
-static int skip_code(place *p)
+/* ---- pieces ---- */
+
+/* Appends the ids of `text` as it is cut behind token `after` (-1: at the begin of a text), without
+ * that token. If the tokenizer does not find its special tokens in a text (SentencePiece), `text`
+ * is encoded alone. */
+static coh_status encode_behind(coh_tokenizer *tokenizer, int32_t after, coh_slice text,
+                                coh_id_list *ids)
 {
-    p->at += strspn(p->at, BLANKS);
-    const size_t end = code_end(p);
-    if (end) {
-        const int strips = *p->at == '-';
-        if (p->code_end == '%')
-            return 0;
-        step(p);
-        p->at += strips ? strspn(p->at, BLANKS) : 0;
-        return 1;
+    coh_slice spelling = { NULL, 0 };
+    coh_byte_list whole = { 0 };
+    const size_t first = ids->count;
+    if (after >= 0)
+        COH_TRY(coh_tokenizer_piece(tokenizer, after, &spelling.bytes, &spelling.count));
+    if (spelling.count == 0)
+        return coh_tokenizer_encode_whole(tokenizer, text, ids);
+    coh_status status = coh_byte_list_add(&whole, spelling.bytes, spelling.count);
+    if (status == COH_OK)
+        status = coh_byte_list_add(&whole, text.bytes, text.count);
+    if (status == COH_OK)
+        status = coh_tokenizer_encode_whole(
+            tokenizer, (coh_slice){ (const char *)whole.bytes, whole.count }, ids);
+    if (status == COH_OK && ids->count > first && ids->ids[first] == after) {
+        ids->count--;
+        memmove(ids->ids + first, ids->ids + first + 1, (ids->count - first) * sizeof(*ids->ids));
+    } else if (status == COH_OK) {
+        ids->count = first;
+        status = coh_tokenizer_encode_whole(tokenizer, text, ids);
     }
-    if (*p->at == '+' || *p->at == '~')
-        p->at += 1 + strspn(p->at + 1, BLANKS);
-    if (!is_quote(*p->at))
-        return 0;
-    step(p);
-    return 1;
+    coh_free(whole.bytes);
+    return status;
 }
 
-/* Moves over blanks that "{{-" removes, and into its code; likewise "{{". Returns 0 if a statement
- * or a comment is next, with the blanks that it removes. */
-static int skip_to_code(place *p)
+static coh_status put(coh_id_list *ids, coh_byte_list *counts, const int32_t *from, size_t count,
+                      int is_answer)
 {
-    const char *code = p->at + strspn(p->at, BLANKS);
-    const int strips = code[0] == '{' && code[1] && code[2] == '-';
-    const char *indented = p->at + strspn(p->at, " \t"); /* lstrip_blocks */
-    if (p->at[-1] == '\n' && indented[0] == '{' && indented[1] != '{')
-        code = indented;
-    else if (!strips && code > p->at)
-        return 1;
-    if (code[0] != '{')
-        return 1;
-    if (code[1] == '%' || code[1] == '#')
-        return 0;
-    if (code[1] == '{') {
-        p->at = code;
-        step(p);
-    }
-    return 1;
-}
-
-/* The byte of an escape in a literal, as Python has it. */
-static int decode_escape(place *p)
-{
-    static const char signs[] = "ntr\\'\"", bytes[] = "\n\t\r\\'\"";
-    const char *sign = p->at[1] ? strchr(signs, p->at[1]) : NULL;
-    if (!sign)
-        return BYTE_UNKNOWN;
-    p->at += 2;
-    return (unsigned char)bytes[sign - signs];
-}
-
-/* The next byte that is written at `p`, which moves behind it. */
-static int next_byte(place *p)
-{
-    for (;;) {
-        if (p->part == PART_TEXT && !skip_to_code(p))
-            return BYTE_NONE;
-        if (p->part == PART_CODE) {
-            if (!skip_code(p))
-                return BYTE_NONE;
-            continue;
-        }
-        if (*p->at == '\0')
-            return BYTE_NONE;
-        if (*p->at == '\r') /* Jinja writes "\n" */
-            return BYTE_UNKNOWN;
-        if (p->part == PART_LITERAL && *p->at == p->quote) {
-            step(p);
-            continue;
-        }
-        if (p->part == PART_LITERAL && *p->at == '\\')
-            return decode_escape(p);
-        return (unsigned char)*p->at++;
-    }
-}
-
-/* Moves behind `text` if it is written next; else returns 0. */
-static int take(place *p, const char *text)
-{
-    place q = *p;
-    for (; *text; text++)
-        if (next_byte(&q) != (unsigned char)*text)
-            return 0;
-    *p = q;
-    return 1;
-}
-
-/* ---- variables ---- */
-
-static int names_system(const char *begin, const char *end)
-{
-    static const char word[] = "system";
-    for (; end - begin >= (ptrdiff_t)sizeof(word) - 1; begin++)
-        if (strncmp(begin, word, sizeof(word) - 1) == 0)
-            return 1;
-    return 0;
-}
-
-/* Is the literal that begins at `p` given to a variable whose name speaks of the system prompt, as
- * in {% set system_message = 'You are ...' %}? */
-static int is_default_of_variable(const place *p)
-{
-    const char *end = p->at, *name = p->code + strspn(p->code, BLANKS);
-    if (p->at[1] == p->at[0]) /* empty */
-        return 0;
-    while (end > p->code && strchr(BLANKS, end[-1]))
-        end--;
-    if (end - p->code > 4 && strncmp(end - 4, "else", 4) == 0 && strncmp(name, "set ", 4) == 0)
-        return names_system(name + 4, name + 4 + strcspn(name + 4, "="));
-    if (end == p->code || end[-1] != '=')
-        return 0;
-    for (end--; end > p->code && strchr(BLANKS, end[-1]);)
-        end--;
-    for (name = end; name > p->code && strchr(NAME_SIGNS, name[-1]);)
-        name--;
-    return names_system(name, end);
-}
-
-/* Has it a default system prompt in a variable? It would be lost. */
-static int has_default_variable(const char *template_text)
-{
-    for (place p = { .at = template_text }; *p.at; step(&p))
-        if (p.part == PART_CODE && is_quote(*p.at) && is_default_of_variable(&p))
-            return 1;
-    return 0;
-}
-
-/* ---- roles ---- */
-
-/* The text behind an expression for the role at `at`, which follows the token that opens a turn;
- * NULL if it is none. */
-static const char *behind_role(const char *at)
-{
-    at += strspn(at, "'\"+-{} ");
-    size_t name = strspn(at, NAME_SIGNS ".");
-    const char *role = at + name;
-    if (*role == '[')
-        role += strspn(role, "['\"");
-    else
-        role = name >= 4 ? at + name - 4 : at;
-    if (strncmp(role, "role", 4) != 0)
-        return NULL;
-    role += 4;
-    return role + strspn(role, "'\"]+-{} ");
-}
-
-/* Does `template_text` contain one of `words`, which NULL ends? */
-static int has_word(const char *template_text, const char *const *words)
-{
-    for (; *words; words++)
-        if (strstr(template_text, *words))
-            return 1;
-    return 0;
-}
-
-/* ---- ChatML ---- */
-
-#define CHATML_TURN "<|im_start|>"
-
-typedef enum system_turn {
-    SYSTEM_NONE, /* another turn, or one whose text is an expression */
-    SYSTEM_LITERAL,
-    SYSTEM_UNKNOWN,
-} system_turn;
-
-/* Reads the turn that begins at `p`. If its text is literal, `p` moves to it; *out_bytes long. */
-static system_turn read_turn(place *p, size_t *out_bytes)
-{
-    *out_bytes = 0;
-    if (!take(p, "system"))
-        return SYSTEM_NONE;
-    int byte = next_byte(p);
-    if (byte != '\n')
-        return byte == BYTE_UNKNOWN ? SYSTEM_UNKNOWN : SYSTEM_NONE;
-    for (place q = *p; !take(&q, "<|im_end|>"); ++*out_bytes) {
-        byte = next_byte(&q);
-        if (byte < 0)
-            return byte == BYTE_NONE && *out_bytes == 0 ? SYSTEM_NONE : SYSTEM_UNKNOWN;
-    }
-    return SYSTEM_LITERAL;
-}
-
-static int is_same(place a, place b, size_t bytes)
-{
-    while (bytes > 0 && next_byte(&a) == next_byte(&b))
-        bytes--;
-    return bytes == 0;
-}
-
-/* Finds the default system prompt; out_place->at is NULL if there is none. Returns 0 if it is more
- * than literal text, or there are two different ones. */
-static int find_default(const char *template_text, place *out_place, size_t *out_bytes)
-{
-    *out_place = (place){ 0 };
-    *out_bytes = 0;
-    for (place p = { .at = template_text }; find_text(&p, CHATML_TURN);) {
-        place turn = p;
-        size_t bytes;
-        const system_turn found = read_turn(&turn, &bytes);
-        if (found == SYSTEM_NONE)
-            continue;
-        if (found == SYSTEM_UNKNOWN)
-            return 0;
-        if (out_place->at && (bytes != *out_bytes || !is_same(turn, *out_place, bytes)))
-            return 0;
-        *out_place = turn;
-        *out_bytes = bytes;
-    }
-    return 1;
-}
-
-coh_status coh_chat_default_system(const char *template_text, char **out_system)
-{
-    place prompt;
-    size_t bytes;
-    *out_system = NULL;
-    (void)find_default(template_text, &prompt, &bytes); /* of several, the first */
-    if (!prompt.at)
-        return COH_OK;
-    COH_TRY(coh_alloc(bytes + 1, 1, (void **)out_system));
-    for (size_t i = 0; i < bytes; i++)
-        (*out_system)[i] = (char)next_byte(&prompt);
+    COH_TRY(coh_id_list_add_all(ids, from, count));
+    COH_TRY(COH_GROW(&counts->bytes, &counts->capacity, counts->count + count));
+    if (count)
+        memset(counts->bytes + counts->count, is_answer, count);
+    counts->count += count;
     return COH_OK;
 }
 
-/* Is "<|im_start|>" followed by an expression for the role, and a line end? */
-static int is_role_line(const char *at)
+/* How many ids of the piece end before `end` of its bytes. *out_is_cut: the next one begins before
+ * it. */
+static coh_status count_before(coh_chat_template *t, int32_t after, coh_slice piece, size_t end,
+                               size_t *out_count, int *out_is_cut)
 {
-    const char *end = behind_role(at);
-    return end && (end[0] == '\n' || (end[0] == '\\' && end[1] == 'n'));
+    size_t count = 0;
+    t->part_ids.count = 0;
+    COH_TRY(encode_behind(t->tokenizer, after, (coh_slice){ piece.bytes, end }, &t->part_ids));
+    while (count < t->part_ids.count && count < t->ids.count &&
+           t->part_ids.ids[count] == t->ids.ids[count])
+        count++;
+    *out_count = count;
+    *out_is_cut = count < t->part_ids.count && count < t->ids.count;
+    return COH_OK;
 }
 
-/* Does some turn of ChatML begin with a role that the messages give? */
-static int has_role_line(const char *template_text)
+/* Encodes text[at.begin, at.end), which follows token `after`. A token across a border of an
+ * answer belongs to it. */
+static coh_status encode_piece(coh_chat_template *t, int32_t after, range at, coh_id_list *ids,
+                               coh_byte_list *counts)
 {
-    int has_role = 0;
-    for (place p = { .at = template_text }; find_text(&p, CHATML_TURN);)
-        has_role |= is_role_line(p.at);
-    return has_role;
-}
-
-int coh_chat_template_is_chatml(const char *template_text, int *out_has_begin)
-{
-    /* Each of these would change the text of the same messages, or what is code. */
-    static const char *const others[] = { "<|im_sep|>", "think", "trim", "strip(", "endraw", NULL };
-    const char *begin = strstr(template_text, "bos_token");
-    const char *first = strstr(template_text, CHATML_TURN);
-    place prompt;
-    size_t bytes;
-    *out_has_begin = begin && first && begin < first;
-    return has_role_line(template_text) && strstr(template_text, "<|im_end|>") &&
-           !has_word(template_text, others) && find_default(template_text, &prompt, &bytes) &&
-           !has_default_variable(template_text);
-}
-
-/* ---- Qwen3 ---- */
-
-/* Does `template_text` contain all of `words`, which NULL ends? */
-static int has_words(const char *template_text, const char *const *words)
-{
-    for (; *words; words++)
-        if (!strstr(template_text, *words))
-            return 0;
-    return 1;
-}
-
-int coh_chat_template_is_qwen3(const char *template_text)
-{
-    /* How the template finds the last question, and the reasoning in an answer. */
-    static const char *const words[] = { "last_query_index",
-                                         "startswith('<tool_response>')",
-                                         "reasoning_content",
-                                         "split('</think>')",
-                                         "'\\n<think>\\n' + reasoning_content.strip('\\n')",
-                                         "enable_thinking",
-                                         "<|im_end|>",
-                                         NULL };
-    static const char *const others[] = { "<|im_sep|>", "trim", "endraw", "bos_token", NULL };
-    place prompt;
-    size_t bytes;
-    return has_role_line(template_text) && has_words(template_text, words) &&
-           !has_word(template_text, others) && find_default(template_text, &prompt, &bytes) &&
-           !prompt.at && !has_default_variable(template_text);
-}
-
-/* ---- Gemma ---- */
-
-int coh_chat_template_is_gemma(const char *template_text, int *out_refuses_system)
-{
-    static const char *const words[] = { "<end_of_turn>", "trim", NULL };
-    static const char *const assistants[] = { "'model'", "\"model\"", NULL };
-    /* Gemma 3 puts the system prompt before the first question, Gemma 2 refuses it. */
-    static const char *const prefixes[] = { "'\\n\\n'", "[1:]", NULL };
-    static const char *const no_prefix[] = { "first_user_prefix = ''", "first_user_prefix = \"\"",
-                                             NULL };
-    static const char *const others[] = { "think", "tool", "endraw", NULL };
-    const char *begin = strstr(template_text, "bos_token");
-    const char *first = strstr(template_text, "<start_of_turn>");
-    int has_role = 0;
-    for (place p = { .at = template_text }; find_text(&p, "<start_of_turn>");) {
-        place turn = p;
-        if (is_role_line(p.at))
-            has_role = 1;
-        else if (!take(&turn, "model\n") || next_byte(&turn) != BYTE_NONE)
-            return 0;
-    }
-    *out_refuses_system = strstr(template_text, "System role not supported") != NULL;
-    return has_role && begin && begin < first && has_words(template_text, words) &&
-           has_word(template_text, assistants) &&
-           (*out_refuses_system ||
-            (has_words(template_text, prefixes) && has_word(template_text, no_prefix))) &&
-           !has_word(template_text, others) && !has_default_variable(template_text);
-}
-
-/* ---- Llama 3 ---- */
-
-#define HEADER_END "<|end_header_id|>"
-#define KNOWLEDGE  "Cutting Knowledge Date"
-
-/* Is the turn that begins at `p` one of a role that the messages give? */
-static int is_role_turn(place p)
-{
-    const char *end = behind_role(p.at);
-    return end && strncmp(end, HEADER_END, sizeof(HEADER_END) - 1) == 0 &&
-           find_text(&p, HEADER_END) && take(&p, "\n\n") && next_byte(&p) == BYTE_NONE;
-}
-
-/* Does the turn that begins at `p` have a system's or user's text of the template itself? */
-static int is_own_turn(place p)
-{
-    static const struct {
-        const char *role, *known;
-    } headers[] = {
-        { "system" HEADER_END, KNOWLEDGE },
-        { "user" HEADER_END, "Given the following functions" }, /* Llama 3.1's, for tools */
-    };
-    for (size_t i = 0; i < sizeof(headers) / sizeof(headers[0]); i++) {
-        if (!take(&p, headers[i].role))
+    const coh_slice piece = { (const char *)t->text.bytes + at.begin, at.end - at.begin };
+    size_t first = counts->count;
+    t->ids.count = 0;
+    COH_TRY(encode_behind(t->tokenizer, after, piece, &t->ids));
+    COH_TRY(put(ids, counts, t->ids.ids, t->ids.count, 0));
+    for (size_t i = 0; i < t->answers.count; i++) {
+        const range *answer = &t->answers.ranges[i];
+        size_t begin = 0, end = t->ids.count;
+        int is_cut = 0;
+        if (answer->end <= at.begin || answer->begin >= at.end)
             continue;
-        if (!take(&p, "\n\n"))
-            return 1;
-        place text = p;
-        return next_byte(&text) != BYTE_NONE && !take(&p, headers[i].known);
+        if (answer->begin > at.begin)
+            COH_TRY(count_before(t, after, piece, answer->begin - at.begin, &begin, &is_cut));
+        if (answer->end < at.end) {
+            COH_TRY(count_before(t, after, piece, answer->end - at.begin, &end, &is_cut));
+            end += (size_t)is_cut;
+        }
+        if (end > begin)
+            memset(counts->bytes + first + begin, 1, end - begin);
     }
+    return COH_OK;
+}
+
+/* Finds the next special token from `from` on. Those of a tokenizer that finds none in texts are
+ * tokens only where the template writes them. */
+static coh_status find_token(const coh_chat_template *t, size_t from, coh_added_match *match)
+{
+    const coh_added *added = t->tokenizer->pipeline->raw_added;
+    coh_added_search search = { .text = t->text.bytes, .byte_count = t->text.count, .begin = from };
+    for (;;) {
+        COH_TRY(coh_added_find(added ? added : t->own_tokens, &search, match));
+        if (!match->is_found || added ||
+            (t->text.origins[match->begin] & ~COH_JINJA_ANSWER) == COH_JINJA_OWN)
+            return COH_OK;
+        search.begin = match->end;
+    }
+}
+
+static int is_answer(const range_list *answers, size_t begin, size_t end)
+{
+    for (size_t i = 0; i < answers->count; i++)
+        if (begin < answers->ranges[i].end && end > answers->ranges[i].begin)
+            return 1;
     return 0;
 }
 
-int coh_chat_template_has_date(const char *template_text)
+/* Encodes the whole text. */
+static coh_status encode_text(coh_chat_template *t, coh_id_list *ids, coh_byte_list *counts)
 {
-    return strstr(template_text, KNOWLEDGE ": December 2023") != NULL;
+    int32_t after = -1;
+    for (size_t at = 0; at < t->text.count;) {
+        coh_added_match match;
+        COH_TRY(find_token(t, at, &match));
+        const size_t end = match.is_found ? match.begin : t->text.count;
+        if (end > at)
+            COH_TRY(encode_piece(t, after, (range){ .begin = at, .end = end }, ids, counts));
+        if (!match.is_found)
+            break;
+        COH_TRY(put(ids, counts, &match.id, 1, is_answer(&t->answers, match.begin, match.end)));
+        after = match.id;
+        at = match.end;
+    }
+    return COH_OK;
 }
 
-int coh_chat_template_is_llama3(const char *template_text)
+/* ---- the text ---- */
+
+/* How a template writes a token. One without a spelling (of bytes) gets one. */
+static coh_slice name_of(const coh_tokenizer *tokenizer, int32_t id)
 {
-    static const char *const strips[] = { "trim", "strip(", NULL };
-    static const char *const others[] = { "think", "endraw", NULL };
-    int has_role = 0;
-    for (place p = { .at = template_text }; find_text(&p, "<|start_header_id|>");) {
-        has_role |= is_role_turn(p);
-        if (is_own_turn(p))
+    static const char unspelled[] = "<|endoftext|>";
+    if (id < 0)
+        return (coh_slice){ NULL, 0 };
+    const coh_slice name = coh_token_table_at(&tokenizer->pipeline->names, id);
+    return name.count > 0 ? name : (coh_slice){ unspelled, sizeof(unspelled) - 1 };
+}
+
+static coh_status render(coh_chat_template *t, const coh_chat_turn *messages, size_t count,
+                         int add_generation_prompt, coh_jinja_text *out)
+{
+    const coh_jinja_input input = {
+        .messages = messages,
+        .message_count = count,
+        .add_generation_prompt = add_generation_prompt,
+        .bos_token = name_of(t->tokenizer, t->begin_of_text),
+        .eos_token = name_of(t->tokenizer, t->end_of_text),
+    };
+    return coh_jinja_render(t->program, &input, out);
+}
+
+/* ---- answers ---- */
+
+static coh_status add_answer(range_list *list, range answer)
+{
+    COH_TRY(COH_GROW(&list->ranges, &list->capacity, list->count + 1));
+    list->ranges[list->count++] = answer;
+    return COH_OK;
+}
+
+/* Is the byte of an assistant's content? */
+static int is_said(const coh_jinja_text *text, size_t at, const coh_chat_turn *messages)
+{
+    const int origin = text->origins[at] & ~COH_JINJA_ANSWER;
+    return origin != COH_JINJA_OWN && messages[origin - 1].role == COH_CHAT_ASSISTANT;
+}
+
+static int is_own(const coh_jinja_text *text, size_t at)
+{
+    return (text->origins[at] & ~COH_JINJA_ANSWER) == COH_JINJA_OWN;
+}
+
+/* The begin of the answer whose content begins at `content`: behind the last header in the
+ * template's text before it. */
+static size_t begin_of_answer(const coh_chat_template *t, size_t content)
+{
+    const size_t header = t->header.count, lead = t->lead.count;
+    size_t gap = content;
+    while (gap > 0 && is_own(&t->text, gap - 1))
+        gap--;
+    for (size_t at = content; header > 0 && at >= gap + header; at--)
+        if (memcmp(t->text.bytes + at - header, t->header.bytes, header) == 0)
+            return at;
+    if (lead > 0 && content >= gap + lead &&
+        memcmp(t->text.bytes + content - lead, t->lead.bytes, lead) == 0)
+        return content - lead;
+    return content;
+}
+
+static size_t end_of_answer(const coh_chat_template *t, size_t content_end)
+{
+    const size_t tail = t->tail.count;
+    if (tail == 0 || t->text.count - content_end < tail ||
+        memcmp(t->text.bytes + content_end, t->tail.bytes, tail) != 0)
+        return content_end;
+    return content_end + tail;
+}
+
+/* The message whose content is in a part; SIZE_MAX: none's is. */
+static size_t message_of(const coh_jinja_text *text, size_t begin, size_t end)
+{
+    while (begin < end && is_own(text, begin))
+        begin++;
+    return begin < end ? (size_t)(text->origins[begin] & ~COH_JINJA_ANSWER) - 1 : SIZE_MAX;
+}
+
+/* Text that the template marked. */
+static coh_status find_marked(coh_chat_template *t)
+{
+    const coh_jinja_text *text = &t->text;
+    for (size_t begin = 0, end; begin < text->count; begin = end) {
+        for (end = begin; end < text->count && text->origins[end] & COH_JINJA_ANSWER; end++)
+            ;
+        if (end > begin)
+            COH_TRY(add_answer(&t->answers, (range){ begin, end, message_of(text, begin, end) }));
+        else
+            end++;
+    }
+    return COH_OK;
+}
+
+/* Finds what the assistant says: each stretch of a message's content, with text of the template
+ * inside, header and tail. */
+static coh_status find_answers(coh_chat_template *t, const coh_chat_turn *messages)
+{
+    const coh_jinja_text *text = &t->text;
+    t->answers.count = 0;
+    if (coh_jinja_marks_answers(t->program))
+        return find_marked(t);
+    for (size_t begin = 0, end; begin < text->count; begin = end) {
+        end = begin + 1;
+        if (!is_said(text, begin, messages))
+            continue;
+        for (size_t at = end; at < text->count; at++) {
+            if (text->origins[at] == text->origins[begin])
+                end = at + 1;
+            else if (!is_own(text, at))
+                break;
+        }
+        const range answer = { begin_of_answer(t, begin), end_of_answer(t, end),
+                               message_of(text, begin, end) };
+        COH_TRY(add_answer(&t->answers, answer));
+    }
+    return COH_OK;
+}
+
+/* Copies the messages to t->turns, with a letter for each answer that has no byte in the text.
+ * Returns how many those are. */
+static size_t fill_empty(coh_chat_template *t, const coh_chat_turn *messages, size_t count)
+{
+    size_t filled = 0;
+    for (size_t i = 0; i < count; i++)
+        t->turns[i] = messages[i];
+    for (size_t at = 0; at < t->text.count; at++)
+        if (!is_own(&t->text, at))
+            t->turns[(t->text.origins[at] & ~COH_JINJA_ANSWER) - 1].text = NULL; /* seen */
+    for (size_t i = 0; i < count; i++) {
+        const int is_empty = t->turns[i].text && messages[i].role == COH_CHAT_ASSISTANT;
+        t->turns[i] = is_empty ? (coh_chat_turn){ COH_CHAT_ASSISTANT, "x", 1 } : messages[i];
+        filled += (size_t)is_empty;
+    }
+    return filled;
+}
+
+/* Moves the answers from t->filled to t->text. Returns 0 if the texts differ in more than the
+ * letters of answers. */
+static int drop_letters(coh_chat_template *t, const coh_chat_turn *messages)
+{
+    const coh_jinja_text *filled = &t->filled, *text = &t->text;
+    size_t to = 0, answer = 0;
+    for (size_t at = 0; at <= filled->count; at++) {
+        range *next = answer < t->answers.count ? &t->answers.ranges[answer] : NULL;
+        if (next && at == next->end) {
+            next->end = to;
+            answer++;
+            next = answer < t->answers.count ? next + 1 : NULL;
+        }
+        if (next && at == next->begin)
+            next->begin = to;
+        if (at == filled->count)
+            break;
+        const int origin = filled->origins[at] & ~COH_JINJA_ANSWER;
+        if (origin != COH_JINJA_OWN && t->turns[origin - 1].text != messages[origin - 1].text)
+            continue;
+        if (to == text->count || text->bytes[to++] != filled->bytes[at])
             return 0;
     }
-    return has_role && strstr(template_text, "<|eot_id|>") && has_word(template_text, strips) &&
-           !has_word(template_text, others) && !has_default_variable(template_text) &&
-           (!strstr(template_text, KNOWLEDGE) ||
-            (coh_chat_template_has_date(template_text) && strstr(template_text, "26 Jul 2024")));
+    return to == text->count;
+}
+
+static void swap_texts(coh_chat_template *t)
+{
+    const coh_jinja_text text = t->text;
+    t->text = t->filled;
+    t->filled = text;
+}
+
+/* Finds the answers, also those without a byte, whose end counts: the template writes the
+ * conversation again with a letter in their place. */
+static coh_status find_all_answers(coh_chat_template *t, const coh_chat_turn *messages,
+                                   size_t count)
+{
+    COH_TRY(COH_GROW(&t->turns, &t->turn_capacity, count));
+    if (coh_jinja_marks_answers(t->program) || fill_empty(t, messages, count) == 0)
+        return find_answers(t, messages);
+    if (render(t, t->turns, count, 0, &t->filled) != COH_OK) /* it looks at contents */
+        return find_answers(t, messages);
+    swap_texts(t);
+    const coh_status status = find_answers(t, t->turns);
+    swap_texts(t);
+    COH_TRY(status);
+    return drop_letters(t, messages) ? COH_OK : find_answers(t, messages);
+}
+
+/* ---- what a question and its answer show ---- */
+
+/* The length of the common begin of two texts. */
+static size_t common(const coh_jinja_text *a, const coh_jinja_text *b)
+{
+    size_t count = 0;
+    while (count < a->count && count < b->count && a->bytes[count] == b->bytes[count])
+        count++;
+    return count;
+}
+
+typedef struct probes {
+    coh_jinja_text question, prompt; /* the template's text of the answer is in t->text */
+} probes;
+
+/* Takes the header and the lead from text[gap, content), which lies between a question and its
+ * answer. */
+static coh_status learn_begin(coh_chat_template *t, const probes *p, size_t gap, size_t content)
+{
+    const coh_jinja_text *text = &t->text, *prompt = &p->prompt;
+    const size_t opened = common(prompt, &p->question);
+    size_t begin = content, header;
+    if (common(prompt, text) == prompt->count && prompt->count >= gap && prompt->count <= content)
+        begin = prompt->count;
+    /* Text of the prompt alone names the assistant's turn; where a prompt adds none, the end of the
+     * question does. */
+    header = begin == prompt->count && opened < begin && opened > gap ? opened : gap;
+    COH_TRY(coh_byte_list_add(&t->header, text->bytes + header, begin - header));
+    return coh_byte_list_add(&t->lead, text->bytes + begin, content - begin);
+}
+
+static coh_status learn_end(coh_chat_template *t, size_t content_end)
+{
+    coh_added_match match;
+    COH_TRY(find_token(t, content_end, &match));
+    if (match.is_found)
+        t->end_of_turn = match.id;
+    const size_t end = match.is_found ? match.end : t->text.count;
+    return coh_byte_list_add(&t->tail, t->text.bytes + content_end, end - content_end);
+}
+
+static coh_status learn_written(coh_chat_template *t)
+{
+    coh_added_match match = { .end = 0 };
+    for (;;) {
+        COH_TRY(find_token(t, match.end, &match));
+        if (!match.is_found)
+            return COH_OK;
+        if (is_own(&t->text, match.begin))
+            COH_TRY(coh_id_list_add(&t->written, match.id));
+    }
+}
+
+static coh_status learn_prefix(coh_chat_template *t)
+{
+    size_t blanks = 0;
+    while (blanks < t->lead.count && t->lead.bytes[blanks] == ' ')
+        blanks++;
+    COH_TRY(COH_ALLOC(blanks + 1, &t->answer_prefix));
+    if (blanks == t->lead.count)
+        memset(t->answer_prefix, ' ', blanks);
+    return COH_OK;
+}
+
+static coh_status learn_from(coh_chat_template *t, const char *where, probes *p)
+{
+    static const coh_chat_turn turns[] = { { COH_CHAT_USER, "Hi", 2 },
+                                           { COH_CHAT_ASSISTANT, "Yes", 3 } };
+    size_t question_end = 0, begin = SIZE_MAX, end = 0;
+    COH_TRY(render(t, turns, 1, 0, &p->question));
+    COH_TRY(render(t, turns, 1, 1, &p->prompt));
+    COH_TRY(render(t, turns, 2, 0, &t->text));
+    for (size_t i = 0; i < t->text.count; i++) {
+        if (is_said(&t->text, i, turns)) {
+            begin = begin < i ? begin : i;
+            end = i + 1;
+        } else if (!is_own(&t->text, i) && begin == SIZE_MAX) {
+            question_end = i + 1;
+        }
+    }
+    if (begin == SIZE_MAX)
+        return coh_fail(COH_ERR_CORRUPT,
+                        "%.300s: the answer to a question is not in the text that it writes",
+                        where);
+    COH_TRY(learn_begin(t, p, question_end, begin));
+    COH_TRY(learn_end(t, end));
+    COH_TRY(learn_written(t));
+    return learn_prefix(t);
+}
+
+static coh_status learn(coh_chat_template *t, const char *where)
+{
+    probes p = { 0 };
+    const coh_status status = learn_from(t, where, &p);
+    coh_jinja_text_free(&p.question);
+    coh_jinja_text_free(&p.prompt);
+    return status;
+}
+
+/* ---- the file ---- */
+
+static coh_status template_of_config(const char *path, const json_t *root, char **out_template)
+{
+    if (!json_is_object(root))
+        return coh_fail(COH_ERR_CORRUPT, "%s: expected an object", path);
+    const json_t *value = json_object_get(root, "chat_template");
+    if (json_is_array(value)) { /* several templates, by name */
+        size_t index;
+        json_t *entry;
+        const json_t *all = value;
+        value = NULL;
+        json_array_foreach((json_t *)all, index, entry)
+        {
+            const char *name = json_string_value(json_object_get(entry, "name"));
+            if (name && strcmp(name, "default") == 0)
+                value = json_object_get(entry, "template");
+        }
+    }
+    if (!json_is_string(value))
+        return COH_OK;
+    return coh_alloc_text(json_string_value(value), out_template);
+}
+
+static coh_status read_config(const char *path, char **out_template)
+{
+    json_t *root;
+    coh_status status = coh_json_read_text(path, TEMPLATE_BYTES_MAX, &root);
+    if (status == COH_OK)
+        status = template_of_config(path, root, out_template);
+    json_decref(root);
+    return status;
+}
+
+coh_status coh_chat_template_read(const char *folder, char *out_path, char **out_template)
+{
+    struct stat facts;
+    size_t folder_bytes = strlen(folder), text_bytes;
+    *out_template = NULL;
+    if (stat(folder, &facts) == 0 && !S_ISDIR(facts.st_mode)) { /* a file: use its folder */
+        const char *slash = strrchr(folder, '/');
+        folder_bytes = slash ? (size_t)(slash - folder) : 1;
+        folder = slash ? folder : ".";
+    }
+    if (snprintf(out_path, PATH_MAX, "%.*s/tokenizer_config.json", (int)folder_bytes, folder) >=
+        PATH_MAX)
+        return coh_fail(COH_ERR_ARGUMENT, "a tokenizer's path of %zu bytes is too long",
+                        folder_bytes);
+    snprintf(out_path, PATH_MAX, "%.*s/chat_template.jinja", (int)folder_bytes, folder);
+    if (access(out_path, F_OK) == 0)
+        return coh_file_read_whole(out_path, TEMPLATE_BYTES_MAX, out_template, &text_bytes);
+    snprintf(out_path, PATH_MAX, "%.*s/tokenizer_config.json", (int)folder_bytes, folder);
+    return access(out_path, F_OK) == 0 ? read_config(out_path, out_template) : COH_OK;
+}
+
+/* ---- its life ---- */
+
+/* Lets special tokens be found that the tokenizer does not find in texts. */
+static coh_status find_own_tokens(coh_chat_template *t)
+{
+    const int32_t ids[] = { t->begin_of_text, t->end_of_text };
+    for (int i = 0; i < 2 && !t->tokenizer->pipeline->raw_added; i++)
+        if (ids[i] >= 0 && (i == 0 || ids[1] != ids[0]))
+            COH_TRY(coh_added_add(&t->own_tokens, "chat template", name_of(t->tokenizer, ids[i]),
+                                  (coh_added_kind){ .id = ids[i] }));
+    return COH_OK;
+}
+
+static coh_status open_program(coh_chat_template *t, const char *where, const char *text)
+{
+    COH_TRY(find_own_tokens(t));
+    COH_TRY(coh_jinja_open(where, text, &t->program));
+    return learn(t, where);
+}
+
+coh_status coh_chat_template_create(coh_tokenizer *tokenizer, const char *where, const char *text,
+                                    int32_t begin_of_text, coh_chat_template **out_template)
+{
+    coh_chat_template *t;
+    *out_template = NULL;
+    COH_TRY(COH_ALLOC(1, &t));
+    t->tokenizer = tokenizer;
+    t->begin_of_text = tokenizer->begin_of_text >= 0 ? tokenizer->begin_of_text : begin_of_text;
+    t->end_of_text = tokenizer->end_of_text;
+    t->end_of_turn = -1;
+    const coh_status status = open_program(t, where, text);
+    if (status != COH_OK)
+        coh_chat_template_close(t);
+    else
+        *out_template = t;
+    return status;
+}
+
+void coh_chat_template_close(coh_chat_template *t)
+{
+    if (!t)
+        return;
+    coh_jinja_close(t->program);
+    coh_added_destroy(t->own_tokens);
+    coh_jinja_text_free(&t->text);
+    coh_jinja_text_free(&t->filled);
+    coh_free(t->turns);
+    coh_free(t->header.bytes);
+    coh_free(t->lead.bytes);
+    coh_free(t->tail.bytes);
+    coh_free(t->answer_prefix);
+    coh_free(t->written.ids);
+    coh_free(t->answers.ranges);
+    coh_free(t->ids.ids);
+    coh_free(t->part_ids.ids);
+    coh_free(t);
+}
+
+/* ---- its use ---- */
+
+static void drop_answers_before(coh_chat_template *t, size_t message)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < t->answers.count; i++)
+        if (t->answers.ranges[i].message >= message)
+            t->answers.ranges[kept++] = t->answers.ranges[i];
+    t->answers.count = kept;
+}
+
+coh_status coh_chat_template_encode(coh_chat_template *t, const coh_chat_turn *messages,
+                                    size_t count, size_t prompt_count, coh_id_list *ids,
+                                    coh_byte_list *counts)
+{
+    COH_TRY(render(t, messages, count, 0, &t->text));
+    COH_TRY(find_all_answers(t, messages, count));
+    drop_answers_before(t, prompt_count);
+    return encode_text(t, ids, counts);
+}
+
+coh_status coh_chat_template_prompt(coh_chat_template *t, const coh_chat_turn *messages,
+                                    size_t count, coh_id_list *ids)
+{
+    coh_byte_list counts = { 0 };
+    t->answers.count = 0;
+    coh_status status = render(t, messages, count, 1, &t->text);
+    if (status == COH_OK)
+        status = encode_text(t, ids, &counts);
+    coh_free(counts.bytes);
+    return status;
+}
+
+int32_t coh_chat_template_end_of_turn(const coh_chat_template *t)
+{
+    return t->end_of_turn;
+}
+
+const char *coh_chat_template_answer_prefix(const coh_chat_template *t)
+{
+    return t->answer_prefix;
+}
+
+int coh_chat_template_writes(const coh_chat_template *t, int32_t id)
+{
+    for (size_t i = 0; i < t->written.count; i++)
+        if (t->written.ids[i] == id)
+            return 1;
+    return 0;
 }

@@ -1,31 +1,55 @@
-/* chat_template.h - recognises the form of a chat template, a program in Jinja that is not run, by
- * literal parts of its text. chat.h lists the forms.
+/* chat_template.h - writes conversations with a chat template (jinja.h runs it) and finds what the
+ * assistant says in the result.
  *
- * A template may differ from its form where our conversations never lead, as in turns of tools. It
- * may not write text that the form leaves out: literal text in a turn of the system or the user
- * makes the form unknown, except a ChatML template's default system prompt and the lines of
- * Llama 3.1 that chat.h names. */
+ *   <|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\nHello<|im_end|>\n     text
+ *                  mm                                     mmmmm                 a message's content
+ *                                   [------- header -----][---- answer ----]
+ *
+ * The template is asked three times at the start: for a question, the question with a prompt for
+ * generation, and the question with an answer. Their differences are
+ *   the header: text before an answer that a prompt for generation ends with,
+ *   the lead: text behind it that the model writes, too ("<think>\n\n</think>\n\n", " "),
+ *   the tail: text behind an answer, up to the first special token ("<|im_end|>", " </s>") if any.
+ * In a conversation an answer begins behind the last header before its content (else with its
+ * content), and ends behind the tail, if that follows (else with its content). A template that marks
+ * its answers ({% generation %}) is taken at its word. */
 #ifndef COH_TEXT_CHAT_TEMPLATE_H
 #define COH_TEXT_CHAT_TEMPLATE_H
 
-#include "cohobate/status.h"
+#include "text/tokenizer.h"
 
-/* Does a template write ChatML in our form, judged by its literal parts? *out_has_begin: bos_token
- * precedes the first turn. A default system prompt that is more than text, or two of them, make it
- * another form, since coh_chat_default_system could not return it. */
-int coh_chat_template_is_chatml(const char *template_text, int *out_has_begin);
-/* Does it write ChatML with Qwen3's blocks of reasoning (chat.h)? */
-int coh_chat_template_is_qwen3(const char *template_text);
-/* Does it write Gemma's form? *out_refuses_system: it raises an exception for a conversation that
- * begins with a system prompt. */
-int coh_chat_template_is_gemma(const char *template_text, int *out_refuses_system);
-/* Does it write Llama 3's form, judged by its literal parts? */
-int coh_chat_template_is_llama3(const char *template_text);
-/* Does it begin with Llama 3.1's lines about its knowledge and today? In a template of that form
- * today is 26 Jul 2024. */
-int coh_chat_template_has_date(const char *template_text);
-/* The default system prompt in a ChatML template, of several the first, decoded as Jinja writes it;
- * release with coh_free. NULL: none. Fails: COH_ERR_MEMORY. */
-coh_status coh_chat_default_system(const char *template_text, char **out_system);
+typedef struct coh_chat_template coh_chat_template;
+
+/* Reads a folder's chat template: chat_template.jinja, else chat_template of tokenizer_config.json;
+ * a file's path stands for its folder. *out_template: release with coh_free; NULL: it has none.
+ * out_path (PATH_MAX bytes): the file that it was in.
+ * Fails: COH_ERR_IO, COH_ERR_CORRUPT (a malformed file), COH_ERR_MEMORY. */
+coh_status coh_chat_template_read(const char *folder, char *out_path, char **out_template);
+
+/* Makes a template of its text; `where` begins messages about it. `begin_of_text` is bos_token for a
+ * tokenizer that has none, or -1. The tokenizer must outlive it.
+ * Fails: COH_ERR_CORRUPT (it cannot be run here, or refuses a question and its answer),
+ * COH_ERR_MEMORY. */
+coh_status coh_chat_template_create(coh_tokenizer *tokenizer, const char *where, const char *text,
+                                    int32_t begin_of_text, coh_chat_template **out_template);
+/* Accepts NULL. */
+void coh_chat_template_close(coh_chat_template *chat_template);
+
+/* Appends the ids of a conversation, and for each id a byte: 1 if it overlaps an answer or its end,
+ * but not of the first `prompt_count` messages.
+ * Fails: COH_ERR_CORRUPT (the template refuses the conversation), COH_ERR_MEMORY. */
+coh_status coh_chat_template_encode(coh_chat_template *chat_template, const coh_chat_turn *messages,
+                                    size_t count, size_t prompt_count, coh_id_list *ids,
+                                    coh_byte_list *counts);
+/* Appends the ids of a prompt for generation. Fails likewise. */
+coh_status coh_chat_template_prompt(coh_chat_template *chat_template, const coh_chat_turn *messages,
+                                    size_t count, coh_id_list *ids);
+
+/* The id that ends an answer; -1: none does. */
+int32_t coh_chat_template_end_of_turn(const coh_chat_template *chat_template);
+/* Does it write this special token around contents? */
+int coh_chat_template_writes(const coh_chat_template *chat_template, int32_t id);
+/* Blanks that the model writes before an answer, or "". */
+const char *coh_chat_template_answer_prefix(const coh_chat_template *chat_template);
 
 #endif

@@ -140,10 +140,10 @@ static void give(runner *run, const char *name, const value *v)
             run->variables[i] = *v;
 }
 
-static void give_text(runner *run, const char *name, const char *text)
+static void give_text(runner *run, const char *name, coh_slice text)
 {
-    const value v = coh_jinja_text_value(text ? text : "");
-    if (text)
+    const value v = coh_jinja_bytes(text.bytes, text.count, COH_JINJA_OWN);
+    if (text.bytes)
         give(run, name, &v);
 }
 
@@ -176,8 +176,6 @@ static coh_status give_all(runner *run, const coh_jinja_input *input)
     give(run, "documents", &none);
     give_text(run, "bos_token", input->bos_token);
     give_text(run, "eos_token", input->eos_token);
-    give_text(run, "pad_token", input->pad_token);
-    give_text(run, "unk_token", input->unk_token);
     return COH_OK;
 }
 

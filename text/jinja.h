@@ -24,12 +24,12 @@ enum {
     COH_JINJA_MESSAGES_MAX = 0x7ffe,
 };
 
-/* A conversation, and the variables that transformers sets. NULL: the variable is undefined. */
+/* A conversation, and variables that transformers sets. */
 typedef struct coh_jinja_input {
     const coh_chat_turn *messages;
     size_t message_count;
     int add_generation_prompt;
-    const char *bos_token, *eos_token, *pad_token, *unk_token;
+    coh_slice bos_token, eos_token; /* bytes NULL: undefined */
 } coh_jinja_input;
 
 /* A text and the origin of each byte; zero before the first use. Release with

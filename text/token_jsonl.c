@@ -123,34 +123,13 @@ static uint64_t hash_turns(const coh_conversation *c)
     return hash;
 }
 
-/* Takes back the marks of a prompt's answers: the ids that the conversation has in common with the
- * prompt alone do not count. */
-static coh_status unmark_prompt(coh_token_builder *b, const coh_conversation *c)
-{
-    size_t same = 0, answer_count = 0;
-    coh_id_list ids = { 0 };
-    coh_byte_list targets = { 0 };
-    for (size_t i = 0; i < c->prompt_count; i++)
-        answer_count += c->turns[i].role == COH_CHAT_ASSISTANT;
-    if (answer_count == 0)
-        return COH_OK;
-    const coh_status status = coh_chat_encode(b->chat, c->turns, c->prompt_count, &ids, &targets);
-    while (status == COH_OK && same < ids.count && same < b->ids.count &&
-           ids.ids[same] == b->ids.ids[same])
-        b->targets.bytes[same++] = 0;
-    coh_free(targets.bytes);
-    coh_free(ids.ids);
-    return status;
-}
-
 static coh_status encode_chat(coh_token_builder *b, json_t *object, uint64_t *out_hash)
 {
     coh_conversation *c = &b->conversation;
     b->ids.count = b->targets.count = 0;
     COH_TRY(coh_conversation_read(object, c));
     *out_hash = hash_turns(c);
-    COH_TRY(coh_chat_encode(b->chat, c->turns, c->count, &b->ids, &b->targets));
-    COH_TRY(unmark_prompt(b, c));
+    COH_TRY(coh_chat_encode(b->chat, c->turns, c->count, c->prompt_count, &b->ids, &b->targets));
     return coh_token_builder_check(b, b->ids.ids, b->ids.count, 0);
 }
 

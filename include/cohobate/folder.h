@@ -102,6 +102,11 @@ typedef struct coh_folder_write_options {
      * are copied: LICENSE*, LICENCE*, NOTICE* (in upper or lower case) and README.md. NULL: no
      * terms, and generation_config.json comes from files_from. */
     const char *notices_from;
+    /* For a model that was trained on conversations (coh_chat_template_text, coh_chat_end_of_turn):
+     * a chat template to write as chat_template.jinja instead of that of files_from, and an id to
+     * add to those that end a text (eos_token_id of generation_config.json). NULL: neither. */
+    const char *chat_template;
+    const int32_t *end_of_turn;
 } coh_folder_write_options;
 
 /* Writes the model into a new folder `path` that `transformers` reads: config.json, the tensors as

@@ -111,10 +111,10 @@ typedef struct coh_chat_turn {
 typedef struct coh_chat coh_chat;
 
 /* Opens a chat in format `form` with this tokenizer. `folder` (may be NULL) holds
- * chat_template.jinja or tokenizer_config.json, if any; a file's path stands for its folder. The
- * tokenizer must outlive the chat.
- * Fails: COH_ERR_IO, COH_ERR_CORRUPT (a malformed tokenizer_config.json, a template of no known
- * format), COH_ERR_ARGUMENT (NULL, or the vocabulary lacks tokens that `form` writes). */
+ * chat_template.jinja or tokenizer_config.json, if any; a file's path stands for its folder. AUTO
+ * runs the chat template there. The tokenizer must outlive the chat.
+ * Fails: COH_ERR_IO, COH_ERR_CORRUPT (a malformed tokenizer_config.json, a template that cannot be
+ * run), COH_ERR_ARGUMENT (NULL, or the vocabulary lacks tokens that `form` writes). */
 COH_API coh_status coh_chat_open(coh_tokenizer *tokenizer, const char *folder, coh_chat_form form,
                                  coh_chat **out_chat);
 /* Accepts NULL. */
@@ -127,6 +127,10 @@ COH_API const char *coh_chat_description(const coh_chat *chat);
  * order of roles that the format does not allow), COH_ERR_MEMORY. */
 COH_API coh_status coh_chat_prompt(coh_chat *chat, const coh_chat_turn *turns, size_t count,
                                    int32_t **out_ids, size_t *out_count);
+/* Returns the chat template that makes other programs write conversations as this chat does, in
+ * Jinja; NULL: they do by the tokenizer's own, or no template can (form PLAIN of a tokenizer that
+ * puts tokens before each text). Static storage. */
+COH_API const char *coh_chat_template_text(const coh_chat *chat);
 /* Returns the id that ends the assistant's turn; -1: none. */
 COH_API int32_t coh_chat_end_of_turn(const coh_chat *chat);
 /* Returns text that the model writes before each answer and that is not part of it: " " in the
@@ -235,7 +239,7 @@ typedef struct coh_token_build_facts {
  * Fails: COH_ERR_ARGUMENT (nothing held out; a chat format that the vocabulary cannot write; an
  * output is the text itself, or another file that is no token file),
  * COH_ERR_IO, COH_ERR_CORRUPT (no text; "FILE:LINE:" and the problem of a line; a token outside
- * options->vocabulary, with its place; a chat template of no known format), or with the status of
+ * options->vocabulary, with its place; a chat template that cannot be run), or with the status of
  * options->go_on. */
 COH_API coh_status coh_token_file_make(coh_tokenizer *tokenizer,
                                        const coh_token_build_options *options,

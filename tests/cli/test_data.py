@@ -28,7 +28,7 @@ def plain_chat(turns):
     """The plain form: ids and, for each, whether it is the assistant's."""
     ids, counts = [], []
     for role, content in turns:
-        head, body = f"{role}: ".encode(), [*content.encode()]
+        head, body = f"{role}:".encode(), [*f" {content}".encode()]
         body += [END] if role == "assistant" else [ord("\n")]
         ids += [*head, *body]
         counts += [0] * len(head) + [int(role == "assistant")] * len(body)
@@ -263,12 +263,12 @@ class Data(ProgramTest):
             file = self.tokenize(self.chats(), "--chat", "--documents", "aligned", "--sequence", length)
             self.assertEqual(file.windows(), windows_by_hand(expected, length))
 
-    def test_a_chat_template_of_no_known_form_is_refused_unless_a_form_is_named(self):
+    def test_a_chat_template_that_cannot_be_run_is_refused_unless_a_form_is_named(self):
         folder, chats = self.path("model"), self.chats()
         model_folder.make(folder, "gpt2")
         told = ["tokenize", chats, "--chat", "--tokenizer", folder, "-o", self.path("out.tokens")]
         plain = self.tokenize(*told[1:-2]).ids  # without a template
-        template = self.write("model/chat_template.jinja", "{% for m in messages %}{{ m.content }}{% endfor %}")
+        template = self.write("model/chat_template.jinja", "{% for m in messages %}{{ m.content | colour }}{% endfor %}")
         for says in (template, "--chat-form chatml|llama3|llama2|plain|gemma|qwen3", "apply_chat_template and give the texts with --field"):
             self.fails(4, *told, says=says)
             self.fails(4, "eval", folder, "--data", chats, "--chat", says=says)

@@ -9,7 +9,8 @@ import unittest
 import model_folder
 from program import ProgramTest, held_files, start
 
-CHATML = "{% for m in messages %}{{ '<|im_start|>' + m.role + '\\n' + m.content + '<|im_end|>\\n' }}{% endfor %}"
+CHATML = ("{% for m in messages %}{{ '<|im_start|>' + m.role + '\\n' + m.content + '<|im_end|>\\n' }}{% endfor %}"
+          "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}")
 
 
 class Generate(ProgramTest):
@@ -230,6 +231,53 @@ class Generate(ProgramTest):
         self.succeeds("export", self.path("moved"), "-o", self.path("out"))
         self.assertEqual(self.ending(self.path("out"))[0], "end")
 
+    def test_a_base_model_that_learned_conversations_is_exported_with_their_form(self):
+        """Its own files end no answer and have no template, so other programs would run on, or refuse."""
+        folder = self.model("qwen2")[0]
+        self.write("model/generation_config.json", json.dumps({"eos_token_id": 3, "temperature": 0.5}))
+        with open(os.path.join(folder, "tokenizer.json"), encoding="utf-8") as file:
+            end, = (token["id"] for token in json.load(file)["added_tokens"] if token["content"] == "<|im_end|>")
+        turns = [{"role": "user", "content": "One?"}, {"role": "assistant", "content": "1"}]
+        chats = self.write("chats.jsonl", f"{json.dumps({'messages': turns})}\n" * 8)
+
+        def exported(out, *flags):
+            run = self.path(f"run-{out}")
+            self.succeeds("train", folder, "--data", chats, "--chat", "--sequence", 16, "--batch", 1, "--steps", 1, "--lr", 0,
+                          "--threads", 2, "--validation", "none", "--save", run, *flags)
+            said = self.succeeds("export", run, "-o", self.path(out)).err
+            return self.path(out), said
+
+        def ids(tokenizer, *flags):
+            out = self.path("made.tokens")
+            self.succeeds("tokenize", chats, "--chat", "--tokenizer", tokenizer, "-o", out, *flags)
+            with open(out, "rb") as file:
+                made = file.read()
+            os.remove(out)
+            return made
+
+        def settings(out):
+            with open(os.path.join(out, "generation_config.json"), encoding="utf-8") as file:
+                return json.load(file)
+
+        out = exported("out")[0]
+        self.assertEqual(settings(out), {"eos_token_id": [3, end], "temperature": 0.5})
+        self.assertEqual(ids(out), ids(folder))
+        self.assertEqual(ids(out), ids(folder, "--chat-form", "chatml"))
+        os.remove(os.path.join(folder, "generation_config.json"))
+        self.assertEqual(settings(exported("none")[0])["eos_token_id"], [0, end])  # config.json's, too
+        # a form of another name than the template's
+        own = self.write("model/chat_template.jinja", "{% for m in messages %}{{ m.content + '<|im_end|>' }}{% endfor %}")
+        named = exported("named", "--chat-form", "chatml")[0]
+        self.assertEqual(ids(named), ids(out))
+        kept = exported("kept")[0]
+        with open(own, encoding="utf-8") as file, open(os.path.join(kept, "chat_template.jinja"), encoding="utf-8") as copy:
+            self.assertEqual(copy.read(), file.read())
+        self.assertNotEqual(ids(kept), ids(out))
+        os.remove(own)
+        beside, said = exported("beside", "--lora", "2")
+        self.assertIn("form ChatML (<|im_start|>), which is not that of the model's own files: --merge-lora", said)
+        self.assertFalse(os.path.exists(os.path.join(beside, "chat_template.jinja")))
+
     # ---- conversations ----
 
     def test_a_plain_conversation_is_its_text(self):
@@ -290,7 +338,7 @@ class Generate(ProgramTest):
         answer = self.answer("--prompt", "Hi", "--temperature", 0, "--tokens", 2, tokenizer="qwen2")
         self.assertEqual((answer["finish"], answer["tokens"]), ("length", 2))
 
-    def test_a_template_of_no_known_form_is_refused_with_flags_that_generate_has(self):
+    def test_a_template_that_loses_the_answer_is_refused_with_flags_that_generate_has(self):
         flags = self.model("llama3")
         self.write("model/tokenizer_config.json", json.dumps({"chat_template": "{{ bos_token }}{{ messages[0].content }}"}))
         said = self.fails(4, "generate", *flags, "--chat", "--prompt", "x", says="--chat-form chatml|llama3|llama2|plain").err

@@ -101,7 +101,7 @@ class Resume(TrainTest):
 
     def test_speculating_has_the_bits_of_exact_clipping_and_goes_on_so(self):
         flags = ["--batch", 4, "--micro-batch", 2, "--lr", "3e-3", "--schedule-steps", 6, "--clip", 0.05]
-        room = ["--device-memory", "300KiB", "--disk", self.folder, *QUICK]
+        room = ["--device-memory", "300KiB", "--disk", self.folder, "--search", "quick"]
         exact = self.says_hash(self.begin("exact", *flags, "--steps", 6))
         whole = self.begin("whole", *flags, "--steps", 6, *room, "--clip-mode", "speculate")
         self.assertEqual(self.says_hash(whole), exact)

@@ -27,7 +27,7 @@ static void run_twice(coh_jinja *program)
         { COH_CHAT_USER, question, sizeof(question) - 1 },
         { COH_CHAT_ASSISTANT, answer, sizeof(answer) - 1 },
     };
-    const coh_jinja_input input = { turns, 3, 1, "<s>", "</s>", NULL, NULL };
+    const coh_jinja_input input = { turns, 3, 1, { "<s>", 3 }, { "</s>", 4 } };
     coh_jinja_text texts[2] = { { 0 } };
     coh_status statuses[2];
     for (int i = 0; i < 2; i++) {

@@ -13,7 +13,6 @@
 #include "tests/faults/alloc_faults.h"
 #include "tests/text/folder.h"
 #include "text/chat.h"
-#include "text/chat_template.h"
 
 /* TOKENIZERS, CHATS: folders of fixtures; TEMPLATES: a file. */
 
@@ -49,8 +48,30 @@ static conversation conversation_of(const json_t *messages)
 
 /* ---- recorded cases ---- */
 
-static const char *const recorded_forms[] = { "qwen2.5", "smollm2", "chatml", "llama3", "llama3.1",
-                                              "llama2",  "gemma2",  "gemma3", "qwen3",  "plain" };
+/* A folder of recorded conversations, and how its template is called by name, if it has one. */
+typedef struct recorded_form {
+    const char *folder;
+    coh_chat_form form; /* AUTO: none */
+} recorded_form;
+
+static const recorded_form recorded_forms[] = {
+    { "qwen2.5", COH_CHAT_FORM_AUTO },  { "smollm2", COH_CHAT_FORM_AUTO },
+    { "chatml", COH_CHAT_FORM_CHATML }, { "llama3", COH_CHAT_FORM_LLAMA3 },
+    { "llama3.1", COH_CHAT_FORM_AUTO }, { "llama2", COH_CHAT_FORM_LLAMA2 },
+    { "gemma2", COH_CHAT_FORM_AUTO },   { "gemma3", COH_CHAT_FORM_GEMMA },
+    { "qwen3", COH_CHAT_FORM_QWEN3 },   { "plain", COH_CHAT_FORM_PLAIN },
+    { "phi3", COH_CHAT_FORM_AUTO },     { "phi4", COH_CHAT_FORM_AUTO },
+    { "mistral", COH_CHAT_FORM_AUTO },  { "zephyr", COH_CHAT_FORM_AUTO },
+};
+enum { RECORDED_FORMS = sizeof(recorded_forms) / sizeof(recorded_forms[0]) };
+
+/* Where the form comes from. */
+typedef enum form_source {
+    FROM_TEMPLATE, /* which marks its answers */
+    FROM_UNMARKED, /* the same without marks */
+    FROM_NAME,
+    FORM_SOURCES
+} form_source;
 
 static void compare(const char *where, const json_t *line, const coh_id_list *ids,
                     const coh_byte_list *counts)
@@ -83,7 +104,21 @@ static void close_opened(opened *o)
     *o = (opened){ 0 };
 }
 
-static void open_for(const char *form, const char *name, opened *o)
+/* Writes the form's template without its marks into the test's folder. */
+static void write_unmarked(const char *form)
+{
+    static const char *const marks[] = { "{% generation %}", "{% endgeneration %}" };
+    char path[PATH_MAX];
+    snprintf(path, sizeof(path), "%s/%s/chat_template.jinja", CHATS, form);
+    char *text = folder_read(path, NULL);
+    for (int i = 0; i < 2; i++)
+        for (char *at; (at = strstr(text, marks[i]));)
+            memmove(at, at + strlen(marks[i]), strlen(at + strlen(marks[i])) + 1);
+    folder_write("chat_template.jinja", text, strlen(text));
+    free(text);
+}
+
+static void open_for(const recorded_form *form, form_source from, const char *name, opened *o)
 {
     char path[PATH_MAX];
     if (strcmp(o->name, name) == 0)
@@ -93,31 +128,32 @@ static void open_for(const char *form, const char *name, opened *o)
     snprintf(path, sizeof(path), "%s/%s", TOKENIZERS, name);
     if (coh_tokenizer_open(path, &o->tokenizer) != COH_OK)
         fail_msg("%s", coh_last_error());
-    snprintf(path, sizeof(path), "%s/%s", CHATS, form);
-    /* its template is the project's own, so its form is not recognised */
-    const int is_plain = strcmp(form, "plain") == 0;
-    if (coh_chat_open(o->tokenizer, path, is_plain ? COH_CHAT_FORM_PLAIN : COH_CHAT_FORM_AUTO,
-                      &o->chat) != COH_OK)
-        fail_msg("%s", coh_last_error());
+    snprintf(path, sizeof(path), "%s/%s", CHATS, form->folder);
+    if (from == FROM_UNMARKED)
+        write_unmarked(form->folder);
+    if (coh_chat_open(o->tokenizer, from == FROM_UNMARKED ? folder_path : path,
+                      from == FROM_NAME ? form->form : COH_CHAT_FORM_AUTO, &o->chat) != COH_OK)
+        fail_msg("%s, %s: %s", form->folder, name, coh_last_error());
 }
 
-static size_t compare_form(const char *form)
+static size_t compare_form(const recorded_form *form, form_source from)
 {
     char path[PATH_MAX], where[PATH_MAX];
     opened o = { 0 };
     coh_id_list ids = { 0 };
     coh_byte_list counts = { 0 };
     size_t number = 0;
-    snprintf(path, sizeof(path), "%s/%s/cases", CHATS, form);
+    snprintf(path, sizeof(path), "%s/%s/cases", CHATS, form->folder);
     char *text = folder_read(path, NULL);
     for (char *rest = text, *end; *rest && (end = strchr(rest, '\n')); rest = end + 1) {
         json_t *line = json_loadb(rest, (size_t)(end - rest), JSON_ALLOW_NUL, NULL);
         assert_non_null(line);
-        open_for(form, json_string_value(json_object_get(line, "tokenizer")), &o);
+        open_for(form, from, json_string_value(json_object_get(line, "tokenizer")), &o);
         const conversation c = conversation_of(json_object_get(line, "messages"));
         ids.count = counts.count = 0;
-        snprintf(where, sizeof(where), "%s, %s, line %zu", form, o.name, ++number);
-        if (coh_chat_encode(o.chat, c.messages, c.count, &ids, &counts) != COH_OK)
+        snprintf(where, sizeof(where), "%s (%d), %s, line %zu", form->folder, (int)from, o.name,
+                 ++number);
+        if (coh_chat_encode(o.chat, c.messages, c.count, 0, &ids, &counts) != COH_OK)
             fail_msg("%s: %s", where, coh_last_error());
         compare(where, line, &ids, &counts);
         json_decref(line);
@@ -132,8 +168,10 @@ static size_t compare_form(const char *form)
 static void ids_and_what_counts_are_those_of_transformers(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < sizeof(recorded_forms) / sizeof(recorded_forms[0]); i++)
-        assert_true(compare_form(recorded_forms[i]) > 50);
+    for (int i = 0; i < RECORDED_FORMS; i++)
+        for (int from = 0; from < FORM_SOURCES; from++)
+            if (from != FROM_NAME || recorded_forms[i].form != COH_CHAT_FORM_AUTO)
+                assert_true(compare_form(&recorded_forms[i], (form_source)from) > 50);
 }
 
 /* ---- prompts ---- */
@@ -154,26 +192,32 @@ static void compare_prompt(const char *where, coh_chat *chat, const json_t *line
     coh_text_free(ids);
 }
 
+static void compare_prompts(const recorded_form *form, form_source from)
+{
+    char path[PATH_MAX];
+    opened o = { 0 };
+    size_t number = 0;
+    snprintf(path, sizeof(path), "%s/%s/prompts", CHATS, form->folder);
+    char *text = folder_read(path, NULL);
+    for (char *rest = text, *end; *rest && (end = strchr(rest, '\n')); rest = end + 1) {
+        json_t *line = json_loadb(rest, (size_t)(end - rest), JSON_ALLOW_NUL, NULL);
+        open_for(form, from, json_string_value(json_object_get(line, "tokenizer")), &o);
+        snprintf(path, sizeof(path), "%s, line %zu", form->folder, ++number);
+        compare_prompt(path, o.chat, line);
+        json_decref(line);
+    }
+    assert_true(number > 10);
+    close_opened(&o);
+    free(text);
+}
+
 static void prompts_are_those_of_transformers(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < sizeof(recorded_forms) / sizeof(recorded_forms[0]); i++) {
-        char path[PATH_MAX];
-        opened o = { 0 };
-        size_t number = 0;
-        snprintf(path, sizeof(path), "%s/%s/prompts", CHATS, recorded_forms[i]);
-        char *text = folder_read(path, NULL);
-        for (char *rest = text, *end; *rest && (end = strchr(rest, '\n')); rest = end + 1) {
-            json_t *line = json_loadb(rest, (size_t)(end - rest), JSON_ALLOW_NUL, NULL);
-            open_for(recorded_forms[i], json_string_value(json_object_get(line, "tokenizer")), &o);
-            snprintf(path, sizeof(path), "%s, line %zu", recorded_forms[i], ++number);
-            compare_prompt(path, o.chat, line);
-            json_decref(line);
-        }
-        assert_true(number > 10);
-        close_opened(&o);
-        free(text);
-    }
+    for (int i = 0; i < RECORDED_FORMS; i++)
+        for (int from = 0; from < FORM_SOURCES; from++)
+            if (from != FROM_NAME || recorded_forms[i].form != COH_CHAT_FORM_AUTO)
+                compare_prompts(&recorded_forms[i], (form_source)from);
 }
 
 static void a_prompt_ends_with_the_users_turn(void **state)
@@ -246,50 +290,46 @@ static void assert_form(const char *tokenizer_name, const char *folder, const ch
     assert_opened(tokenizer_name, folder, COH_CHAT_FORM_AUTO, COH_OK, description, "");
 }
 
-static void the_form_follows_from_special_tokens_and_the_template(void **state)
+static void the_form_follows_from_the_template_and_else_from_special_tokens(void **state)
 {
     (void)state;
+    static const char own[] = "the tokenizer's chat template (";
     assert_form("qwen2", NULL, "ChatML (<|im_start|>)");
     assert_form("smollm", folder_path, "ChatML");
     assert_form("llama3", NULL, "Llama 3 (");
     assert_form("llama2-json", NULL, "Llama 2");
     assert_form("llama2", NULL, "Llama 2"); /* tokenizer.model */
     assert_form("gemma", NULL, "Gemma (");
-    assert_form("gemma", CHATS "/gemma2", "Gemma (");
     assert_form("qwen3", NULL, "ChatML"); /* no template that keeps reasoning */
-    assert_form("qwen3", CHATS "/qwen3", "Qwen3 (");
     assert_form("gpt2", NULL, "plain");
     assert_form("opt", NULL, "plain");
     /* a template given with the tokenizer: in its own file, or in the configuration */
-    write_text(
-        "tokenizer_config.json",
-        "{\"chat_template\": \"{{ bos_token }}<|start_header_id|>system<|end_header_id|>\\n\\n"
-        "Cutting Knowledge Date: December 2023\\nToday Date: 26 Jul 2024\\n\\n<|eot_id|>"
-        "<|start_header_id|>{{ m.role }}<|end_header_id|>\\n\\n{{ m.content | trim }}"
-        "<|eot_id|>\"}");
-    assert_form("llama3", folder_path, "Llama 3.1");
+    write_text("tokenizer_config.json",
+               "{\"chat_template\": \"{% for m in messages %}{{ m.content }}{% endfor %}\"}");
+    assert_form("llama3", folder_path, own);
+    assert_form("llama3", folder_path, "(tokenizer_config.json); no token ends an answer");
     assert_form("llama3", folder_file("tokenizer.json"), "Llama 3 ("); /* the path does not exist */
     write_text("tokenizer.json", "{}");
-    assert_form("llama3", folder_file("tokenizer.json"), "Llama 3.1");
+    assert_form("llama3", folder_file("tokenizer.json"), own);
     write_text("tokenizer_config.json",
-               "{\"chat_template\": [{\"name\": \"tool_use\", \"template\": \"x\"},"
-               " {\"name\": \"default\", \"template\": "
-               "\"<|im_start|>system\\nS.<|im_end|>{{ '<|im_start|>' + m.role + '\\n' }}\"}]}");
-    assert_form("qwen2", folder_path, "ChatML (<|im_start|>), with");
-    write_text("chat_template.jinja", "{{ '[INST] <<SYS>>' }}"); /* has precedence */
-    assert_form("qwen2", folder_path, "Llama 2");
+               "{\"chat_template\": [{\"name\": \"tool_use\", \"template\": \"{{\"},"
+               " {\"name\": \"default\", \"template\": \"{{ messages | map(attribute='content') | "
+               "join('<|im_end|>') }}\"}]}");
+    assert_form("qwen2", folder_path, own);
+    write_text("tokenizer_config.json", "{\"chat_template\": null}");
+    assert_form("qwen2", folder_path, "ChatML");
+    write_text("chat_template.jinja", "{{ messages[-1].content }}"); /* has precedence */
+    assert_form("qwen2", folder_path, "(chat_template.jinja)");
 }
 
-static void a_template_of_no_known_form_is_refused_unless_a_form_is_named(void **state)
+static void a_template_that_cannot_be_run_is_refused_unless_a_form_is_named(void **state)
 {
     (void)state;
     static const char *const tokenizers[] = { "gpt2", "qwen2", "llama3", "llama2-json" };
     static const char *const templates[] = {
-        "{{ messages }}", "",
-        /* templates like a known form, except one detail that gives other ids */
-        "{{ '<|im_start|>' + m.role + '<|im_sep|>' + m.content + '<|im_end|>' }}",
-        "{{ '<|start_header_id|>' + m.role + '<|end_header_id|>' + m.content + '<|eot_id|>' }}",
-        "{{ '[INST] ' + m.content + ' [/INST]' }}"
+        "{{ 'one' }}", /* it loses the answer */
+        "", "{{ messages", "{% for m in messages %}{{ m.content | colour }}{% endfor %}",
+        "{{ raise_exception('No.') }}"
     };
     for (size_t t = 0; t < sizeof(templates) / sizeof(templates[0]); t++) {
         write_text("chat_template.jinja", templates[t]);
@@ -307,15 +347,10 @@ static void a_template_of_no_known_form_is_refused_unless_a_form_is_named(void *
                   ", without the \"<s>\" that is put before each");
     assert_opened("qwen2", folder_path, COH_CHAT_FORM_CHATML, COH_OK, "ChatML", "");
     assert_opened("llama3", folder_path, COH_CHAT_FORM_LLAMA3, COH_OK, "Llama 3 (", "");
-    /* the two lines of Llama 3.1 whatever the day is */
-    write_text("chat_template.jinja",
-               "Cutting Knowledge Date: December 2023\nToday Date: 26 July 2024\n\n");
-    assert_opened("llama3", folder_path, COH_CHAT_FORM_AUTO, COH_ERR_CORRUPT, "chat template", "");
-    assert_opened("llama3", folder_path, COH_CHAT_FORM_LLAMA3, COH_OK, "Llama 3.1 (", "");
     assert_opened("llama2-json", folder_path, COH_CHAT_FORM_LLAMA2, COH_OK, "Llama 2", "");
     assert_opened("qwen2", folder_path, COH_CHAT_FORM_PLAIN, COH_OK, "plain", "");
     remove(folder_file("chat_template.jinja"));
-    write_text("tokenizer_config.json", "{\"chat_template\": \"{{ messages }}\"}");
+    write_text("tokenizer_config.json", "{\"chat_template\": \"{{ messages[9].content }}\"}");
     assert_opened("gpt2", folder_path, COH_CHAT_FORM_AUTO, COH_ERR_CORRUPT,
                   folder_file("tokenizer_config.json"), "apply_chat_template");
 }
@@ -340,39 +375,6 @@ static void a_form_that_the_vocabulary_cannot_write_is_refused(void **state)
     coh_tokenizer_close(tokenizer);
 }
 
-/* Literal parts of published templates, most of them shortened. */
-static void chatml_is_told_by_literal_parts_of_the_template(void **state)
-{
-    (void)state;
-    static const struct {
-        int is_chatml, has_begin;
-        const char *text;
-    } all[] = {
-        { 1, 0,
-          "{{'<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>'}}" },
-        { 1, 0, "{{- '<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>' }}" },
-        { 1, 0, "{{ \"<|im_start|>\" + m[\"role\"] + \"\\n\" + m.content + \"<|im_end|>\\n\" }}" },
-        { 1, 0, "<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n" },
-        { 1, 1, "{{ bos_token }}{{'<|im_start|>' + message.role + '\\n'}}<|im_end|>" },
-        { 1, 0, "{{'<|im_start|>' + m.role + '\\n'}}<|im_end|>{{ bos_token }}" },
-        { 0, 0, "{{'<|im_start|>system<|im_sep|>' + m.content + '<|im_end|>'}}" },
-        { 0, 0, "{{'<|im_start|>' + m.role + '<|im_sep|>' + m.content + '<|im_end|>'}}" },
-        { 0, 0, "{{'<|im_start|>' + m.role + '\\n' + '<think>' + '<|im_end|>'}}" },
-        { 0, 0, "{{'<|im_start|>' + m.role + '\\n' + m.content | trim + '<|im_end|>'}}" },
-        { 0, 0, "{{'<|im_start|>' + m.role + ': ' + m.content + '<|im_end|>'}}" },
-        { 0, 0, "{{'<|im_start|>' + m.name + '\\n' + m.content + '<|im_end|>'}}" },
-        { 0, 0, "{{'<|im_start|>' + m.role + '\\n' + m.content}}" },
-        { 0, 0, "<|im_start|>" },
-        { 0, 0, "" },
-    };
-    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
-        int has_begin;
-        if (coh_chat_template_is_chatml(all[i].text, &has_begin) != all[i].is_chatml ||
-            has_begin != all[i].has_begin)
-            fail_msg("template %zu: %s", i, all[i].text);
-    }
-}
-
 static void encode_hello(coh_tokenizer *tokenizer, const char *folder, coh_id_list *ids,
                          coh_byte_list *counts)
 {
@@ -380,7 +382,7 @@ static void encode_hello(coh_tokenizer *tokenizer, const char *folder, coh_id_li
                                        { COH_CHAT_ASSISTANT, "Hello", 5 } };
     coh_chat *chat;
     assert_int_equal(coh_chat_open(tokenizer, folder, COH_CHAT_FORM_AUTO, &chat), COH_OK);
-    assert_int_equal(coh_chat_encode(chat, messages, 2, ids, counts), COH_OK);
+    assert_int_equal(coh_chat_encode(chat, messages, 2, 0, ids, counts), COH_OK);
     coh_chat_close(chat);
 }
 
@@ -411,10 +413,10 @@ static void conversations_begin_as_the_template_or_a_text_does(void **state)
     coh_byte_list counts = { 0 };
     assert_int_equal(coh_tokenizer_open(TOKENIZERS "/qwen2", &tokenizer), COH_OK);
     tokenizer->begin_of_text = 416;
-    write_text("chat_template.jinja", "{{'<|im_start|>' + m.role + '\\n'}}<|im_end|>");
+#define TURNS "{% for m in messages %}{{'<|im_start|>' + m.role + m.content}}<|im_end|>{% endfor %}"
+    write_text("chat_template.jinja", TURNS);
     encode_hello(tokenizer, folder_path, &ids, &counts);
-    write_text("chat_template.jinja",
-               "{{ bos_token }}{{'<|im_start|>' + m.role + '\\n'}}<|im_end|>");
+    write_text("chat_template.jinja", "{{ bos_token }}" TURNS);
     assert_begun(tokenizer, folder_path, 416, &ids, &counts);
 
     ids = (coh_id_list){ 0 };
@@ -442,36 +444,6 @@ static void a_broken_configuration_is_refused(void **state)
     coh_tokenizer_close(tokenizer);
 }
 
-static void assert_default_system(const char *template_text, const char *expected)
-{
-    char *system;
-    assert_int_equal(coh_chat_default_system(template_text, &system), COH_OK);
-    if (expected)
-        assert_string_equal(system, expected);
-    else
-        assert_null(system);
-    coh_free(system);
-}
-
-static void a_default_system_prompt_is_literal_text_of_the_template(void **state)
-{
-    (void)state;
-    assert_default_system("", NULL);
-    assert_default_system("{{ '<|im_start|>system\\n' + messages[0].content + '<|im_end|>' }}",
-                          NULL);
-    assert_default_system(
-        "{{ '<|im_start|>system\\n' }}{{ x }}{{ '<|im_start|>system\\nBe.<|im_end|>\\n' }}", "Be.");
-    assert_default_system("{{ '<|im_start|>system\nTwo\\nlines<|im_end|>' }}", "Two\nlines");
-    assert_default_system("<|im_start|>system\n<|im_end|>", "");
-    assert_default_system("<|im_start|>systematic\nno<|im_end|>", NULL);
-    assert_default_system("<|im_start|>system\nnever ends", NULL);
-    assert_default_system("{{ '<|im_start|>system\nnever ends", NULL);
-    assert_default_system("{{ '<|im_start|>system\nnever ends\\", NULL);
-    assert_default_system("{{ '<|im_start|>system\n' +", NULL);
-    assert_default_system("<|im_start|>system\n{{", NULL);
-    assert_default_system("{# never ends", NULL);
-}
-
 /* ---- what Jinja writes ---- */
 
 static void assert_ids_of(const char *where, coh_tokenizer *tokenizer, const json_t *text,
@@ -497,13 +469,13 @@ static void compare_with_jinja(const char *where, coh_tokenizer *tokenizer, coh_
         coh_id_list ids = { 0 };
         coh_byte_list counts = { 0 };
         if (json_is_null(json_array_get(json_object_get(one, "texts"), i))) {
-            assert_int_equal(coh_chat_encode(chat, c.messages, c.count, &ids, &counts),
+            assert_int_equal(coh_chat_encode(chat, c.messages, c.count, 0, &ids, &counts),
                              COH_ERR_CORRUPT);
             assert_int_equal(coh_chat_prompt(chat, c.messages, c.count, &prompt, &count),
                              COH_ERR_CORRUPT);
             continue;
         }
-        assert_int_equal(coh_chat_encode(chat, c.messages, c.count, &ids, &counts), COH_OK);
+        assert_int_equal(coh_chat_encode(chat, c.messages, c.count, 0, &ids, &counts), COH_OK);
         assert_ids_of(where, tokenizer, json_array_get(json_object_get(one, "texts"), i), ids.ids,
                       ids.count);
         assert_int_equal(coh_chat_prompt(chat, c.messages, c.count, &prompt, &count), COH_OK);
@@ -516,16 +488,15 @@ static void compare_with_jinja(const char *where, coh_tokenizer *tokenizer, coh_
 }
 
 /* Recorded by fixtures/record_templates.py. */
-static void a_template_is_recognised_only_if_what_it_writes_is_the_form(void **state)
+static void a_template_writes_what_jinja_writes(void **state)
 {
     (void)state;
-    size_t i, forms = 0;
+    size_t i;
     json_t *one, *root = json_load_file(TEMPLATES, 0, NULL);
     assert_non_null(root);
     json_array_foreach(json_object_get(root, "cases"), i, one)
     {
-        const char *name = json_string_value(json_object_get(one, "name")),
-                   *form = json_string_value(json_object_get(one, "form"));
+        const char *name = json_string_value(json_object_get(one, "name"));
         char path[PATH_MAX];
         coh_tokenizer *tokenizer;
         coh_chat *chat;
@@ -533,18 +504,13 @@ static void a_template_is_recognised_only_if_what_it_writes_is_the_form(void **s
                  json_string_value(json_object_get(one, "tokenizer")));
         write_text("chat_template.jinja", json_string_value(json_object_get(one, "template")));
         assert_int_equal(coh_tokenizer_open(path, &tokenizer), COH_OK);
-        const coh_status status = coh_chat_open(tokenizer, folder_path, COH_CHAT_FORM_AUTO, &chat);
-        if (status != (form ? COH_OK : COH_ERR_CORRUPT) ||
-            (form && !strstr(coh_chat_description(chat), form)))
-            fail_msg("%s: %s, expected %s", name,
-                     chat ? coh_chat_description(chat) : coh_last_error(), form ? form : "refusal");
-        if (form)
-            compare_with_jinja(name, tokenizer, chat, json_object_get(root, "conversations"), one);
-        forms += form != NULL;
+        if (coh_chat_open(tokenizer, folder_path, COH_CHAT_FORM_AUTO, &chat) != COH_OK)
+            fail_msg("%s: %s", name, coh_last_error());
+        compare_with_jinja(name, tokenizer, chat, json_object_get(root, "conversations"), one);
         coh_chat_close(chat);
         coh_tokenizer_close(tokenizer);
     }
-    assert_true(forms > 10 && i > forms + 15);
+    assert_true(i > 45);
     json_decref(root);
 }
 
@@ -571,11 +537,11 @@ static void llama_2_asks_for_turns(void **state)
                                                      : *at == 'u' ? COH_CHAT_USER
                                                                   : COH_CHAT_ASSISTANT,
                                                      "x", 1 };
-        if (coh_chat_encode(chat, messages, count, &ids, &counts) != COH_ERR_CORRUPT)
+        if (coh_chat_encode(chat, messages, count, 0, &ids, &counts) != COH_ERR_CORRUPT)
             fail_msg("%s was taken", refused[i]);
         assert_non_null(strstr(coh_last_error(), "take turns"));
     }
-    assert_int_equal(coh_chat_encode(chat, NULL, 0, &ids, &counts), COH_ERR_CORRUPT);
+    assert_int_equal(coh_chat_encode(chat, NULL, 0, 0, &ids, &counts), COH_ERR_CORRUPT);
     coh_free(ids.ids);
     coh_free(counts.bytes);
     coh_chat_close(chat);
@@ -596,39 +562,16 @@ static void without_an_end_of_text_the_line_end_ends_a_turn(void **state)
     assert_int_equal(coh_tokenizer_open("bytes", &tokenizer), COH_OK);
     tokenizer->end_of_text = -1;
     assert_int_equal(coh_chat_open(tokenizer, NULL, COH_CHAT_FORM_AUTO, &chat), COH_OK);
-    assert_int_equal(coh_chat_encode(chat, messages, 3, &ids, &counts), COH_OK);
+    assert_int_equal(coh_chat_encode(chat, messages, 3, 0, &ids, &counts), COH_OK);
     assert_int_equal(ids.count, sizeof(text) - 1);
     for (size_t i = 0; i < ids.count; i++) {
         assert_int_equal(ids.ids[i], text[i]);
-        assert_int_equal(counts.bytes[i], i >= 19 && i < 22); /* "ab\n" */
+        assert_int_equal(counts.bytes[i], i >= 18 && i < 22); /* " ab\n" */
     }
     coh_free(ids.ids);
     coh_free(counts.bytes);
     coh_chat_close(chat);
     coh_tokenizer_close(tokenizer);
-}
-
-static void white_space_is_stripped_as_python_does(void **state)
-{
-    (void)state;
-    static const struct stripped {
-        const char *text, *expected;
-    } all[] = {
-        { "", "" },
-        { " \t\n\v\f\r", "" },
-        { " a b ", "a b" },
-        { "\x1c\x1d\x1e\x1fx\x1c", "x" },
-        { "\xc2\x85\xc2\xa0x\xe1\x9a\x80", "x" },                     /* U+0085, U+00A0, U+1680 */
-        { "\xe2\x80\x80\xe2\x80\x8ax\xe2\x80\xa8\xe2\x80\xa9", "x" }, /* U+2000, 200A, 2028, 2029 */
-        { "\xe2\x80\xafx\xe2\x81\x9f\xe3\x80\x80", "x" },             /* U+202F, 205F, 3000 */
-        { "\xe2\x80\x8bx\xef\xbb\xbf", "\xe2\x80\x8bx\xef\xbb\xbf" }, /* U+200B, U+FEFF stay */
-        { "\x80x\x80", "\x80x\x80" },                                 /* not characters */
-    };
-    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
-        coh_slice found = coh_chat_strip((coh_slice){ all[i].text, strlen(all[i].text) });
-        assert_int_equal(found.count, strlen(all[i].expected));
-        assert_memory_equal(found.bytes, all[i].expected, found.count);
-    }
 }
 
 static void every_failing_allocation_is_said(void **state)
@@ -648,7 +591,7 @@ static void every_failing_allocation_is_said(void **state)
         alloc_fail_nth(n);
         coh_status status = coh_chat_open(tokenizer, folder, COH_CHAT_FORM_AUTO, &chat);
         if (status == COH_OK)
-            status = coh_chat_encode(chat, messages, 2, &ids, &counts);
+            status = coh_chat_encode(chat, messages, 2, 0, &ids, &counts);
         int was_hit = alloc_fault_was_hit();
         alloc_fail_nth(0);
         coh_free(ids.ids);
@@ -668,20 +611,17 @@ static void every_failing_allocation_is_said(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ids_and_what_counts_are_those_of_transformers),
-        cmocka_unit_test(prompts_are_those_of_transformers),
+        IN_FOLDER(ids_and_what_counts_are_those_of_transformers),
+        IN_FOLDER(prompts_are_those_of_transformers),
         cmocka_unit_test(a_prompt_ends_with_the_users_turn),
-        IN_FOLDER(the_form_follows_from_special_tokens_and_the_template),
-        IN_FOLDER(a_template_of_no_known_form_is_refused_unless_a_form_is_named),
+        IN_FOLDER(the_form_follows_from_the_template_and_else_from_special_tokens),
+        IN_FOLDER(a_template_that_cannot_be_run_is_refused_unless_a_form_is_named),
         cmocka_unit_test(a_form_that_the_vocabulary_cannot_write_is_refused),
         IN_FOLDER(a_broken_configuration_is_refused),
-        cmocka_unit_test(chatml_is_told_by_literal_parts_of_the_template),
         IN_FOLDER(conversations_begin_as_the_template_or_a_text_does),
-        cmocka_unit_test(a_default_system_prompt_is_literal_text_of_the_template),
-        IN_FOLDER(a_template_is_recognised_only_if_what_it_writes_is_the_form),
+        IN_FOLDER(a_template_writes_what_jinja_writes),
         cmocka_unit_test(llama_2_asks_for_turns),
         cmocka_unit_test(without_an_end_of_text_the_line_end_ends_a_turn),
-        cmocka_unit_test(white_space_is_stripped_as_python_does),
         cmocka_unit_test(every_failing_allocation_is_said),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

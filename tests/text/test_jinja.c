@@ -37,8 +37,8 @@ static void read_conversation(const json_t *messages, int asks, conversation *ou
     *out = (conversation){ .input = { .messages = out->turns,
                                       .message_count = json_array_size(messages),
                                       .add_generation_prompt = asks,
-                                      .bos_token = "<s>",
-                                      .eos_token = "</s>" } };
+                                      .bos_token = { "<s>", 3 },
+                                      .eos_token = { "</s>", 4 } } };
     assert_true(out->input.message_count <= MESSAGES_MOST);
     for (size_t i = 0; i < out->input.message_count; i++) {
         const json_t *message = json_array_get(messages, i);
@@ -59,8 +59,8 @@ static const coh_chat_turn two_turns[] = {
 static const coh_jinja_input two = { .messages = two_turns,
                                      .message_count = 2,
                                      .add_generation_prompt = 1,
-                                     .bos_token = "<s>",
-                                     .eos_token = "</s>" };
+                                     .bos_token = { "<s>", 3 },
+                                     .eos_token = { "</s>", 4 } };
 
 /* Opens and renders. */
 static coh_status render(const char *template_text, const coh_jinja_input *input,
