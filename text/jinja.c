@@ -193,6 +193,8 @@ coh_status coh_jinja_render(coh_jinja *program, const coh_jinja_input *input, co
                      .arena = arena,
                      .where = program->where,
                      .line = 1,
+                     .steps_max = COH_JINJA_STEPS_MAX +
+                                  (uint64_t)input->message_count * COH_JINJA_MESSAGE_STEPS,
                      .variables = variables,
                      .out = out };
     if (input->message_count > COH_JINJA_MESSAGES_MAX)

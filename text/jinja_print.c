@@ -160,6 +160,7 @@ static coh_status put_escaped(coh_jinja_run *run, const value *v, escaper escape
         if (!text[0])
             continue;
         const value before = coh_jinja_part(v, done, at);
+        COH_TRY(coh_jinja_spend(run, 1));
         COH_TRY(coh_jinja_put(run, &before));
         COH_TRY(put_text(run, text));
         done = at + bytes;

@@ -340,9 +340,51 @@ static coh_status eval_slice(runner *run, const node *n, value *out)
     return coh_jinja_slice(run, &of, ends, out);
 }
 
+static int is_sum(const node *n)
+{
+    return n->kind == COH_JINJA_N_BINARY && n->op == '+';
+}
+
+static int can_join(const value *a, const value *b)
+{
+    return a->kind == COH_JINJA_STRING && b->kind == COH_JINJA_STRING && !a->flavour && !b->flavour;
+}
+
+/* Adds up a + b + c + ... Strings in a row are joined once: if *is_joining, those so far lie at the
+ * end of the output, from `begin` on. */
+static coh_status eval_sum(runner *run, const node *n, size_t begin, value *sum, int *is_joining)
+{
+    value right, left;
+    COH_TRY(coh_jinja_enter(run));
+    COH_TRY(is_sum(n->first) ? eval_sum(run, n->first, begin, sum, is_joining)
+                             : eval(run, n->first, sum));
+    COH_TRY(eval(run, n->second, &right));
+    run->line = n->line;
+    if (can_join(sum, &right)) {
+        if (!*is_joining)
+            COH_TRY(coh_jinja_put(run, sum));
+        *is_joining = 1;
+        COH_TRY(coh_jinja_put(run, &right));
+    } else {
+        if (*is_joining)
+            COH_TRY(coh_jinja_cut(run, begin, sum));
+        *is_joining = 0;
+        left = *sum;
+        COH_TRY(coh_jinja_binary(run, '+', &left, &right, sum));
+    }
+    run->depth--;
+    return COH_OK;
+}
+
 static coh_status eval_binary(runner *run, const node *n, value *out)
 {
+    const size_t begin = run->out->count;
     value left, right;
+    int is_joining = 0;
+    if (is_sum(n)) {
+        COH_TRY(eval_sum(run, n, begin, out, &is_joining));
+        return is_joining ? coh_jinja_cut(run, begin, out) : COH_OK;
+    }
     COH_TRY(eval(run, n->first, &left));
     COH_TRY(eval(run, n->second, &right));
     run->line = n->line;

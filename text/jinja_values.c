@@ -1,6 +1,7 @@
 /* Values: memory, comparison, lists, mappings and their members, as Python has them. */
 #include "text/jinja_values.h"
 
+#include <inttypes.h>
 #include <stdalign.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -91,9 +92,10 @@ coh_status coh_jinja_fail(const coh_jinja_run *run, const char *format, ...)
 coh_status coh_jinja_spend(coh_jinja_run *run, size_t steps)
 {
     run->steps += steps;
-    if (run->steps <= COH_JINJA_STEPS_MAX)
+    if (run->steps <= run->steps_max)
         return COH_OK;
-    return coh_jinja_fail(run, "the chat template takes more than %d steps", COH_JINJA_STEPS_MAX);
+    return coh_jinja_fail(run, "the chat template takes more than %" PRIu64 " steps",
+                          run->steps_max);
 }
 
 coh_status coh_jinja_spend_bytes(coh_jinja_run *run, size_t bytes)

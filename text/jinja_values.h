@@ -17,6 +17,7 @@
 
 enum {
     COH_JINJA_STEPS_MAX = 4000000,
+    COH_JINJA_MESSAGE_STEPS = 1000, /* more for each message */
     COH_JINJA_BYTES_MAX = 64 << 20, /* of the output; as many again for the values */
     COH_JINJA_DEPTH_MAX = 800,      /* of nodes under evaluation: about 1 KiB of stack each */
     COH_JINJA_NESTED_MAX = 100,     /* of lists in lists, when printed or compared */
@@ -133,7 +134,7 @@ typedef struct coh_jinja_run {
     coh_jinja_arena arena;
     const char *where;
     uint32_t line; /* of the node under evaluation, for messages */
-    uint64_t steps;
+    uint64_t steps, steps_max;
     int depth, nested;
     coh_jinja_value *variables; /* of the template, for each name; MISSING: none */
     coh_jinja_scope *scope;     /* NULL: outside of any */
@@ -145,7 +146,7 @@ typedef struct coh_jinja_run {
 /* Returns COH_ERR_CORRUPT with a text that ends with the place. */
 coh_status coh_jinja_fail(const coh_jinja_run *run, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-/* Counts steps: 1 for a node, and for work on bytes or items. Fails beyond COH_JINJA_STEPS_MAX. */
+/* Counts steps: 1 for a node, and for work on bytes or items. Fails beyond steps_max. */
 coh_status coh_jinja_spend(coh_jinja_run *run, size_t steps);
 coh_status coh_jinja_spend_bytes(coh_jinja_run *run, size_t bytes);
 /* Of work on each of `a` with each of `b`, which is few. */
