@@ -1,6 +1,6 @@
 /* Writes the files that conversations add to a model's folder. The one idea: transformers and vLLM
- * end an answer at the ids of generation_config.json, and write conversations by chat_template.jinja,
- * whatever the folder's other files say. Next: companions.c copies the other files. */
+ * end an answer at the ids of generation_config.json, and write conversations by
+ * chat_template.jinja, whatever other files say. Next: companions.c copies the others. */
 #include "models/chat_files.h"
 
 #include <stdio.h>

@@ -4,8 +4,8 @@
  *   <|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\nHello<|im_end|>\n        ChatML
  *                                                          +++++ ++++++++++         counts
  *
- * A tokenizer's own chat template is run where it has one (chat_template.h), and the ids are those of
- * transformers' apply_chat_template. Without one, special tokens of the vocabulary determine the
+ * A tokenizer's own chat template is run where it has one (chat_template.h), and the ids are those
+ * of transformers' apply_chat_template. Without one, special tokens of the vocabulary determine the
  * form, which the caller may also name:
  *
  *   form      recognised by                                    written as by the templates of

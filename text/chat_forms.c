@@ -1,5 +1,5 @@
-/* The named forms of conversations as chat templates: without a default system prompt, and otherwise
- * as published templates write them. Next: chat_template.c runs them; chat.c chooses one. */
+/* The named forms of conversations as chat templates: without a default system prompt, and else as
+ * published templates write them. Next: chat_template.c runs them; chat.c chooses one. */
 #include "text/chat_forms.h"
 
 #include <stddef.h>

@@ -11,8 +11,8 @@
  *   the lead: text behind it that the model writes, too ("<think>\n\n</think>\n\n", " "),
  *   the tail: text behind an answer, up to the first special token ("<|im_end|>", " </s>") if any.
  * In a conversation an answer begins behind the last header before its content (else with its
- * content), and ends behind the tail, if that follows (else with its content). A template that marks
- * its answers ({% generation %}) is taken at its word. */
+ * content), and ends behind the tail, if that follows (else with its content). A template that
+ * marks its answers ({% generation %}) is taken at its word. */
 #ifndef COH_TEXT_CHAT_TEMPLATE_H
 #define COH_TEXT_CHAT_TEMPLATE_H
 
@@ -26,8 +26,8 @@ typedef struct coh_chat_template coh_chat_template;
  * Fails: COH_ERR_IO, COH_ERR_CORRUPT (a malformed file), COH_ERR_MEMORY. */
 coh_status coh_chat_template_read(const char *folder, char *out_path, char **out_template);
 
-/* Makes a template of its text; `where` begins messages about it. `begin_of_text` is bos_token for a
- * tokenizer that has none, or -1. The tokenizer must outlive it.
+/* Makes a template of its text; `where` begins messages about it. `begin_of_text` is bos_token for
+ * a tokenizer that has none, or -1. The tokenizer must outlive it.
  * Fails: COH_ERR_CORRUPT (it cannot be run here, or refuses a question and its answer),
  * COH_ERR_MEMORY. */
 coh_status coh_chat_template_create(coh_tokenizer *tokenizer, const char *where, const char *text,

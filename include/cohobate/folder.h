@@ -106,7 +106,7 @@ typedef struct coh_folder_write_options {
      * a chat template to write as chat_template.jinja instead of that of files_from, and an id to
      * add to those that end a text (eos_token_id of generation_config.json). NULL: neither. */
     const char *chat_template;
-    const int32_t *end_of_turn;
+    const int32_t *end_of_turn; /* of one id */
 } coh_folder_write_options;
 
 /* Writes the model into a new folder `path` that `transformers` reads: config.json, the tensors as
