@@ -131,7 +131,7 @@ static void an_answer_of_the_prompt_does_not_count(void **state)
     static const char pair[] = "{\"prompt\": [" Q ", " A ", " Q "], \"completion\": [" A "]}";
     /* '$' ends a text; '+' marks the ids that count */
     static const char text[] = "user: q\nassistant: a$user: q\nassistant: a$";
-    static const char mark[] = "----------------------------------------++";
+    static const char mark[] = "---------------------------------------+++";
     enum { COUNT = sizeof(text) - 1 };
     int32_t tokens[COUNT - 1], targets[COUNT - 1];
     coh_token_file *file;
