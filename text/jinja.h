@@ -24,9 +24,9 @@ enum {
     COH_JINJA_MESSAGES_MAX = 0x7ffe,
 };
 
-/* A conversation, and the variables that transformers sets. Variables
- * tools and documents are none. strftime_now is undefined for a template that asks, and
- * gives 26 July 2024 if it is called: a run depends on no clock. */
+/* A conversation, and variables that transformers sets. Tools and documents are none. strftime_now
+ * is undefined for a template that asks, and gives 26 July 2024 if it is called: a run depends on
+ * no clock. */
 typedef struct coh_jinja_input {
     const coh_chat_turn *messages;
     size_t message_count;
