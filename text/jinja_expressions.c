@@ -413,7 +413,7 @@ static int has_operand(const parser *p)
 static coh_status parse_test(parser *p, node *of, node **out)
 {
     int is_not;
-    node *test, *operand, *tail = NULL;
+    node *test = NULL, *operand, *tail = NULL;
     const uint32_t line = p->now.line;
     COH_TRY(expect_word(p, "is"));
     COH_TRY(take_word(p, "not", &is_not));
