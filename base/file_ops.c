@@ -94,6 +94,12 @@ static int system_rename(void *state, const char *from, const char *to)
     return result_of(rename(from, to));
 }
 
+static int system_link(void *state, const char *from, const char *to)
+{
+    (void)state;
+    return result_of(link(from, to));
+}
+
 static int system_unlink_at(void *state, int folder_fd, const char *name, const char *path)
 {
     (void)state;
@@ -117,6 +123,7 @@ const coh_file_calls coh_system_file_calls = {
     .sync_folder = system_sync_folder,
     .close = system_close,
     .rename = system_rename,
+    .link = system_link,
     .unlink_at = system_unlink_at,
     .rmdir_at = system_rmdir_at,
 };
@@ -223,6 +230,11 @@ int coh_file_close(coh_file_ops *ops, int fd)
 int coh_file_rename(coh_file_ops *ops, const char *from, const char *to)
 {
     return ops->calls->rename(ops->state, from, to);
+}
+
+int coh_file_link(coh_file_ops *ops, const char *from, const char *to)
+{
+    return ops->calls->link(ops->state, from, to);
 }
 
 int coh_file_unlink(coh_file_ops *ops, const char *path)

@@ -26,6 +26,7 @@ typedef struct coh_file_calls {
     int (*sync_folder)(void *state, const char *path);
     int (*close)(void *state, int fd);
     int (*rename)(void *state, const char *from, const char *to);
+    int (*link)(void *state, const char *from, const char *to);
     int (*unlink_at)(void *state, int folder_fd, const char *name, const char *path);
     int (*rmdir_at)(void *state, int folder_fd, const char *name, const char *path);
 } coh_file_calls;
@@ -71,6 +72,9 @@ int coh_file_is_named(int fd, const char *path);
 int coh_file_close(coh_file_ops *ops, int fd);
 /* Refuses an existing target with -EEXIST. */
 int coh_file_rename(coh_file_ops *ops, const char *from, const char *to);
+/* Gives the file `from` the further name `to` (a hard link); a symbolic link is not followed. Fails
+ * where the file system has no links, or the names are on two file systems. */
+int coh_file_link(coh_file_ops *ops, const char *from, const char *to);
 int coh_file_unlink(coh_file_ops *ops, const char *path);
 /* Deletes `name` in the open folder `folder_fd`, which may have been renamed since; `path` is its
  * name at creation. */

@@ -12,7 +12,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/file_ops.h"
 #include "tests/faults/power_cut.h"
 
 /* More savers than any test makes in a process. Each keeps its faults to the process's end, because
@@ -175,6 +174,17 @@ static int faulty_rename(void *state, const char *from, const char *to)
     return result;
 }
 
+/* For the disk a link is a new entry, of a file that is flushed or not. */
+static int faulty_link(void *state, const char *from, const char *to)
+{
+    faults *f = state;
+    int fault = enter(f);
+    int result = fault ? fault : real->link(NULL, from, to);
+    if (result == 0)
+        power_cut_made(f->cut, to);
+    return result;
+}
+
 static int faulty_unlink_at(void *state, int folder_fd, const char *name, const char *path)
 {
     faults *f = state;
@@ -197,7 +207,7 @@ static int faulty_rmdir_at(void *state, int folder_fd, const char *name, const c
     return result;
 }
 
-static const coh_file_calls faulty_calls = {
+const coh_file_calls file_faults_calls = {
     .begin = begin,
     .mkdir = faulty_mkdir,
     .create = faulty_create,
@@ -207,11 +217,12 @@ static const coh_file_calls faulty_calls = {
     .sync_folder = faulty_sync_folder,
     .close = faulty_close,
     .rename = faulty_rename,
+    .link = faulty_link,
     .unlink_at = faulty_unlink_at,
     .rmdir_at = faulty_rmdir_at,
 };
 
 __attribute__((constructor)) static void put_in(void)
 {
-    coh_file_calls_use(&faulty_calls);
+    coh_file_calls_use(&file_faults_calls);
 }

@@ -22,6 +22,11 @@
 #ifndef COH_TESTS_FAULTS_FILE_FAULTS_H
 #define COH_TESTS_FAULTS_FILE_FAULTS_H
 
+#include "base/file_ops.h"
+
 #define FILE_FAULTS_EXIT_CODE 86
+
+/* The table, for a test that puts another one around it. */
+extern const coh_file_calls file_faults_calls;
 
 #endif

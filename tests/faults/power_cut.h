@@ -7,7 +7,7 @@
  *     done                          promised by            else undone by
  *     bytes of a file               its fsync              pages back to zeros, or its end cut off
  *     its length                    its fsync              the length of the last fsync
- *     mkdir, create                 fsync of the folder    removed, with all that is in it
+ *     mkdir, create, link           fsync of the folder    removed, with all that is in it
  *     rename                        fsync of the folder    renamed back
  *     unlink, rmdir                 fsync of the folder    back again
  *
@@ -36,7 +36,7 @@ power_cut *power_cut_begin(uint64_t at, uint64_t seed);
  * FILE_FAULTS_EXIT_CODE). */
 void power_cut_enter(power_cut *cut);
 
-void power_cut_made(power_cut *cut, const char *path); /* after mkdir, create */
+void power_cut_made(power_cut *cut, const char *path); /* mkdir, create, link */
 void power_cut_renamed(power_cut *cut, const char *from, const char *to);
 /* Call begin before an unlink: returns a descriptor that keeps the bytes, or -1. Pass it to end
  * after the unlink. */
