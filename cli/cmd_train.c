@@ -169,14 +169,21 @@ static coh_status take_buffers(cli_run *run)
 
 /* ---- engine ---- */
 
-/* The number of future saves: one every --save-every steps and the last. A save at a stop replaces
- * the last. */
+/* The number of steps from the first one of the run on that `every` divides; 0: never. */
+static uint64_t count_due(const cli_run *run, uint64_t every)
+{
+    return every > 0 ? run->job.recipe.steps / every - run->job.first_step / every : 0;
+}
+
+/* The most future saves: one every --save-every steps and the last. A save at a stop replaces the
+ * last. With --stop-after-worse each validation may save and the run continue. */
 static uint64_t save_count(const cli_run *run)
 {
-    uint64_t every = run->job.recipe.save_every, steps = run->job.recipe.steps;
-    if (every == 0)
-        return 1;
-    return steps / every - run->job.first_step / every + (steps % every != 0);
+    const cli_recipe *recipe = &run->job.recipe;
+    const uint64_t every = recipe->save_every;
+    const uint64_t judged =
+        recipe->stop_after_worse > 0 ? count_due(run, recipe->validation_every) : 0;
+    return count_due(run, every) + (every == 0 || recipe->steps % every != 0) + judged;
 }
 
 /* Is this the process that looks at the drives, of those on its machine? */

@@ -53,7 +53,7 @@ coh_status cli_disks_check(cli_options *options)
 }
 
 /* Adds the flags of checkpoints to a refusal of space that counts them, as `checkpoints`. Two is
- * the least room that a run holds for them, so then --keep saves none. */
+ * the least room of a run that saves more than once, so then --keep saves none. */
 static coh_status add_save_flags(const char *checkpoints, uint64_t checkpoint_count)
 {
     coh_refusal refusal = { .struct_bytes = sizeof(refusal) };
