@@ -18,7 +18,9 @@
 #include "base/alloc.h"
 #include "base/plural.h"
 #include "base/struct_bytes.h"
+#include "engine/checkpoint_frozen.h"
 #include "engine/checkpoint_manifest.h"
+#include "kernels/kernels.h"
 
 /* Read at once when everything is read: 1 MiB, or a grain if that is larger. */
 enum { CHECK_BYTES = 1 << 20 };
@@ -147,8 +149,7 @@ static coh_status hashes_load(coh_checkpoint *checkpoint)
     return COH_OK;
 }
 
-/* Computes the offsets of all tensors, and makes the scratch. Each of its grains is in a file of at
- * least that size. */
+/* Computes the offsets of all tensors, and makes the scratch, which the largest grain decides. */
 static coh_status places_make(coh_checkpoint *checkpoint)
 {
     const coh_logical_table *table = &checkpoint->manifest.table;
@@ -166,6 +167,9 @@ static coh_status places_make(coh_checkpoint *checkpoint)
                 checkpoint->scratch_bytes = bytes;
         }
     }
+    if (table->frozen != COH_FROZEN_IN_WORK)
+        COH_TRY(coh_checkpoint_offsets(table, COH_FILE_FROZEN, checkpoint->offset[COH_FILE_WORK],
+                                       &bytes));
     return COH_ALLOC(checkpoint->scratch_bytes, &checkpoint->scratch);
 }
 
@@ -385,6 +389,7 @@ coh_status coh_checkpoint_facts_get(const coh_checkpoint *checkpoint,
         .note_json = manifest->note_json,
         .passed_over = checkpoint->passed_over,
         .grad_norm = manifest->grad_norm,
+        .frozen_bytes = manifest->file_bytes[COH_FILE_FROZEN],
     };
     for (uint32_t i = 0; i < manifest->table.tensor_count; i++)
         facts.is_trained |= manifest->table.tensors[i].optimizer != NULL;
@@ -426,15 +431,47 @@ coh_status coh_checkpoint_stream_at(const coh_checkpoint *checkpoint, int32_t st
 
 /* ---- read ---- */
 
+/* Widens bf16 numbers, which lie at the end of `data`, to `count` f32 that fill it. A block is read
+ * before its f32 are written, and these never cover a later block. */
+static void widen(char *data, uint64_t count)
+{
+    enum { BLOCK = 1024 };
+    uint16_t block[BLOCK];
+    float wide[BLOCK];
+    const char *from = data + count * sizeof(block[0]);
+    for (uint64_t at = 0; at < count; at += BLOCK) {
+        const uint64_t some = count - at < BLOCK ? count - at : BLOCK;
+        memcpy(block, from + at * sizeof(block[0]), some * sizeof(block[0]));
+        coh_kernel_join(wide, block, NULL, (int64_t)some);
+        memcpy(data + at * sizeof(wide[0]), wide, some * sizeof(wide[0]));
+    }
+}
+
+/* Reads elements [begin, end) of a row, from the start of a block on, as its stream has them. */
+static coh_status elements_read(const coh_checkpoint *checkpoint, uint32_t index, int row,
+                                uint64_t begin, uint64_t end, char *data)
+{
+    const coh_logical_table *table = &checkpoint->manifest.table;
+    const int file = coh_checkpoint_file_of(table, index, row);
+    const uint64_t bytes = coh_checkpoint_file_bytes(table, file, end - begin);
+    const uint64_t wide = coh_state_bytes(coh_logical_stream(table, row), end - begin);
+    COH_TRY(
+        file_read(checkpoint, file,
+                  checkpoint->offset[row][index] + coh_checkpoint_file_bytes(table, file, begin),
+                  bytes, data + (wide - bytes)));
+    if (bytes < wide)
+        widen(data, end - begin);
+    return COH_OK;
+}
+
 /* Reads whole grains [begin, end) of a row and compares each with its hash. */
 static coh_status grains_read(coh_checkpoint *checkpoint, uint32_t index, int row, uint64_t begin,
                               uint64_t end, char *data)
 {
     const coh_logical_tensor *tensor = &checkpoint->manifest.table.tensors[index];
     const coh_state_stream *stream = coh_logical_stream(&checkpoint->manifest.table, row);
-    COH_TRY(file_read(checkpoint, row,
-                      checkpoint->offset[row][index] + coh_state_bytes(stream, begin),
-                      coh_state_bytes(stream, end - begin), data));
+    const int file = coh_checkpoint_file_of(&checkpoint->manifest.table, index, row);
+    COH_TRY(elements_read(checkpoint, index, row, begin, end, data));
     for (uint64_t at = begin; at < end; at += COH_GRAIN_ELEMENTS) {
         uint64_t count = end - at < COH_GRAIN_ELEMENTS ? end - at : COH_GRAIN_ELEMENTS;
         uint64_t grain = at / COH_GRAIN_ELEMENTS;
@@ -446,7 +483,7 @@ static coh_status grains_read(coh_checkpoint *checkpoint, uint32_t index, int ro
                             "checkpoint %s: %s, tensor %s, grain %" PRIu64 " (elements %" PRIu64
                             " to %" PRIu64 ") is damaged: hash %016" PRIx64
                             ", saved was %016" PRIx64 ": " TAKE_ANOTHER,
-                            checkpoint->path, file_name(checkpoint, row).text, tensor->name, grain,
+                            checkpoint->path, file_name(checkpoint, file).text, tensor->name, grain,
                             at, at + count - 1, found, expected);
     }
     return COH_OK;
@@ -540,4 +577,37 @@ coh_status coh_checkpoint_check(coh_checkpoint *checkpoint, uint64_t *out_hash)
     if (out_hash) /* open checked that the table, which every grain now matches, folds to it */
         *out_hash = manifest->hash;
     return COH_OK;
+}
+
+/* ---- the file of frozen tensors ---- */
+
+/* Finds the next frozen tensor from *index on; 0: there is none. */
+static int find_frozen(const coh_logical_table *table, uint32_t *index)
+{
+    while (*index < table->tensor_count && table->tensors[*index].optimizer != NULL)
+        ++*index;
+    return *index < table->tensor_count;
+}
+
+int coh_checkpoint_frozen_get(const coh_checkpoint *checkpoint, const coh_logical_table *table,
+                              coh_logical_hash *hash, coh_frozen_file *out_file)
+{
+    const coh_logical_table *own = &checkpoint->manifest.table;
+    uint32_t theirs = 0, ours = 0;
+    out_file->folder[0] = '\0';
+    if (own->frozen == COH_FROZEN_IN_WORK || own->frozen != table->frozen)
+        return 0;
+    for (;; theirs++, ours++) {
+        const int is_one = find_frozen(table, &theirs);
+        if (is_one != find_frozen(own, &ours))
+            return 0;
+        if (!is_one)
+            break;
+        if (strcmp(table->tensors[theirs].name, own->tensors[ours].name) != 0 ||
+            table->tensors[theirs].elements != own->tensors[ours].elements)
+            return 0;
+        coh_logical_hash_copy_work(hash, theirs, checkpoint->hashes, ours);
+    }
+    coh_frozen_file_see(checkpoint->fd[COH_FILE_FROZEN], checkpoint->path, out_file);
+    return out_file->folder[0] != '\0';
 }

@@ -30,8 +30,10 @@ coh_file_name coh_checkpoint_file_name(const coh_logical_table *table, int file)
         snprintf(name.text, sizeof(name.text), "manifest.json");
         return name;
     }
-    const char *stream = file == COH_FILE_HASHES ? "hashes" : coh_logical_stream(table, file)->name;
-    const int is_fixed = file == COH_FILE_HASHES || file == COH_PART_WORK || has_fixed_file(stream);
+    const char *stream = file == COH_FILE_HASHES   ? "hashes"
+                         : file == COH_FILE_FROZEN ? "frozen"
+                                                   : coh_logical_stream(table, file)->name;
+    const int is_fixed = file >= COH_FILE_FROZEN || file == COH_PART_WORK || has_fixed_file(stream);
     snprintf(name.text, sizeof(name.text), "%.*s%s", COH_OPTIMIZER_NAME_BYTES - 1, stream,
              is_fixed ? ".bin" : STATE_END);
     return name;
@@ -42,21 +44,37 @@ uint64_t coh_manifest_hash(const char *text, size_t bytes)
     return XXH3_64bits(text, bytes);
 }
 
-coh_status coh_checkpoint_offsets(const coh_logical_table *table, int row, uint64_t *offsets,
+int coh_checkpoint_file_of(const coh_logical_table *table, uint32_t tensor, int row)
+{
+    const int is_shared =
+        table->frozen != COH_FROZEN_IN_WORK && table->tensors[tensor].optimizer == NULL;
+    return is_shared ? COH_FILE_FROZEN : row;
+}
+
+uint64_t coh_checkpoint_file_bytes(const coh_logical_table *table, int file, uint64_t elements)
+{
+    if (file == COH_FILE_FROZEN)
+        return elements * (table->frozen == COH_FROZEN_BF16 ? sizeof(uint16_t) : sizeof(float));
+    return coh_state_bytes(coh_logical_stream(table, file), elements);
+}
+
+coh_status coh_checkpoint_offsets(const coh_logical_table *table, int file, uint64_t *offsets,
                                   uint64_t *out_bytes)
 {
-    const coh_state_stream *stream = coh_logical_stream(table, row);
+    const int row = file == COH_FILE_FROZEN ? COH_FILE_WORK : file;
     uint64_t total = 0;
     for (uint32_t i = 0; i < table->tensor_count; i++) {
         const coh_logical_tensor *tensor = &table->tensors[i];
+        if (coh_logical_part(tensor, row) < 0 || coh_checkpoint_file_of(table, i, row) != file)
+            continue;
         if (offsets)
             offsets[i] = total;
-        if (coh_logical_part(tensor, row) >= 0)
-            COH_TRY(coh_bytes_add(total, coh_state_bytes(stream, tensor->elements), &total));
+        COH_TRY(
+            coh_bytes_add(total, coh_checkpoint_file_bytes(table, file, tensor->elements), &total));
     }
     if (total > INT64_MAX)
         return coh_fail(COH_ERR_FULL, "a checkpoint's %s would be larger than a file can be",
-                        coh_checkpoint_file_name(table, row).text);
+                        coh_checkpoint_file_name(table, file).text);
     *out_bytes = total;
     return COH_OK;
 }
@@ -90,12 +108,12 @@ int coh_checkpoint_is_partial(const char *path)
            strncmp(path + length - (sizeof(end) - 1), end, sizeof(end) - 1) == 0;
 }
 
-/* Is this the name of a stream's file? */
+/* Is this the name of a stream's file, or of that of frozen tensors? */
 static int is_stream_file(const char *name)
 {
     char stream[COH_OPTIMIZER_NAME_BYTES];
     const size_t length = strlen(name), end = sizeof(STATE_END) - 1;
-    if (strcmp(name, "m.bin") == 0 || strcmp(name, "v.bin") == 0)
+    if (strcmp(name, "m.bin") == 0 || strcmp(name, "v.bin") == 0 || strcmp(name, "frozen.bin") == 0)
         return 1;
     if (length <= end || length - end >= sizeof(stream) ||
         strcmp(name + length - end, STATE_END) != 0)

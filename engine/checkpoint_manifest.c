@@ -13,7 +13,8 @@
 #include "base/json.h"
 #include "base/plural.h"
 
-#define COUNT_MOST ((double)INT64_MAX)
+#define COUNT_MOST    ((double)INT64_MAX)
+#define FROZEN_DTYPES "\"f32\" or \"bf16\""
 
 /* ---- fields with a special form ---- */
 
@@ -94,6 +95,32 @@ static coh_status read_states(const coh_json_field *field, const coh_json_place 
     return COH_OK;
 }
 
+/* The dtype of frozen.bin, by coh_frozen_form. */
+static const char *const frozen_dtypes[] = { NULL, "f32", "bf16" };
+
+static coh_status read_frozen(const coh_json_field *field, const coh_json_place *at, void *object)
+{
+    const char *dtype = json_string_value(at->value);
+    (void)field;
+    for (int form = COH_FROZEN_F32; dtype && form <= COH_FROZEN_BF16; form++)
+        if (strcmp(dtype, frozen_dtypes[form]) == 0) {
+            ((coh_manifest *)object)->table.frozen = (coh_frozen_form)form;
+            return COH_OK;
+        }
+    return coh_json_expected(at, FROZEN_DTYPES);
+}
+
+static void write_frozen(const coh_json_field *field, coh_json_writer *writer, const void *object)
+{
+    coh_json_put_text(writer, field->name,
+                      frozen_dtypes[((const coh_manifest *)object)->table.frozen]);
+}
+
+static int has_frozen(const void *object)
+{
+    return ((const coh_manifest *)object)->table.frozen != COH_FROZEN_IN_WORK;
+}
+
 /* The files' sizes follow from the tensors: check_files compares them. */
 static coh_status read_files(const coh_json_field *field, const coh_json_place *at, void *object)
 {
@@ -167,6 +194,8 @@ static const coh_json_field manifest_fields[] = {
     { "numeric_fingerprint", COH_JSON_HEX, IN(numeric_fingerprint) },
     { "hash", COH_JSON_HEX, IN(hash) },
     { "grain_elements", COH_JSON_WHOLE, IN(grain_elements), .most = COUNT_MOST },
+    { "frozen", COH_JSON_OWN, .read = read_frozen, .write = write_frozen, .is_written = has_frozen,
+      .since = 3 },
     { "files", COH_JSON_OWN, .read = read_files, .write = write_files },
     { "streams", COH_JSON_ARRAY, COH_JSON_AT_ARRAY(coh_manifest, table.streams, table.stream_count),
       .layout = COH_JSON_LINES_IF_ANY, .most = COH_LOGICAL_STREAMS, .fields = stream_fields,
@@ -184,7 +213,8 @@ coh_status coh_manifest_add_text(const coh_manifest *manifest, coh_text *text)
     coh_json_writer writer = { .text = text, .object = manifest };
     coh_json_begin(&writer, NULL, '{', COH_JSON_LINES);
     coh_json_put_text(&writer, "format", COH_CHECKPOINT_FORMAT);
-    coh_json_put(&writer, "version", "%d", COH_CHECKPOINT_VERSION);
+    coh_json_put(&writer, "version", "%d",
+                 has_frozen(manifest) ? COH_CHECKPOINT_VERSION : COH_CHECKPOINT_PLAIN);
     coh_json_write(manifest_fields, &writer, manifest);
     COH_TRY(writer.status);
     return coh_text_add(text, COH_MANIFEST_SEAL, coh_manifest_hash(text->data, text->bytes));
@@ -261,8 +291,8 @@ static coh_status files_size(coh_manifest *manifest)
         grain_count += (table->tensors[i].elements + COH_GRAIN_ELEMENTS - 1) / COH_GRAIN_ELEMENTS;
     manifest->file_bytes[COH_FILE_HASHES] =
         grain_count * (1 + (uint64_t)table->stream_count) * sizeof(uint64_t);
-    for (int row = 0; row <= table->stream_count; row++)
-        if (coh_checkpoint_offsets(table, row, NULL, &manifest->file_bytes[row]) != COH_OK)
+    for (int file = 0; file < COH_FILE_HASHES; file = coh_checkpoint_next_file(table, file))
+        if (coh_checkpoint_offsets(table, file, NULL, &manifest->file_bytes[file]) != COH_OK)
             return COH_ERR_CORRUPT; /* with that text */
     return COH_OK;
 }
@@ -288,6 +318,21 @@ static coh_status check_files(const coh_json_place *files, coh_manifest *manifes
                : coh_json_fail(files, "%zu file%s, and the tensors have %zu",
                                json_object_size(files->value),
                                COH_PLURAL_S(json_object_size(files->value)), count);
+}
+
+/* Version 3 has a file of frozen tensors, and there are some. */
+static coh_status check_frozen(const coh_json_place *at, const coh_manifest *manifest)
+{
+    const coh_json_place frozen = coh_json_member(at, "frozen");
+    const coh_logical_table *table = &manifest->table;
+    if (at->source->version < COH_CHECKPOINT_VERSION)
+        return COH_OK;
+    if (!has_frozen(manifest))
+        return coh_json_expected(&frozen, FROZEN_DTYPES);
+    for (uint32_t i = 0; i < table->tensor_count; i++)
+        if (table->tensors[i].optimizer == NULL)
+            return COH_OK;
+    return coh_json_fail(&frozen, "every tensor has an optimizer");
 }
 
 /* Format and version are checked before all else, so that a newer file is reported as newer and not
@@ -337,6 +382,7 @@ static coh_status root_read(json_t *root, int version, coh_manifest *manifest)
     if (version == 1)
         COH_TRY(make_streams_1(manifest));
     COH_TRY(check_tensors(manifest));
+    COH_TRY(check_frozen(&at, manifest));
     return check_files(&files, manifest);
 }
 

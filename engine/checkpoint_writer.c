@@ -13,8 +13,12 @@
 
 #include "base/alloc.h"
 #include "base/json.h"
-#include "engine/checkpoint_files.h"
+#include "engine/checkpoint_frozen.h"
 #include "engine/checkpoint_manifest.h"
+#include "kernels/kernels.h"
+
+/* Elements of a frozen tensor that are rounded and written at once: 512 KiB of bf16. */
+enum { FROZEN_PIECE = 1 << 18 };
 
 struct coh_checkpoint_writer {
     coh_logical_hash *hash;
@@ -28,6 +32,14 @@ struct coh_checkpoint_writer {
     char name[PATH_MAX + sizeof(coh_file_name)]; /* scratch: one file's path */
     char *note;
     coh_text manifest; /* fixed */
+
+    /* The file of frozen tensors whose grains `hash` has, if its folder is not "": that of the
+     * checkpoint saved or taken last. */
+    coh_frozen_file frozen;
+    coh_frozen_file sealed; /* that of the checkpoint under way */
+    int is_linked;          /* 1: the checkpoint under way has `frozen` */
+    int link_error;         /* see coh_checkpoint_writer_link_error */
+    uint16_t *piece;        /* FROZEN_PIECE; NULL: frozen tensors are stored as f32 */
 };
 
 static coh_status manifest_write(coh_checkpoint_writer *writer, const coh_checkpoint_seal *seal,
@@ -74,6 +86,11 @@ static coh_status writer_fill(coh_checkpoint_writer *writer)
         COH_TRY(COH_ALLOC(table->tensor_count, &writer->offset[row]));
         COH_TRY(coh_checkpoint_offsets(table, row, writer->offset[row], &writer->file_bytes[row]));
     }
+    if (table->frozen != COH_FROZEN_IN_WORK)
+        COH_TRY(coh_checkpoint_offsets(table, COH_FILE_FROZEN, writer->offset[COH_FILE_WORK],
+                                       &writer->file_bytes[COH_FILE_FROZEN]));
+    if (table->frozen == COH_FROZEN_BF16)
+        COH_TRY(COH_ALLOC(FROZEN_PIECE, &writer->piece));
     coh_logical_hash_rows(writer->hash, &writer->file_bytes[COH_FILE_HASHES]);
     /* 224: a tensor's line without names of tensor and streams: five dimensions of 20 characters,
      * an optimizer of 15, words and commas. A character of a tensor's name may become six (\u001f).
@@ -122,6 +139,7 @@ void coh_checkpoint_writer_destroy(coh_checkpoint_writer *writer)
         coh_free(writer->offset[row]);
     coh_free(writer->note);
     coh_free(writer->manifest.data);
+    coh_free(writer->piece);
     coh_free(writer);
 }
 
@@ -131,6 +149,34 @@ uint64_t coh_checkpoint_writer_bytes(const coh_checkpoint_writer *writer)
     for (int file = 0; file < COH_FILE_MANIFEST; file++)
         total += coh_bytes_round_page(writer->file_bytes[file]);
     return total;
+}
+
+uint64_t coh_checkpoint_writer_frozen_bytes(const coh_checkpoint_writer *writer)
+{
+    return coh_bytes_round_page(writer->file_bytes[COH_FILE_FROZEN]);
+}
+
+/* ---- frozen tensors ---- */
+
+void coh_checkpoint_writer_forget_frozen(coh_checkpoint_writer *writer)
+{
+    writer->frozen.folder[0] = '\0';
+}
+
+int coh_checkpoint_writer_take_frozen(coh_checkpoint_writer *writer,
+                                      const coh_checkpoint *checkpoint)
+{
+    return coh_checkpoint_frozen_get(checkpoint, writer->table, writer->hash, &writer->frozen);
+}
+
+int coh_checkpoint_writer_has_frozen(const coh_checkpoint_writer *writer)
+{
+    return writer->is_linked;
+}
+
+int coh_checkpoint_writer_link_error(const coh_checkpoint_writer *writer)
+{
+    return writer->link_error;
 }
 
 /* ---- a save ---- */
@@ -163,6 +209,40 @@ static coh_status paths_set(coh_checkpoint_writer *writer, const char *path)
     return COH_OK;
 }
 
+/* Creates a file and reserves its space. */
+static coh_status file_create(coh_checkpoint_writer *writer, int file)
+{
+    const char *name = file_path(writer, file);
+    int fd = coh_file_create(&writer->ops, name);
+    if (fd < 0)
+        return coh_file_fail(fd, "create", name);
+    writer->fd[file] = fd;
+    const int error = coh_file_reserve(&writer->ops, fd, writer->file_bytes[file]);
+    if (error == 0)
+        return COH_OK;
+    const uint64_t linked = writer->is_linked ? coh_checkpoint_writer_frozen_bytes(writer) : 0;
+    return coh_fail_prefix(coh_file_fail(error, "reserve space for", name),
+                           "the checkpoint needs %" PRIu64 " bytes",
+                           coh_checkpoint_writer_bytes(writer) - linked);
+}
+
+/* Links the known file of frozen tensors into the folder, and keeps the hashes of its grains. If
+ * that fails, it is forgotten. */
+static void frozen_link(coh_checkpoint_writer *writer)
+{
+    if (writer->frozen.folder[0] == '\0')
+        return;
+    const int fd =
+        coh_frozen_file_link(&writer->frozen, &writer->ops, file_path(writer, COH_FILE_FROZEN));
+    if (fd < 0) {
+        writer->link_error = fd;
+        coh_checkpoint_writer_forget_frozen(writer);
+        return;
+    }
+    writer->fd[COH_FILE_FROZEN] = fd;
+    writer->is_linked = 1;
+}
+
 static coh_status files_create(coh_checkpoint_writer *writer)
 {
     int error = coh_checkpoint_unlink(&writer->ops, writer->partial);
@@ -171,19 +251,16 @@ static coh_status files_create(coh_checkpoint_writer *writer)
     if ((error = coh_file_mkdir(&writer->ops, writer->partial)))
         return coh_file_fail(error, "make folder", writer->partial);
     writer->under_way = 1;
-    for (int file = 0; file < COH_FILE_MANIFEST;
-         file = coh_checkpoint_next_file(writer->table, file)) {
-        const char *name = file_path(writer, file);
-        int fd = coh_file_create(&writer->ops, name);
-        if (fd < 0)
-            return coh_file_fail(fd, "create", name);
-        writer->fd[file] = fd;
-        if ((error = coh_file_reserve(&writer->ops, fd, writer->file_bytes[file]))) {
-            coh_status status = coh_file_fail(error, "reserve space for", name);
-            return coh_fail_prefix(status, "the checkpoint needs %" PRIu64 " bytes",
-                                   coh_checkpoint_writer_bytes(writer));
-        }
-    }
+    COH_TRY(file_create(writer, COH_FILE_WORK)); /* first: it marks the folder as a checkpoint's */
+    frozen_link(writer);
+    for (int file = coh_checkpoint_next_file(writer->table, COH_FILE_WORK);
+         file < COH_FILE_MANIFEST; file = coh_checkpoint_next_file(writer->table, file))
+        if (writer->fd[file] < 0)
+            COH_TRY(file_create(writer, file));
+    if (writer->is_linked)
+        coh_logical_hash_begin_trained(writer->hash);
+    else
+        coh_logical_hash_begin(writer->hash);
     return COH_OK;
 }
 
@@ -199,7 +276,7 @@ coh_status coh_checkpoint_writer_begin(coh_checkpoint_writer *writer, const char
     COH_TRY(coh_checkpoint_note_check(note));
     strcpy(writer->note, note);
     COH_TRY(paths_set(writer, path));
-    coh_logical_hash_begin(writer->hash);
+    writer->is_linked = writer->link_error = 0;
     coh_status status = files_create(writer);
     if (status != COH_OK)
         coh_checkpoint_writer_abort(writer);
@@ -220,6 +297,31 @@ static coh_status broken_fail(const coh_checkpoint_writer *writer, int row, uint
                     element_begin + element, *value != *value ? "NaN" : "infinite");
 }
 
+static coh_status bytes_write(coh_checkpoint_writer *writer, int file, const void *data,
+                              uint64_t bytes, uint64_t offset)
+{
+    int error = coh_file_write(&writer->ops, writer->fd[file], data, bytes, offset);
+    if (error)
+        return coh_file_fail(error, "write", file_path(writer, file));
+    coh_file_write_back(writer->fd[file], bytes, offset);
+    return COH_OK;
+}
+
+/* Writes f32 values as bf16, which have the same value. */
+static coh_status halves_write(coh_checkpoint_writer *writer, const float *values, uint64_t count,
+                               uint64_t offset)
+{
+    for (uint64_t at = 0; at < count; at += FROZEN_PIECE) {
+        const uint64_t some = count - at < FROZEN_PIECE ? count - at : FROZEN_PIECE;
+        if (!coh_frozen_is_bf16(values + at, some))
+            return coh_fail(COH_ERR_INTERNAL, "a frozen value is not exact in bf16");
+        coh_kernel_split(writer->piece, NULL, values + at, (int64_t)some);
+        COH_TRY(bytes_write(writer, COH_FILE_FROZEN, writer->piece, some * sizeof(*writer->piece),
+                            offset + at * sizeof(*writer->piece)));
+    }
+    return COH_OK;
+}
+
 coh_status coh_checkpoint_writer_put(coh_checkpoint_writer *writer, int part, uint32_t tensor,
                                      uint64_t element_begin, uint64_t count, const void *data)
 {
@@ -230,22 +332,24 @@ coh_status coh_checkpoint_writer_put(coh_checkpoint_writer *writer, int part, ui
     const int row = coh_logical_row(&writer->table->tensors[tensor], part);
     if (broken < count)
         return broken_fail(writer, row, tensor, element_begin, broken, data);
-    const coh_state_stream *stream = coh_logical_stream(writer->table, row);
-    uint64_t bytes = coh_state_bytes(stream, count);
-    uint64_t offset = writer->offset[row][tensor] + coh_state_bytes(stream, element_begin);
-    int error = coh_file_write(&writer->ops, writer->fd[row], data, bytes, offset);
-    if (error)
-        return coh_file_fail(error, "write", file_path(writer, row));
-    coh_file_write_back(writer->fd[row], bytes, offset);
-    return COH_OK;
+    const int file = coh_checkpoint_file_of(writer->table, tensor, row);
+    const uint64_t offset =
+        writer->offset[row][tensor] + coh_checkpoint_file_bytes(writer->table, file, element_begin);
+    if (file == COH_FILE_FROZEN && writer->piece != NULL)
+        return halves_write(writer, data, count, offset);
+    return bytes_write(writer, file, data, coh_checkpoint_file_bytes(writer->table, file, count),
+                       offset);
 }
 
-/* Flushes and closes a file. */
+/* Flushes and closes a file, also a linked one: its link is durable with the folder, its bytes may
+ * be a copy that was never flushed. */
 static coh_status file_seal(coh_checkpoint_writer *writer, int file)
 {
     int error = coh_file_sync(&writer->ops, writer->fd[file]);
     if (error)
         return coh_file_fail(error, "flush", file_path(writer, file));
+    if (file == COH_FILE_FROZEN)
+        coh_frozen_file_see(writer->fd[file], writer->path, &writer->sealed);
     error = coh_file_close(&writer->ops, writer->fd[file]);
     writer->fd[file] = -1;
     return error ? coh_file_fail(error, "close", file_path(writer, file)) : COH_OK;
@@ -319,11 +423,15 @@ coh_status coh_checkpoint_writer_finish(coh_checkpoint_writer *writer,
         status = manifest_seal(writer);
     if (status == COH_OK)
         status = publish(writer);
-    if (status != COH_OK)
+    if (status != COH_OK) {
         coh_checkpoint_writer_abort(writer);
-    else if (out_hash)
+        return status;
+    }
+    if (writer->table->frozen != COH_FROZEN_IN_WORK)
+        writer->frozen = writer->sealed; /* what later saves link */
+    if (out_hash)
         *out_hash = hash;
-    return status;
+    return COH_OK;
 }
 
 void coh_checkpoint_writer_abort(coh_checkpoint_writer *writer)

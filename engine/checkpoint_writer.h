@@ -9,7 +9,8 @@
  * `.partial`, which the next begin of the same path removes.
  *
  * Files and manifest: docs/checkpoint.md. Puts may come in any order, because each element has a
- * fixed place in its file.
+ * fixed place in its file. The file of frozen tensors is linked from the checkpoint saved before
+ * where that is possible (checkpoint_frozen.h); then only the others are put.
  *
  * After create nothing is allocated, and no stdio or directory stream is used: begin, put, finish
  * and abort may run in a training step's process, which must not allocate.
@@ -21,6 +22,7 @@
 #ifndef COH_ENGINE_CHECKPOINT_WRITER_H
 #define COH_ENGINE_CHECKPOINT_WRITER_H
 
+#include "cohobate/checkpoint.h"
 #include "engine/logical_hash.h"
 
 typedef struct coh_checkpoint_writer coh_checkpoint_writer;
@@ -44,6 +46,17 @@ void coh_checkpoint_writer_destroy(coh_checkpoint_writer *writer); /* accepts NU
 
 /* Returns an upper bound of the bytes that one checkpoint takes on disk, for the preflight. */
 uint64_t coh_checkpoint_writer_bytes(const coh_checkpoint_writer *writer);
+/* Returns how many of them are those of the file of frozen tensors, which a linked one lacks. */
+uint64_t coh_checkpoint_writer_frozen_bytes(const coh_checkpoint_writer *writer);
+
+/* Says that the frozen tensors have other values than in the checkpoint saved or taken last, so the
+ * next save writes them. */
+void coh_checkpoint_writer_forget_frozen(coh_checkpoint_writer *writer);
+/* Says that the frozen tensors have the values of an open checkpoint, whose file of them the next
+ * save links. Returns 1; 0 if it has no file that could be linked, and then the next save writes
+ * them. No save may be under way. */
+int coh_checkpoint_writer_take_frozen(coh_checkpoint_writer *writer,
+                                      const coh_checkpoint *checkpoint);
 
 /* Makes <path>.partial and reserves the files' space in it. Removes what an earlier, interrupted
  * save of this path left. The folder that holds `path` must exist. `note_json` is the caller's
@@ -53,6 +66,11 @@ uint64_t coh_checkpoint_writer_bytes(const coh_checkpoint_writer *writer);
  * files behind. */
 coh_status coh_checkpoint_writer_begin(coh_checkpoint_writer *writer, const char *path,
                                        const char *note_json);
+/* After begin: 1 if the frozen tensors were linked, and are not to be put. */
+int coh_checkpoint_writer_has_frozen(const coh_checkpoint_writer *writer);
+/* After begin: -errno if a known file of frozen tensors could not be linked (-ESTALE: another file
+ * has its name), and they are written instead; else 0. */
+int coh_checkpoint_writer_link_error(const coh_checkpoint_writer *writer);
 
 /* Writes elements [element_begin, element_begin + count) of one part of a tensor: whole grains (the
  * tensor's last may be short), as coh_logical_hash_put describes. All data must come from the state

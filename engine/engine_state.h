@@ -40,11 +40,14 @@ struct coh_engine {
 
     coh_logical_tensor *tensors; /* by layout parameter */
     coh_state_stream streams[COH_LOGICAL_STREAMS];
-    coh_logical_table table; /* of both */
-    uint64_t elements;       /* of all tensors */
-    uint32_t trained_count;  /* tensors that an optimizer trains */
+    coh_logical_table table;  /* of both */
+    uint64_t elements;        /* of all tensors */
+    uint64_t frozen_elements; /* of those without an optimizer */
+    uint32_t trained_count;   /* tensors that an optimizer trains */
     coh_logical_hash *hash;
     coh_checkpoint_writer *writer; /* NULL: this plan does not save */
+    int frozen_changed;            /* 1: frozen tensors are no longer those that the writer knows */
+    int link_is_told;              /* the log has why their file cannot be shared */
     coh_background_save saver;     /* finishes the writer's checkpoints */
 };
 

@@ -255,6 +255,8 @@ static coh_status put(coh_engine *engine, coh_parameter parameter, uint64_t elem
     COH_TRY(find_parameter(engine, parameter, &visit.parameter));
     COH_TRY(check_put(&engine->tensors[visit.parameter], element_begin, count, values));
     COH_TRY(coh_engine_apply_pending(engine));
+    if (engine->tensors[visit.parameter].optimizer == NULL)
+        engine->frozen_changed = 1;
     return coh_engine_visit(engine, COH_PROGRAM_EDIT, &visit.base, NULL);
 }
 

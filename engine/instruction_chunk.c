@@ -376,6 +376,8 @@ static coh_status show_operand(coh_step *step, const coh_ticket *ticket,
     const int is_work = object->stream == COH_STREAM_WORK || object->stream == COH_STREAM_WORK_PART;
     const coh_operand *states =
         is_work ? coh_bound_operand(ticket->bound, instruction, COH_SLOT_VISIT_STATES) : NULL;
+    if (ticket->skips_frozen && !coh_group_is_trained(&step->layout->groups[object->owner]))
+        return COH_OK;
     if (object->stream == COH_STREAM_STATE &&
         coh_bound_operand(ticket->bound, instruction, COH_SLOT_VISIT_WORK) != NULL)
         return COH_OK; /* shown with its work */

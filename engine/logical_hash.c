@@ -224,21 +224,50 @@ void coh_logical_hash_destroy(coh_logical_hash *hash)
     coh_free(hash);
 }
 
+/* Returns the place of a tensor's first grain in a row. */
+static uint64_t entry_of(const coh_logical_hash *hash, int row, uint32_t tensor)
+{
+    return (uint64_t)row * hash->grain_begin[hash->table->tensor_count] + hash->grain_begin[tensor];
+}
+
 void coh_logical_hash_begin(coh_logical_hash *hash)
 {
     memset(hash->grains, 0, entry_count(hash) * sizeof(*hash->grains));
     memset(hash->arrived, 0, entry_count(hash));
 }
 
+/* Forgets the grains of one part of a tensor. */
+static void forget_part(coh_logical_hash *hash, uint32_t tensor, int part)
+{
+    const coh_logical_tensor *facts = &hash->table->tensors[tensor];
+    const uint64_t entry = entry_of(hash, coh_logical_row(facts, part), tensor);
+    const uint64_t count = grains_of(facts->elements);
+    memset(&hash->grains[entry], 0, count * sizeof(*hash->grains));
+    memset(&hash->arrived[entry], 0, count);
+}
+
+void coh_logical_hash_begin_trained(coh_logical_hash *hash)
+{
+    for (uint32_t i = 0; i < hash->table->tensor_count; i++) {
+        const coh_logical_tensor *tensor = &hash->table->tensors[i];
+        for (int part = 0; part <= tensor->stream_count && tensor->optimizer != NULL; part++)
+            forget_part(hash, i, part);
+    }
+}
+
+void coh_logical_hash_copy_work(coh_logical_hash *hash, uint32_t tensor,
+                                const coh_logical_hash *source, uint32_t source_tensor)
+{
+    const uint64_t count = grains_of(hash->table->tensors[tensor].elements);
+    const uint64_t entry = entry_of(hash, 0, tensor);
+    memcpy(&hash->grains[entry], &source->grains[entry_of(source, 0, source_tensor)],
+           count * sizeof(*hash->grains));
+    memset(&hash->arrived[entry], 1, count);
+}
+
 uint64_t coh_grain_hash(const void *data, uint64_t bytes)
 {
     return XXH3_64bits(data, bytes);
-}
-
-/* Returns the place of a tensor's first grain in a row. */
-static uint64_t entry_of(const coh_logical_hash *hash, int row, uint32_t tensor)
-{
-    return (uint64_t)row * hash->grain_begin[hash->table->tensor_count] + hash->grain_begin[tensor];
 }
 
 /* The grains of a put; each grain is one piece for the pool. */

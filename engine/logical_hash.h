@@ -45,6 +45,13 @@ typedef struct coh_logical_tensor {
     int32_t streams[COH_OPTIMIZER_STREAMS]; /* indices of the table's streams, each once */
 } coh_logical_tensor;
 
+/* The file that holds the work of frozen tensors: those without an optimizer. */
+typedef enum coh_frozen_form {
+    COH_FROZEN_IN_WORK, /* work.bin, next to the others, as in versions 1 and 2 */
+    COH_FROZEN_F32,     /* frozen.bin, which checkpoints share (checkpoint_frozen.h) */
+    COH_FROZEN_BF16     /* likewise; all values are exact in bf16 */
+} coh_frozen_form;
+
 /* Tensors are in the order of layout->parameters, so that coh_segment.parameter is the index of the
  * tensor. */
 typedef struct coh_logical_table {
@@ -52,6 +59,7 @@ typedef struct coh_logical_table {
     uint32_t tensor_count;
     const coh_state_stream *streams; /* distinct names; at most COH_LOGICAL_STREAMS */
     int32_t stream_count;
+    coh_frozen_form frozen; /* of its checkpoints; hashes do not depend on it */
 } coh_logical_table;
 
 /* Checks that names, numbers and indices are allowed, that each stream is of some tensor, and that
@@ -81,6 +89,12 @@ void coh_logical_hash_destroy(coh_logical_hash *hash); /* accepts NULL */
 
 /* Forgets all grains. Call before the first put of a round. */
 void coh_logical_hash_begin(coh_logical_hash *hash);
+/* Likewise, but keeps the grains of frozen tensors, which are then not put. */
+void coh_logical_hash_begin_trained(coh_logical_hash *hash);
+/* Takes the grains of a tensor's work from another hash, whose tensor `source_tensor` has as many
+ * elements. */
+void coh_logical_hash_copy_work(coh_logical_hash *hash, uint32_t tensor,
+                                const coh_logical_hash *source, uint32_t source_tensor);
 
 /* Hashes the grains of elements [element_begin, element_begin + count) of one part of a tensor.
  * `data`: f32 values for work, else the blocks of the part's stream, coh_state_bytes(stream, count)

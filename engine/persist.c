@@ -1,13 +1,16 @@
 /* All data that enters and leaves an engine: first values, hash, checkpoints. Each is a visit
  * (visit.h), which sees f32, so hash and checkpoint do not depend on the plan's dtype. Next:
  * checkpoint_writer.h; single parameters: fetch.c. */
+#include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "base/struct_bytes.h"
 #include "cohobate/checkpoint.h"
 #include "comm/world.h"
+#include "engine/checkpoint_frozen.h"
 #include "engine/entry.h"
 #include "engine/parameter_groups.h"
 #include "engine/visit.h"
@@ -33,6 +36,12 @@ static int32_t list_stream(const coh_state_stream *stream, coh_state_stream *str
     return (*count)++;
 }
 
+/* The form of frozen tensors so far, with one of `dtype` in addition: bf16 if all of them are. */
+static coh_frozen_form frozen_form(coh_frozen_form before, coh_dtype dtype)
+{
+    return dtype == COH_DTYPE_BF16 && before != COH_FROZEN_F32 ? COH_FROZEN_BF16 : COH_FROZEN_F32;
+}
+
 /* Lists the tensors of a checkpoint, in the order of layout->parameters, and the streams of their
  * optimizers; free *out_tensors with coh_free. */
 static coh_status list_tensors(const coh_plan *plan, coh_logical_tensor **out_tensors,
@@ -41,6 +50,7 @@ static coh_status list_tensors(const coh_plan *plan, coh_logical_tensor **out_te
 {
     const coh_layout *layout = &plan->layout;
     int32_t stream_count = 0;
+    coh_frozen_form frozen = COH_FROZEN_IN_WORK;
     COH_TRY(COH_ALLOC(layout->parameter_count, out_tensors));
     for (uint32_t i = 0; i < layout->parameter_count; i++) {
         const coh_parameter_layout *parameter = &layout->parameters[i];
@@ -57,9 +67,11 @@ static coh_status list_tensors(const coh_plan *plan, coh_logical_tensor **out_te
         tensor->shape.dtype = COH_DTYPE_F32; /* visitors see f32 */
         for (int32_t k = 0; k < tensor->stream_count; k++)
             tensor->streams[k] = list_stream(&optimizer->streams[k], streams, &stream_count);
+        if (optimizer == NULL)
+            frozen = frozen_form(frozen, layout->groups[parameter->group].dtype);
     }
     *out_table =
-        (coh_logical_table){ *out_tensors, layout->parameter_count, streams, stream_count };
+        (coh_logical_table){ *out_tensors, layout->parameter_count, streams, stream_count, frozen };
     return COH_OK;
 }
 
@@ -69,6 +81,8 @@ coh_status coh_engine_create_tables(coh_engine *engine)
     for (uint32_t i = 0; i < engine->table.tensor_count; i++) {
         engine->elements += engine->tensors[i].elements;
         engine->trained_count += engine->tensors[i].optimizer != NULL;
+        engine->frozen_elements +=
+            engine->tensors[i].optimizer == NULL ? engine->tensors[i].elements : 0;
     }
     COH_TRY(coh_logical_hash_create(&engine->table, engine->pool, &engine->hash));
     if (engine->plan->programs[COH_PROGRAM_SAVE].instruction_count == 0)
@@ -77,7 +91,10 @@ coh_status coh_engine_create_tables(coh_engine *engine)
     return coh_background_save_init(&engine->saver, engine->writer);
 }
 
-coh_status coh_engine_save_bytes(const coh_plan *plan, uint64_t *out_bytes)
+/* Asks a writer of the plan's checkpoints for their bytes. */
+static coh_status ask_bytes(const coh_plan *plan,
+                            uint64_t (*bytes_of)(const coh_checkpoint_writer *writer),
+                            uint64_t *out_bytes)
 {
     coh_logical_tensor *tensors = NULL;
     coh_state_stream streams[COH_LOGICAL_STREAMS];
@@ -89,10 +106,20 @@ coh_status coh_engine_save_bytes(const coh_plan *plan, uint64_t *out_bytes)
     if (status == COH_OK)
         status = coh_checkpoint_writer_create(&table, NULL, &writer);
     if (status == COH_OK)
-        *out_bytes = coh_checkpoint_writer_bytes(writer);
+        *out_bytes = bytes_of(writer);
     coh_checkpoint_writer_destroy(writer);
     coh_free(tensors);
     return status;
+}
+
+coh_status coh_engine_save_bytes(const coh_plan *plan, uint64_t *out_bytes)
+{
+    return ask_bytes(plan, coh_checkpoint_writer_bytes, out_bytes);
+}
+
+coh_status coh_engine_save_frozen_bytes(const coh_plan *plan, uint64_t *out_bytes)
+{
+    return ask_bytes(plan, coh_checkpoint_writer_frozen_bytes, out_bytes);
 }
 
 void coh_engine_destroy_tables(coh_engine *engine)
@@ -200,6 +227,21 @@ static coh_status fail_in_step(coh_engine *engine, coh_status status)
     return status;
 }
 
+/* Logs, once, why checkpoints do not share the file of frozen tensors. */
+static void tell_link(coh_engine *engine)
+{
+    char text[256];
+    const int error = coh_checkpoint_writer_link_error(engine->writer);
+    if (error == 0 || engine->link_is_told || engine->options.log == NULL)
+        return;
+    engine->link_is_told = 1;
+    snprintf(text, sizeof(text),
+             "the checkpoint cannot share frozen.bin with the one before (%s), so this save writes "
+             "the frozen parameters again",
+             error == -ESTALE ? "another file has its name" : strerrordesc_np(-error));
+    engine->options.log(engine->options.log_context, text);
+}
+
 /* Begins to write, if there is something to save and no other save is under way. */
 static coh_status begin_write(coh_engine *engine, const char *path, const coh_checkpoint_note *note)
 {
@@ -209,7 +251,12 @@ static coh_status begin_write(coh_engine *engine, const char *path, const coh_ch
         return coh_fail(COH_ERR_ARGUMENT, "an earlier save is under way, and an engine makes one "
                                           "at a time: call coh_engine_save_wait first");
     COH_TRY(coh_engine_apply_pending(engine));
-    return coh_checkpoint_writer_begin(engine->writer, path, note->json);
+    if (engine->frozen_changed)
+        coh_checkpoint_writer_forget_frozen(engine->writer);
+    engine->frozen_changed = 0;
+    COH_TRY(coh_checkpoint_writer_begin(engine->writer, path, note->json));
+    tell_link(engine);
+    return COH_OK;
 }
 
 /* Writes all numbers of the last step into the writer's files. */
@@ -225,7 +272,8 @@ static coh_status write_numbers(coh_engine *engine, const char *path,
         return fail_in_step(engine, begun);
     coh_visit visit = { .operation = COH_OPERATION_SAVE,
                         .wants = coh_visit_wants_values_and_states,
-                        .take = save_take };
+                        .take = save_take,
+                        .skips_frozen = coh_checkpoint_writer_has_frozen(engine->writer) };
     coh_cells cells = { 0 };
     coh_status status = coh_engine_visit(engine, COH_PROGRAM_SAVE, &visit, NULL);
     if (status == COH_OK)
@@ -311,6 +359,7 @@ typedef struct load_visit {
     const load_tensor *tensors; /* by layout parameter */
     int reads_states;
     given_values given;
+    int is_rounded; /* a frozen tensor in bf16 has other values than the checkpoint */
 } load_visit;
 
 /* Compares dimensions only: a checkpoint does not depend on dtypes. */
@@ -390,13 +439,23 @@ static int load_wants(const coh_visit *visit, const coh_chunk_visit *run)
            (run->stream == COH_STREAM_STATE && ((const load_visit *)visit)->reads_states);
 }
 
+/* Is a run of values of a frozen tensor that does not keep them as they are? */
+static int is_rounded(const coh_engine *engine, const coh_chunk_visit *run)
+{
+    const coh_layout *layout = &engine->plan->layout;
+    const coh_group_layout *group = &layout->groups[layout->parameters[run->parameter].group];
+    return engine->tensors[run->parameter].optimizer == NULL && group->dtype == COH_DTYPE_BF16 &&
+           !coh_frozen_is_bf16(run->data, run->count);
+}
+
 static coh_status load_take(coh_visit *visit, const coh_chunk_visit *run)
 {
-    const load_visit *load = (const load_visit *)visit;
+    load_visit *load = (load_visit *)visit;
     const load_tensor *from = &load->tensors[run->parameter];
     COH_TRY(coh_checkpoint_read(load->checkpoint, from->index,
                                 run->part > 0 ? from->streams[run->part - 1] : 0,
                                 run->element_begin, run->count, run->data));
+    load->is_rounded |= is_rounded(visit->engine, run);
     return load->given.source != NULL && run->stream == COH_STREAM_WORK
                ? take_given(visit->engine, &load->given, run)
                : COH_OK;
@@ -406,6 +465,7 @@ static coh_status import(coh_engine *engine, coh_visit *visit, uint64_t applied_
                          double previous_norm)
 {
     engine->is_ready = 0;
+    engine->frozen_changed = 1;
     COH_TRY(coh_step_clear_pinned(engine->step));
     COH_TRY(coh_engine_visit(engine, COH_PROGRAM_IMPORT, visit, NULL));
     coh_cells cells;
@@ -415,6 +475,17 @@ static coh_status import(coh_engine *engine, coh_visit *visit, uint64_t applied_
     COH_TRY(coh_step_put_cells(engine->step, &cells));
     engine->is_ready = 1;
     return COH_OK;
+}
+
+/* Lets later saves share the checkpoint's file of frozen tensors, if theirs are its values. A save
+ * under way has the writer to itself. */
+static void share_frozen(coh_engine *engine, const load_visit *visit)
+{
+    if (engine->writer == NULL || engine->saver.is_under_way || visit->given.source != NULL ||
+        visit->is_rounded)
+        return;
+    if (coh_checkpoint_writer_take_frozen(engine->writer, visit->checkpoint))
+        engine->frozen_changed = 0;
 }
 
 /* Source of a load: `path`, with its states if `with_states` and both have some, changed by the
@@ -451,6 +522,7 @@ static coh_status load_open(coh_engine *engine, coh_checkpoint *checkpoint,
     };
     COH_TRY(import(engine, &visit.base, request->with_states ? facts.applied_count : 0,
                    request->with_states ? facts.grad_norm : 0));
+    share_frozen(engine, &visit);
     *out_facts = (coh_load_facts){ .step = facts.step };
     out_facts->numeric_changed = !coh_numeric_fingerprint_is(
         engine->plan->graph, &engine->plan->options, facts.numeric_fingerprint);
@@ -550,6 +622,7 @@ static coh_status init_visited(coh_engine *engine, uint64_t seed, init_visit *vi
     COH_TRY(coh_engine_check_idle(engine, "an init"));
     COH_TRY(coh_step_quiet(engine->step));
     engine->is_ready = 0;
+    engine->frozen_changed = 1;
     COH_TRY(coh_step_clear_pinned(engine->step));
     const coh_step_input input = { .struct_bytes = sizeof(input), .seed = seed };
     visit->base.operation = COH_OPERATION_INIT;

@@ -366,6 +366,7 @@ static void fill_ticket(coh_step *step, coh_ticket *ticket, uint64_t number,
     ticket->visitor = feed->visitor;
     ticket->visitor_wants = feed->visitor_wants;
     ticket->visitor_context = feed->visitor_context;
+    ticket->skips_frozen = feed->skips_frozen;
     ticket->scan = feed->scan;
     ticket->microbatch_count = feed->microbatch_count;
     ticket->kind_failure = COH_OK;

@@ -95,8 +95,9 @@ typedef struct coh_step_feed {
     coh_chunk_visitor visitor;
     coh_chunk_filter visitor_wants; /* NULL: everything */
     void *visitor_context;
-    int32_t scan; /* 1: check every value that a kind's instruction writes */
-    double norm;  /* of a body that speculates: its updates are clipped by this norm */
+    int32_t skips_frozen; /* 1: the visitor is not shown tensors without an optimizer */
+    int32_t scan;         /* 1: check every value that a kind's instruction writes */
+    double norm;          /* of a body that speculates: its updates are clipped by this norm */
 } coh_step_feed;
 
 /* Starts one run of the program of `kind`. Inputs are copied before it returns. Waits until at most

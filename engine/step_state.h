@@ -152,6 +152,7 @@ typedef struct coh_ticket {
     coh_chunk_visitor visitor;
     coh_chunk_filter visitor_wants;
     void *visitor_context;
+    int32_t skips_frozen;
     int32_t scan;
     coh_step_record *record; /* NULL: the ticket is not recorded */
 

@@ -13,11 +13,11 @@ static void tell_progress(coh_visit *visit, const coh_chunk_visit *run)
         return;
     visit->done += run->count;
     if (engine->options.progress == NULL ||
-        (visit->done < engine->elements && visit->done - visit->told < engine->elements / 100))
+        (visit->done < visit->total && visit->done - visit->told < visit->total / 100))
         return;
     visit->told = visit->done;
     engine->options.progress(engine->options.progress_context, visit->operation, visit->done,
-                             engine->elements);
+                             visit->total);
 }
 
 static int wants(void *context, const coh_chunk_visit *run)
@@ -45,9 +45,12 @@ coh_status coh_engine_visit(coh_engine *engine, coh_program_kind kind, coh_visit
 {
     visit->engine = engine;
     visit->status = COH_OK;
-    const coh_step_feed feed = {
-        .input = input, .visitor = take, .visitor_wants = wants, .visitor_context = visit
-    };
+    visit->total = engine->elements - (visit->skips_frozen ? engine->frozen_elements : 0);
+    const coh_step_feed feed = { .input = input,
+                                 .visitor = take,
+                                 .visitor_wants = wants,
+                                 .visitor_context = visit,
+                                 .skips_frozen = visit->skips_frozen };
     COH_TRY(coh_engine_run_program(engine, kind, &feed, NULL));
     if (visit->status != COH_OK)
         coh_error_restore(visit->text);

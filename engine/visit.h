@@ -16,10 +16,12 @@ typedef struct coh_visit {
     int (*wants)(const struct coh_visit *visit, const coh_chunk_visit *run);
     /* Processes a run that it wants. NULL: it wants none. */
     coh_status (*take)(struct coh_visit *visit, const coh_chunk_visit *run);
+    int skips_frozen; /* 1: it is not shown tensors without an optimizer */
 
     /* set by coh_engine_visit */
     coh_engine *engine;
-    uint64_t done, told; /* elements of parameters visited; of those, passed to `progress` */
+    uint64_t total;      /* elements of parameters to visit */
+    uint64_t done, told; /* of those: visited, and passed to `progress` */
     coh_status status;   /* first failure; its text comes from another thread and is kept */
     char text[COH_ERROR_TEXT_BYTES];
 } coh_visit;

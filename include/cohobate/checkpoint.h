@@ -3,6 +3,8 @@
  * A checkpoint is a folder:
  *
  *     work.bin        weights: the tensors in order, plain little-endian f32
+ *     frozen.bin      weights of the tensors that are not trained, f32 or bf16; then work.bin lacks
+ *                     them. The checkpoints of a run share one file, by hard links
  *     <stream>.state  optimizer states: one file per stream (m and v: m.bin, v.bin), the blocks of
  *                     the tensors that have it, as the optimizer stores them
  *     hashes.bin      one XXH3 hash per grain and stream
@@ -61,7 +63,8 @@ typedef struct coh_checkpoint_facts {
     /* Why the newest checkpoint of the run folder was skipped. "": this one is the newest, or
      * `path` named it directly. */
     const char *passed_over;
-    double grad_norm; /* of the last step, which the next one clips by; 0: none is needed */
+    double grad_norm;      /* of the last step, which the next one clips by; 0: none is needed */
+    uint64_t frozen_bytes; /* of them in frozen.bin, which checkpoints may share; 0: none */
 } coh_checkpoint_facts;
 /* Reads the facts. Their texts belong to the checkpoint. Fails: COH_ERR_ARGUMENT (NULL). */
 COH_API coh_status coh_checkpoint_facts_get(const coh_checkpoint *checkpoint,
@@ -102,8 +105,9 @@ COH_API coh_status coh_checkpoint_read(coh_checkpoint *checkpoint, int32_t index
 
 /* Deletes checkpoint folder `path`, the manifest first, so that a crash halfway never leaves a
  * folder that looks whole. Touches only files with the names of a checkpoint's files:
- * manifest.json, work.bin, hashes.bin, m.bin, v.bin, and next to one of these <stream>.state (a-z,
- * 0-9 and _, at most 15). Allocates nothing, so training can use it to keep the newest N.
+ * manifest.json, work.bin, hashes.bin, frozen.bin, m.bin, v.bin, and next to one of these
+ * <stream>.state (a-z, 0-9 and _, at most 15). Other checkpoints that share frozen.bin keep it.
+ * Allocates nothing, so training can use it to keep the newest N.
  * Fails: COH_ERR_IO, also if the folder holds other files (those stay). */
 COH_API coh_status coh_checkpoint_remove(const char *path);
 

@@ -321,7 +321,8 @@ typedef struct coh_checkpoint_note {
 
 /* Saves parameters and states to a new folder `path`, atomically and durably: streams them through
  * one chunk, writes under a temporary name, flushes and renames. Refuses an existing `path`. Of
- * several ranks only rank 0 writes.
+ * several ranks only rank 0 writes. Parameters that are not trained are linked from the checkpoint
+ * that this engine saved or loaded last, if it is still there and they have its values.
  * Fails: COH_ERR_IO (a full disk, too), COH_ERR_NUMBER (NaN and infinity are never saved). Nothing
  * is left behind then, and the engine can be used further. */
 COH_API coh_status coh_engine_save(coh_engine *engine, const char *path,
@@ -346,6 +347,11 @@ COH_API coh_status coh_engine_save_wait(coh_engine *engine);
  * and unused ends of pages included.
  * Fails: COH_ERR_FULL (larger than a file can be), COH_ERR_MEMORY, COH_ERR_ARGUMENT (NULL). */
 COH_API coh_status coh_engine_save_bytes(const coh_plan *plan, uint64_t *out_bytes);
+/* Returns how many of these bytes are parameters that are not trained. The first save writes them;
+ * later ones, and those of an engine that loaded a checkpoint with the same values, share its file
+ * of them (docs/checkpoint.md) and take so many bytes less.
+ * Fails: as coh_engine_save_bytes. */
+COH_API coh_status coh_engine_save_frozen_bytes(const coh_plan *plan, uint64_t *out_bytes);
 
 /* Facts about a checkpoint that was loaded. */
 typedef struct coh_load_facts {

@@ -72,6 +72,7 @@ FUNCTIONS = {
     "coh_plan_operator_at": (STATUS, [c_void_p, c_int32, POINTER(coh_plan_operator)]),
     "coh_plan_parameter_at": (STATUS, [c_void_p, c_int32, POINTER(coh_plan_parameter)]),
     "coh_engine_save_bytes": (STATUS, [c_void_p, POINTER(c_uint64)]),
+    "coh_engine_save_frozen_bytes": (STATUS, [c_void_p, POINTER(c_uint64)]),
     "coh_engine_options_init_sized": (None, [POINTER(coh_engine_options), c_size_t]),
     "coh_engine_create": (STATUS, [c_void_p, POINTER(coh_engine_options), POINTER(c_void_p)]),
     "coh_engine_destroy": (None, [c_void_p]),

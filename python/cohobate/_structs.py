@@ -314,7 +314,7 @@ class coh_checkpoint_facts(Structure):
                 ("applied_count", c_uint64), ("numeric_fingerprint", c_uint64), ("hash", c_uint64),
                 ("tensor_count", c_int32), ("parameter_count", c_uint64), ("bytes", c_uint64),
                 ("is_trained", c_int32), ("stream_count", c_int32), ("note_json", c_char_p),
-                ("passed_over", c_char_p), ("grad_norm", c_double)]
+                ("passed_over", c_char_p), ("grad_norm", c_double), ("frozen_bytes", c_uint64)]
 
 
 class coh_change(Structure):

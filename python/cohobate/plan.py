@@ -260,6 +260,14 @@ class Plan(Owner):
         library().coh_engine_save_bytes(self._object, byref(out_bytes))
         return out_bytes.value
 
+    @property
+    def save_frozen_bytes(self) -> int:
+        """How many of save_bytes are parameters that are not trained: later checkpoints of a run
+        share the file of them."""
+        out_bytes = c_uint64()
+        library().coh_engine_save_frozen_bytes(self._object, byref(out_bytes))
+        return out_bytes.value
+
     def write(self, path) -> None:
         """Writes plan.json, which `cohobate inspect`, `simulate` and `explain` read."""
         library().coh_plan_write(self._object, as_path(path))

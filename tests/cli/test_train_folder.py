@@ -738,7 +738,7 @@ class TrainFolder(TrainTest):
     def test_a_later_checkpoint_is_set_aside_only_if_it_is_damaged(self):
         self.train("--steps", 2, "--save-every", 1, "--save", self.path("run"))
         first, manifest = self.path("run", "step-1"), self.path("run", "step-2", "manifest.json")
-        self.write("run/step-2/manifest.json", '{"format": "cohobate checkpoint", "version": 3}')
+        self.write("run/step-2/manifest.json", '{"format": "cohobate checkpoint", "version": 4}')
         for resumed in (first, self.path("run")):
             self.fails(4, "train", "--resume", resumed, "--steps", 3, "--threads", 2, says="use a newer release")
         self.assertTrue(os.path.exists(manifest))

@@ -200,7 +200,8 @@ static void one_different_bit_gives_another_hash(void **state)
     for (int round = 0; round < 2; round++) {
         if (round == 1)
             tensors[2].shape = (coh_shape){ COH_DTYPE_F32, 2, { 64, 256 } };
-        const coh_logical_table table = { tensors, FIXTURE_TENSORS, fixture_streams, 2 };
+        const coh_logical_table table = { tensors, FIXTURE_TENSORS, fixture_streams, 2,
+                                          COH_FROZEN_IN_WORK };
         assert_int_equal(coh_logical_hash_create(&table, NULL, &hash), COH_OK);
         for (int flip = 0; flip < 2; flip++) {
             coh_logical_hash_begin(hash);
@@ -462,7 +463,7 @@ static void what_is_newer_or_cannot_be_read_is_not_passed_over(void **state)
     snprintf(name, sizeof(name), "%s/manifest.json", newest);
     FILE *file = fopen(name, "w");
     assert_non_null(file);
-    fputs("{\"format\": \"cohobate checkpoint\", \"version\": 3}", file);
+    fputs("{\"format\": \"cohobate checkpoint\", \"version\": 4}", file);
     fclose(file);
     assert_not_passed_over(newest, COH_ERR_CORRUPT, "use a newer release");
 }
@@ -515,7 +516,7 @@ static void tensors_without_states_need_no_state_files(void **state)
     coh_checkpoint_writer *writer;
     coh_checkpoint_seal seal = { .step = 1 };
     coh_logical_tensor tensor = fixture_tensors[4];
-    const coh_logical_table table = { &tensor, 1, NULL, 0 };
+    const coh_logical_table table = { &tensor, 1, NULL, 0, COH_FROZEN_IN_WORK };
     assert_int_equal(coh_checkpoint_writer_create(&table, NULL, &writer), COH_OK);
     assert_int_equal(coh_checkpoint_writer_begin(writer, path, "{}"), COH_OK);
     fixture_fill(1, 0, 4, 0, tensor.elements, fixture_buffer);

@@ -225,28 +225,42 @@ static void a_reservation_that_fails_says_how_much_is_needed(void **state)
     assert_int_equal(found, 4); /* one for each data file */
 }
 
+/* Saves to `path`, and removes the checkpoint if `removes`. */
+static void save_without_allocations(coh_checkpoint_writer *writer, const char *path, int removes)
+{
+    const coh_checkpoint_seal seal = { .step = 2, .applied_count = 2 };
+    uint64_t ours = alloc_count(), all = malloc_calls;
+    coh_status status = coh_checkpoint_writer_begin(writer, path, "{\"x\": 1.5}");
+    if (status == COH_OK)
+        status = fixture_put_all(writer, 2);
+    if (status == COH_OK)
+        status = coh_checkpoint_writer_finish(writer, &seal, NULL);
+    if (status == COH_OK && removes)
+        status = coh_checkpoint_remove(path);
+    ours = alloc_count() - ours;
+    all = malloc_calls - all;
+    assert_int_equal(status, COH_OK);
+    assert_int_equal(ours, 0);
+    assert_int_equal(all, 0);
+}
+
 static void a_save_allocates_nothing(void **state)
 {
     (void)state;
     coh_checkpoint_writer *writer;
-    coh_checkpoint_seal seal = { .step = 2, .applied_count = 2 };
-    assert_int_equal(coh_checkpoint_writer_create(&fixture_table, NULL, &writer), COH_OK);
-    for (int i = 0; i < 2; i++) {
-        uint64_t ours = alloc_count(), all = malloc_calls;
-        coh_status status = coh_checkpoint_writer_begin(writer, new_path, "{\"x\": 1.5}");
-        if (status == COH_OK)
-            status = fixture_put_all(writer, 2);
-        if (status == COH_OK)
-            status = coh_checkpoint_writer_finish(writer, &seal, NULL);
-        if (status == COH_OK)
-            status = coh_checkpoint_remove(new_path);
-        ours = alloc_count() - ours;
-        all = malloc_calls - all;
-        assert_int_equal(status, COH_OK);
-        assert_int_equal(ours, 0);
-        assert_int_equal(all, 0);
+    char next_path[PATH_MAX + 64];
+    snprintf(next_path, sizeof(next_path), "%s/step-3", folder);
+    for (int form = COH_FROZEN_IN_WORK; form <= COH_FROZEN_F32; form++) {
+        coh_logical_table table = fixture_table;
+        table.frozen = (coh_frozen_form)form;
+        assert_int_equal(coh_checkpoint_writer_create(&table, NULL, &writer), COH_OK);
+        save_without_allocations(writer, new_path, 1);
+        save_without_allocations(writer, new_path, 0); /* no file to link */
+        save_without_allocations(writer, next_path, 1);
+        assert_int_equal(coh_checkpoint_writer_has_frozen(writer), form == COH_FROZEN_F32);
+        coh_checkpoint_writer_destroy(writer);
+        assert_int_equal(coh_checkpoint_remove(new_path), COH_OK);
     }
-    coh_checkpoint_writer_destroy(writer);
     if (COUNTS_MALLOC)
         assert_true(malloc_calls > 0); /* the counter works */
 }

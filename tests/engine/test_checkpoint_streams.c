@@ -28,7 +28,7 @@ static const coh_logical_tensor tensors[TENSORS] = {
     { "plain.weight", { COH_DTYPE_F32, 1, { 300 } }, 300, "sgd", 0, { 0 } },
 };
 /* clang-format on */
-static const coh_logical_table mixed = { tensors, TENSORS, streams, STREAMS };
+static const coh_logical_table mixed = { tensors, TENSORS, streams, STREAMS, COH_FROZEN_IN_WORK };
 static const char *const files[] = { "work.bin",    "m.bin",      "v.bin",        "code.state",
                                      "scale.state", "hashes.bin", "manifest.json" };
 enum { FILES = sizeof(files) / sizeof(files[0]) };
@@ -325,7 +325,7 @@ static void a_table_that_no_manifest_could_hold_is_refused(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++) {
         const coh_state_stream two[2] = { { "v", 4, 1, 1 }, forms[i].stream };
-        const coh_logical_table table = { &tensors[ADAMW], 1, two, 2 };
+        const coh_logical_table table = { &tensors[ADAMW], 1, two, 2, COH_FROZEN_IN_WORK };
         coh_checkpoint_writer *writer;
         if (coh_checkpoint_writer_create(&table, NULL, &writer) != forms[i].expected)
             fail_msg("stream %zu: %s", i, coh_last_error());
@@ -333,7 +333,7 @@ static void a_table_that_no_manifest_could_hold_is_refused(void **state)
     }
     for (size_t i = 0; i < sizeof(uses) / sizeof(uses[0]); i++) {
         coh_logical_tensor tensor = tensors[ADAMW];
-        const coh_logical_table table = { &tensor, 1, streams, 2 };
+        const coh_logical_table table = { &tensor, 1, streams, 2, COH_FROZEN_IN_WORK };
         coh_logical_hash *hash;
         tensor.optimizer = uses[i].optimizer;
         tensor.stream_count = uses[i].count;
@@ -349,7 +349,7 @@ static void a_stream_that_no_tensor_has_is_refused(void **state)
 {
     (void)state;
     const coh_logical_tensor tensor = { "a", { COH_DTYPE_F32, 1, { 9 } }, 9, "lion", 1, { 1 } };
-    const coh_logical_table table = { &tensor, 1, streams, 2 };
+    const coh_logical_table table = { &tensor, 1, streams, 2, COH_FROZEN_IN_WORK };
     coh_checkpoint_writer *writer;
     assert_int_equal(coh_checkpoint_writer_create(&table, NULL, &writer), COH_ERR_ARGUMENT);
     assert_null(writer);

@@ -23,12 +23,7 @@ enum { FILE_COUNT = sizeof(files) / sizeof(files[0]) };
 
 static void remove_checkpoint(const char *path)
 {
-    char name[256];
-    for (size_t i = 0; i < FILE_COUNT; i++) {
-        snprintf(name, sizeof(name), "%s/%s", path, files[i]);
-        unlink(name);
-    }
-    rmdir(path);
+    assert_int_equal(coh_checkpoint_remove(path), COH_OK);
 }
 
 /* The predicted size, except the room for the note and names, matches the pages on disk. */

@@ -25,7 +25,7 @@ enum { SEQUENCES = 2, TOKENS = 8, MICROBATCHES = 2, VOCABULARY = 96, CHANNELS = 
 
 /* ---- graphs ---- */
 
-static coh_status two_operator_graph(coh_graph **out_graph)
+static coh_status two_operator_graph(int is_frozen, coh_graph **out_graph)
 {
     coh_graph *graph = NULL;
     coh_tensor input[2], x = { 0 }, loss;
@@ -38,6 +38,7 @@ static coh_status two_operator_graph(coh_graph **out_graph)
                                 .attributes = &embedding,
                                 .attribute_bytes = sizeof(embedding),
                                 .inputs = &input[0],
+                                .frozen_parameters = (uint32_t)is_frozen,
                                 .block = -1 };
     coh_status status = coh_graph_create(&graph);
     if (status == COH_OK)
@@ -73,8 +74,8 @@ coh_status fault_graph(fault_model_size size, coh_graph **out_graph)
                                .layernorm_epsilon = 1e-5f,
                                .dtype = COH_DTYPE_BF16 };
     *out_graph = NULL;
-    if (size == FAULT_TWO_OPERATORS)
-        return two_operator_graph(out_graph);
+    if (size == FAULT_TWO_OPERATORS || size == FAULT_FROZEN)
+        return two_operator_graph(size == FAULT_FROZEN, out_graph);
     if (size == FAULT_NANO) {
         coh_status status = coh_gpt2_preset("gpt2-nano", 257, &config);
         if (status != COH_OK)

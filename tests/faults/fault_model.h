@@ -9,6 +9,7 @@
 
 typedef enum fault_model_size {
     FAULT_TWO_OPERATORS, /* embedding and classifier */
+    FAULT_FROZEN,        /* the same, and the embedding is frozen */
     FAULT_TINY_GPT,      /* two layers of width 32, in bf16; the others are f32 */
     FAULT_NANO           /* the preset gpt2-nano */
 } fault_model_size;

@@ -2,7 +2,9 @@
 their saves, and by a failing disk. Each resumes from what is left and ends with the hash of the undisturbed run; a
 failing disk gives one message and the right exit code.
 
-    test_kill.py COHOBATE KILLS SEED DTYPE
+    test_kill.py COHOBATE KILLS SEED DTYPE[+lora]
+
+With lora the checkpoints share a file of frozen parameters.
 """
 
 import os
@@ -16,7 +18,7 @@ import time
 import unittest
 
 KILLS, SEED = (int(word) for word in sys.argv[2:4])
-DTYPE = sys.argv[4]
+DTYPE, _, LORA = sys.argv[4].partition("+")
 del sys.argv[2:5]
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "cli"))
 from program import FAULTY, QUICK, SHORT, NANO, ProgramTest, environment, start  # pylint: disable=wrong-import-position
@@ -53,7 +55,8 @@ class Killed(ProgramTest):
                         ["--device-memory", "32MiB", "--disk", self.folder, "--clip-mode", "speculate"]]
         # Masks must be those of the step, whichever process runs it.
         dropout = ["--dropout", "0.1"] if DTYPE == "bf16" else []
-        self.new_run = ["train", *NANO, "--dtype", DTYPE, *dropout, "--data", self.text, "--steps", STEPS, "--save-every", 1, "--clip", "0.5"]
+        lora = ["--lora", "4"] if LORA else []
+        self.new_run = ["train", *NANO, "--dtype", DTYPE, *lora, *dropout, "--data", self.text, "--steps", STEPS, "--save-every", 1, "--clip", "0.5"]
 
     def whole_run(self):
         if Killed.undisturbed is None:

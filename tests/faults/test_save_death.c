@@ -4,6 +4,8 @@
  * of the undisturbed run.
  *
  *     test_save_death            two operators
+ *     test_save_death frozen     one of them frozen: the first save links its tensor's file, the
+ *                                second writes it again
  *     test_save_death gpt        two layers of GPT-2 */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -88,18 +90,45 @@ static int tear_down(void **state)
 /* Makes a run folder with step-1 in it. */
 static void begin_folder(void)
 {
-    static const char *const files[] = { "work.bin", "m.bin", "v.bin", "hashes.bin",
-                                         "manifest.json" };
+    static const char *const files[] = { "work.bin",   "m.bin",      "v.bin",
+                                         "hashes.bin", "frozen.bin", "manifest.json" };
     char from[PATH_MAX + 32], to[PATH_MAX + 32];
     (void)temporary_remove(folder);
     assert_int_equal(mkdir(folder, 0777), 0);
     snprintf(to, sizeof(to), "%s/step-1", folder);
     assert_int_equal(mkdir(to, 0777), 0);
     for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
+        if (size != FAULT_FROZEN && strcmp(files[i], "frozen.bin") == 0)
+            continue;
         snprintf(from, sizeof(from), "%s/step-1/%s", start, files[i]);
         snprintf(to, sizeof(to), "%s/step-1/%s", folder, files[i]);
         assert_int_equal(link(from, to), 0);
     }
+}
+
+/* Gives an element of the frozen tensor the value that it has; then its file is not linked. */
+static coh_status touch_frozen(coh_engine *engine)
+{
+    static float values[1 << 16];
+    coh_parameter table;
+    coh_status status =
+        size == FAULT_FROZEN ? coh_graph_parameter_find(graph, "table.weight", &table) : COH_OK;
+    if (status != COH_OK || size != FAULT_FROZEN)
+        return status;
+    status = coh_engine_fetch(engine, table, COH_FETCH_VALUE, values);
+    return status == COH_OK ? coh_engine_put(engine, table, 0, 1, values) : status;
+}
+
+/* Returns 1 if two checkpoints of the run share the file of frozen tensors. */
+static int is_shared(uint64_t a, uint64_t b)
+{
+    char name[PATH_MAX + 32];
+    struct stat first, second;
+    snprintf(name, sizeof(name), "%s/step-%" PRIu64 "/frozen.bin", folder, a);
+    if (stat(name, &first) != 0)
+        return 0;
+    snprintf(name, sizeof(name), "%s/step-%" PRIu64 "/frozen.bin", folder, b);
+    return stat(name, &second) == 0 && first.st_ino == second.st_ino;
 }
 
 /* Runs in a child from step-1 to step-3, saving each, or dies at operation n. *out_promised gets
@@ -128,8 +157,13 @@ static int run_and_die(const char *variable, const char *value, uint64_t *out_pr
             promise = (char)step;
             if (status == COH_OK && write(promises[1], &promise, 1) != 1)
                 _exit(2);
+            if (status == COH_OK &&
+                is_shared(step - 1, step) != (size == FAULT_FROZEN && step == 2))
+                _exit(3);
             if (status == COH_OK && step == 2)
                 status = coh_checkpoint_remove(old);
+            if (status == COH_OK && step == 2)
+                status = touch_frozen(engine);
         }
         fault_destroy(engine);
         _exit(status == COH_OK ? 0 : 1);
@@ -233,8 +267,9 @@ int main(int argument_count, char **arguments)
         cmocka_unit_test(death_at_any_operation_of_a_save_leaves_a_run_that_resumes),
         cmocka_unit_test(a_power_cut_at_any_operation_leaves_a_run_that_resumes),
     };
-    (void)arguments;
-    if (argument_count > 1) {
+    if (argument_count > 1 && strcmp(arguments[1], "frozen") == 0) {
+        size = FAULT_FROZEN;
+    } else if (argument_count > 1) {
         size = FAULT_TINY_GPT;
         cut_seeds = 8;
     }

@@ -20,15 +20,19 @@ ADAMW = {"m": (4, 1, True), "v": (4, 1, True)}
 BLOCKS = {"code": (1, 1, False), "scale": (4, 128, True)}
 
 
-def manifest(tensors, note, forms=None, version=2, **other):
-    """The text before the seal; tensors are (name, shape, optimizer and its streams, or None)."""
+def manifest(tensors, note, forms=None, version=2, frozen=None, **other):
+    """The text before the seal; tensors are (name, shape, optimizer and its streams, or None). `frozen`: the dtype of frozen.bin."""
     sizes = [math.prod(shape) for _, shape, _ in tensors]
     used = {name: form for name, form in (forms or ADAMW).items()
             if any(trained and name in trained[1:] for *_, trained in tensors)}
-    files = {"work.bin": 4 * sum(sizes)}
+    aside = sum(size for size, (*_, trained) in zip(sizes, tensors) if frozen and not trained)
+    files = {"work.bin": 4 * (sum(sizes) - aside)}
     for name, (block_bytes, elements, _) in used.items():
         files[name + (".bin" if name in ("m", "v") else ".state")] = sum(-(-size // elements) * block_bytes for size, (*_, trained) in zip(sizes, tensors)
                                    if trained and name in trained[1:])
+    if frozen:
+        files["frozen.bin"] = aside * {"f32": 4, "bf16": 2}.get(frozen, 4)
+        other = {"frozen": frozen, **other}
     files["hashes.bin"] = sum(-(-size // GRAIN) for size in sizes) * (1 + len(used)) * 8
     if version == 1:
         entries = [{"name": name, "shape": shape, "states": bool(trained)} for name, shape, trained in tensors]
@@ -60,7 +64,13 @@ for form, suffix in ((2, ""), (1, "-1")):
         "twice" + suffix: manifest([("a", [5], None), ("a", [5], None)], {}, version=form),
     })
 MANIFESTS.update({
-    "newer": manifest([("a", [5], None)], {}, version=3),
+    "newer": manifest([("a", [5], None)], {}, version=4),
+    "frozen": manifest([("w", [3, 5], None), ("a", [GRAIN + 1], by())], {}, version=3, frozen="f32"),
+    "frozen-bf16": manifest([("a", [7], by()), ("w", [GRAIN, 2], None)], {}, version=3, frozen="bf16"),
+    "frozen-all": manifest([("w", [5], None)], {}, version=3, frozen="f32"),
+    "frozen-none": manifest([("a", [5], by())], {}, version=3, frozen="f32"),
+    "frozen-other": manifest([("w", [5], None)], {}, version=3, frozen="f16"),
+    "frozen-lacking": manifest([("w", [5], None)], {}, version=3),
     "blocks": manifest([("a", [13, 77], by("adamw8", "code", "scale")), ("b", [GRAIN + 1], by()), ("c", [3], None),
                         ("d", [7], ("sgd",))], {}, {**ADAMW, **BLOCKS}),
     "unused": manifest([("a", [5], None)], {}, streams=[{"name": "m", "bytes_per_block": 4, "elements_per_block": 1,

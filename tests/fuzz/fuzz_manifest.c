@@ -62,13 +62,16 @@ static void streams_check(const coh_logical_table *table)
 static void sizes_check(const coh_manifest *manifest)
 {
     const coh_logical_table *table = &manifest->table;
-    wide all = 0, grains = 0, file_bytes[COH_LOGICAL_ROWS] = { 0 };
+    wide all = 0, grains = 0, file_bytes[COH_FILE_HASHES] = { 0 };
     streams_check(table);
     for (uint32_t i = 0; i < table->tensor_count; i++) {
         const coh_logical_tensor *tensor = &table->tensors[i];
         const wide elements = elements_of(tensor, &grains);
         all += elements;
-        file_bytes[COH_FILE_WORK] += elements * sizeof(float);
+        if (tensor->optimizer == NULL && table->frozen != COH_FROZEN_IN_WORK)
+            file_bytes[COH_FILE_FROZEN] += elements * (table->frozen == COH_FROZEN_BF16 ? 2 : 4);
+        else
+            file_bytes[COH_FILE_WORK] += elements * sizeof(float);
         check(tensor->optimizer ? coh_logical_is_name(tensor->optimizer)
                                 : tensor->stream_count == 0);
         check(tensor->stream_count >= 0 && tensor->stream_count <= COH_OPTIMIZER_STREAMS);
@@ -84,7 +87,10 @@ static void sizes_check(const coh_manifest *manifest)
     }
     check(manifest->parameter_count == all);
     for (int row = 0; row <= table->stream_count; row++)
-        check(file_bytes[row] > 0 && manifest->file_bytes[row] == file_bytes[row]);
+        check((file_bytes[row] > 0 || (row == 0 && file_bytes[COH_FILE_FROZEN] > 0)) &&
+              manifest->file_bytes[row] == file_bytes[row]);
+    check((file_bytes[COH_FILE_FROZEN] > 0) == (table->frozen != COH_FROZEN_IN_WORK));
+    check(manifest->file_bytes[COH_FILE_FROZEN] == file_bytes[COH_FILE_FROZEN]);
     check(manifest->file_bytes[COH_FILE_HASHES] ==
           grains * (1 + (wide)table->stream_count) * sizeof(uint64_t));
 }
