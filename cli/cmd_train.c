@@ -201,18 +201,22 @@ static coh_status find_room(cli_run *run)
     uint64_t count = keeps ? cli_run_folder_room_count(&run->folder, save_count(run)) : 0;
     const uint64_t store_bytes =
         job->summary.peak_bytes[COH_TIER_DISK] * (uint64_t)cli_budget_local_ranks(run->options);
-    uint64_t checkpoint_bytes, record_bytes = 0;
+    uint64_t checkpoint_bytes, frozen_bytes, room_bytes = 0, record_bytes = 0;
     CLI_TRY(coh_engine_save_bytes(job->plan, &checkpoint_bytes));
-    if (keeps)
+    CLI_TRY(coh_engine_save_frozen_bytes(job->plan, &frozen_bytes));
+    if (keeps) {
         CLI_TRY(cli_record_bytes(job, &record_bytes));
+        room_bytes = cli_run_folder_room_bytes(&run->folder, count, checkpoint_bytes, frozen_bytes,
+                                               job->resumed ? &job->weights.facts : NULL);
+    }
     if (run->disks.count == 0)
         cli_disks_list(run->options, &run->disks);
     if (!is_first_here(run->options))
         return COH_OK;
     CLI_TRY(cli_disks_measure(&run->disks, store_bytes));
     CLI_TRY(cli_disks_preflight(&run->disks, store_bytes, keeps ? run->folder.path : NULL, count,
-                                checkpoint_bytes, record_bytes));
-    return keeps ? cli_run_folder_hold(&run->folder, count, checkpoint_bytes) : COH_OK;
+                                room_bytes, record_bytes));
+    return keeps ? cli_run_folder_hold(&run->folder, room_bytes) : COH_OK;
 }
 
 static const char before_first_step[] = "before the first step: nothing was trained";
@@ -377,6 +381,7 @@ static void describe_keeping(const cli_run *run, cli_line *line)
     else if (run->folder.path[0])
         cli_line_add(line, ", saved every %s (--save-every)",
                      cli_every(run->job.recipe.save_every, "step").at);
+    cli_run_folder_add_bytes(&run->folder, run->job.recipe.save_every == 0, line);
     cli_line_add(line, "\n");
 }
 

@@ -74,9 +74,6 @@ coh_status cli_disks_preflight(const cli_disks *disks, uint64_t store_bytes, con
     uint64_t shares[COH_DISKS_MOST] = { 0 };
     uint32_t item_count = 0;
     char what[48];
-    uint64_t held_bytes = 0;
-    if (__builtin_mul_overflow(checkpoint_count, checkpoint_bytes, &held_bytes))
-        held_bytes = UINT64_MAX;
     if (store_bytes > 0 && disks->count > 0)
         CLI_TRY(coh_disks_share(disks->of, disks->count, store_bytes, shares));
     for (uint32_t i = 0; i < disks->count; i++)
@@ -88,7 +85,7 @@ coh_status cli_disks_preflight(const cli_disks *disks, uint64_t store_bytes, con
     snprintf(what, sizeof(what), "%" PRIu64 " checkpoint%s", checkpoint_count,
              checkpoint_count == 1 ? "" : "s");
     if (run_folder)
-        items[item_count++] = (coh_space_item){ run_folder, what, held_bytes };
+        items[item_count++] = (coh_space_item){ run_folder, what, checkpoint_bytes };
     if (run_folder && record_bytes > 0)
         items[item_count++] = (coh_space_item){ run_folder, "records of steps", record_bytes };
     const coh_status status = coh_space_check(items, item_count);

@@ -22,9 +22,9 @@ void cli_disks_add(const cli_options *options, const char *before, const char *u
  * drive_count: each file system counts as a drive. Fails: COH_ERR_ARGUMENT. */
 coh_status cli_disks_check(cli_options *options);
 
-/* Checks that the working store, `checkpoint_count` checkpoints and `record_bytes` of records fit,
- * summed per file system. `run_folder` NULL: nothing is kept. Fails: COH_ERR_FULL with the folder
- * and the missing bytes. */
+/* Checks that the working store, `checkpoint_count` checkpoints of `checkpoint_bytes` together and
+ * `record_bytes` of records fit, summed per file system. `run_folder` NULL: nothing is kept. Fails:
+ * COH_ERR_FULL with the folder and the missing bytes. */
 coh_status cli_disks_preflight(const cli_disks *disks, uint64_t store_bytes, const char *run_folder,
                                uint64_t checkpoint_count, uint64_t checkpoint_bytes,
                                uint64_t record_bytes);

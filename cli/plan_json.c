@@ -246,6 +246,16 @@ static void add_recompute(const cli_recompute *recompute, cli_line *line)
                       recompute->end_of_forward, recompute->is_planned);
 }
 
+static coh_status add_save(const coh_plan *plan, cli_line *line)
+{
+    uint64_t bytes, frozen_bytes;
+    CLI_TRY(coh_engine_save_bytes(plan, &bytes));
+    CLI_TRY(coh_engine_save_frozen_bytes(plan, &frozen_bytes));
+    cli_line_add_json(line, "'save_bytes': %" PRIu64 ", 'save_frozen_bytes': %" PRIu64, bytes,
+                      frozen_bytes);
+    return COH_OK;
+}
+
 /* Adds the origin of a replayed plan. */
 static void add_made(const cli_job *job, cli_line *line)
 {
@@ -283,6 +293,7 @@ coh_status cli_plan_json(const cli_job *job, uint64_t in_memory_bytes)
     if (job->made)
         add_made(job, &line);
     add_times(job, &line);
+    CLI_TRY(add_save(job->plan, &line));
     add_limits(&job->summary, &line);
     CLI_TRY(add_memory(job->plan, &line));
     add_links(&job->summary, &line);

@@ -528,6 +528,7 @@ void cli_run_folder_clear(cli_run_folder *folder)
     folder->lock.fd = -1;
     folder->room = (coh_space_hold){ .fd = -1 };
     folder->piece_is_out = 0;
+    folder->checkpoint_bytes = folder->frozen_bytes = 0;
     folder->step_count = 0;
     folder->keeps_best = 0;
     folder->best_step = folder->linked_step = UINT64_MAX;
@@ -603,20 +604,68 @@ uint64_t cli_run_folder_room_count(const cli_run_folder *folder, uint64_t save_c
     return at_once > here ? at_once - here : 1;
 }
 
-coh_status cli_run_folder_hold(cli_run_folder *folder, uint64_t count, uint64_t checkpoint_bytes)
+/* Does the file system have links? Tried with the lock, under a name that a reservation has for a
+ * moment, too. */
+static int has_links(const cli_run_folder *folder)
 {
+    char lock[CLI_PATH_BYTES + 32], name[CLI_PATH_BYTES + 32];
+    snprintf(lock, sizeof(lock), "%s/lock", folder->path);
+    snprintf(name, sizeof(name), "%s/reserve.partial", folder->path);
+    (void)unlink(name);
+    return link(lock, name) == 0 && unlink(name) == 0;
+}
+
+/* Has the checkpoint a file of frozen parameters, of `bytes` when rounded up to pages, that can be
+ * linked here? */
+static int can_link(const cli_run_folder *folder, const coh_checkpoint_facts *loaded,
+                    uint64_t bytes)
+{
+    enum { PAGE_BYTES = 4096 };
+    struct stat here, there;
+    return (loaded->frozen_bytes + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES == bytes &&
+           stat(loaded->path, &there) == 0 && stat(folder->path, &here) == 0 &&
+           here.st_dev == there.st_dev;
+}
+
+uint64_t cli_run_folder_room_bytes(cli_run_folder *folder, uint64_t count,
+                                   uint64_t checkpoint_bytes, uint64_t frozen_bytes,
+                                   const coh_checkpoint_facts *loaded)
+{
+    uint64_t bytes;
     folder->checkpoint_bytes = checkpoint_bytes;
-    return coh_space_hold_take(folder->path, count * checkpoint_bytes, &folder->room);
+    folder->frozen_bytes = 0;
+    if (frozen_bytes > 0 && has_links(folder)) {
+        folder->checkpoint_bytes -= frozen_bytes;
+        folder->frozen_bytes = loaded && can_link(folder, loaded, frozen_bytes) ? 0 : frozen_bytes;
+    }
+    if (__builtin_mul_overflow(count, folder->checkpoint_bytes, &bytes) ||
+        __builtin_add_overflow(bytes, folder->frozen_bytes, &bytes))
+        return UINT64_MAX;
+    return bytes;
+}
+
+void cli_run_folder_add_bytes(const cli_run_folder *folder, int saves_once, cli_line *line)
+{
+    if (folder->checkpoint_bytes > 0)
+        cli_line_add(line, ", %s%s", cli_size(folder->checkpoint_bytes).at,
+                     saves_once ? "" : " each");
+    if (folder->frozen_bytes > 0)
+        cli_line_add(line, " and %s%s of frozen parameters", saves_once ? "" : "once ",
+                     cli_size(folder->frozen_bytes).at);
+}
+
+coh_status cli_run_folder_hold(cli_run_folder *folder, uint64_t bytes)
+{
+    return coh_space_hold_take(folder->path, bytes, &folder->room);
 }
 
 void cli_run_folder_make_room(cli_run_folder *folder)
 {
+    const uint64_t piece = folder->checkpoint_bytes + folder->frozen_bytes;
     if (folder->piece_is_out || folder->room.fd < 0)
         return;
     folder->piece_is_out = 1;
-    coh_space_hold_keep(&folder->room, folder->room.bytes > folder->checkpoint_bytes
-                                           ? folder->room.bytes - folder->checkpoint_bytes
-                                           : 0);
+    coh_space_hold_keep(&folder->room, folder->room.bytes > piece ? folder->room.bytes - piece : 0);
 }
 
 coh_status cli_run_folder_step_path(const cli_run_folder *folder, uint64_t step, char *out_path)
@@ -642,6 +691,7 @@ static void remove_checkpoint(cli_run_folder *folder, int index)
 void cli_run_folder_saved(cli_run_folder *folder, uint64_t step, double loss)
 {
     folder->piece_is_out = 0;
+    folder->frozen_bytes = 0; /* from now on shared */
     folder->steps[folder->step_count++] = step;
     if (folder->keeps_best && loss < folder->best_loss) {
         folder->best_step = step;

@@ -12,7 +12,8 @@
  *         best           a link to the best
  *
  * Disk space for future checkpoints is reserved before the first step (cohobate/run.h) and released
- * one checkpoint at a time, as saves need it.
+ * one checkpoint at a time, as saves need it. The file of frozen parameters, which the checkpoints
+ * share by links, is counted once.
  *
  * The list of checkpoints is read once, when the folder is opened, and then kept in memory. Saving
  * and pruning during a run neither list folders nor allocate. */
@@ -32,6 +33,7 @@ typedef struct cli_run_folder {
     coh_run_lock lock;
     coh_space_hold room;       /* for checkpoints not yet written */
     uint64_t checkpoint_bytes; /* of one, in `room` */
+    uint64_t frozen_bytes;     /* in addition, of the first save: the later ones share them */
     int piece_is_out;          /* one checkpoint's space is released and no save has used it */
     int64_t keep_count;
     uint64_t first_step; /* at which the run begins */
@@ -75,8 +77,17 @@ void cli_run_folder_undo(cli_run_folder *folder);
  * it is stopped. Existing checkpoints are subtracted. */
 uint64_t cli_run_folder_room_count(const cli_run_folder *folder, uint64_t save_count);
 
-/* Reserves space for `count` checkpoints of `checkpoint_bytes`. Fails: COH_ERR_FULL, COH_ERR_IO. */
-coh_status cli_run_folder_hold(cli_run_folder *folder, uint64_t count, uint64_t checkpoint_bytes);
+/* Returns the bytes of `count` checkpoints to come (UINT64_MAX: too many to count), each of
+ * `checkpoint_bytes`, of which `frozen_bytes` are the file of frozen parameters. These count once;
+ * not at all if the run goes on from checkpoint `loaded` (NULL: from none) and that has the file;
+ * and for each checkpoint where the file system has no links. */
+uint64_t cli_run_folder_room_bytes(cli_run_folder *folder, uint64_t count,
+                                   uint64_t checkpoint_bytes, uint64_t frozen_bytes,
+                                   const coh_checkpoint_facts *loaded);
+/* Adds what each checkpoint takes, after a comma, and what the first one takes in addition. */
+void cli_run_folder_add_bytes(const cli_run_folder *folder, int saves_once, cli_line *line);
+/* Reserves that many bytes. Fails: COH_ERR_FULL, COH_ERR_IO. */
+coh_status cli_run_folder_hold(cli_run_folder *folder, uint64_t bytes);
 
 /* Call it before a save: releases one checkpoint's space, unless that of a failed save is still
  * released. */
