@@ -41,8 +41,14 @@ static coh_status read_settings(const char *from, json_t **out_root)
     COH_TRY(coh_file_read_whole(path, FILE_BYTES_MOST, &text, &bytes));
     const coh_status status = coh_json_load(text, bytes, out_root);
     coh_free(text);
-    return status == COH_OK ? COH_OK
-                            : coh_fail_prefix(status, "%.300s, which is copied, is no JSON", path);
+    if (status == COH_OK && json_is_object(*out_root))
+        return COH_OK;
+    if (status == COH_ERR_MEMORY)
+        return status;
+    return coh_fail(COH_ERR_CORRUPT,
+                    "%.300s is no object of JSON, so the end of an answer cannot be added to it: "
+                    "correct it, or take a whole copy of the model",
+                    path);
 }
 
 /* The ids that end a text by config.json: a member that models keep without reading it. */

@@ -1,7 +1,6 @@
-/* Writes conversations with a chat template. The one idea: the text is cut at
- * special tokens, between which it is encoded as the tokenizer would encode the whole; an id counts
- * if the text of its piece up to the answer has other ids. Next: jinja.h runs templates; chat.c is
- * the caller. */
+/* Writes conversations with a chat template. The one idea: the text is cut at special tokens,
+ * between which it is encoded as the tokenizer would encode the whole; an id counts if its bytes
+ * overlap an answer. Next: jinja.h runs templates; chat.c is the caller. */
 #include "text/chat_template.h"
 
 #include <limits.h>
@@ -44,9 +43,26 @@ struct coh_chat_template {
     coh_chat_turn *turns;
     size_t turn_capacity;
     coh_id_list ids, part_ids; /* of the current piece */
+    size_t *id_ends;           /* in its bytes */
+    size_t id_end_capacity;
 };
 
 /* ---- pieces ---- */
+
+/* How a template writes a token. One without a spelling (of bytes) gets one. */
+static coh_slice name_of(const coh_tokenizer *tokenizer, int32_t id)
+{
+    static const char unspelled[] = "<|endoftext|>";
+    if (id < 0)
+        return (coh_slice){ NULL, 0 };
+    const coh_slice name = coh_token_table_at(&tokenizer->pipeline->names, id);
+    return name.count > 0 ? name : (coh_slice){ unspelled, sizeof(unspelled) - 1 };
+}
+
+static int is_own(const coh_jinja_text *text, size_t at)
+{
+    return (text->origins[at] & ~COH_JINJA_ANSWER) == COH_JINJA_OWN;
+}
 
 /* Appends the ids of `text` as it is cut behind token `after` (-1: at the begin of a text), without
  * that token. If the tokenizer does not find its special tokens in a text (SentencePiece), `text`
@@ -105,30 +121,80 @@ static coh_status count_before(coh_chat_template *t, int32_t after, coh_slice pi
     return COH_OK;
 }
 
-/* Encodes text[at.begin, at.end), which follows token `after`. A token across a border of an
- * answer belongs to it. */
+/* Finds where the piece's ids end in its bytes; *out_is_known 0: their texts are not its bytes
+ * (SentencePiece puts a blank before a text, normalizers change it). */
+static coh_status find_ends(coh_chat_template *t, coh_slice piece, int *out_is_known)
+{
+    const coh_token_table *texts = &t->tokenizer->pipeline->texts;
+    size_t end = 0;
+    *out_is_known = 0;
+    COH_TRY(COH_GROW(&t->id_ends, &t->id_end_capacity, t->ids.count));
+    for (size_t i = 0; i < t->ids.count; i++) {
+        const coh_slice text = coh_token_table_at(texts, t->ids.ids[i]);
+        if (text.count > piece.count - end || text.count == 0 ||
+            memcmp(text.bytes, piece.bytes + end, text.count) != 0)
+            return COH_OK;
+        t->id_ends[i] = end += text.count;
+    }
+    *out_is_known = end == piece.count;
+    return COH_OK;
+}
+
+/* Finds which ids of the piece overlap an answer, by their ends: from *id on, where the answer
+ * before it ended. */
+static range overlap_by_ends(const coh_chat_template *t, range answer, size_t *id)
+{
+    range found;
+    while (*id < t->ids.count && t->id_ends[*id] <= answer.begin)
+        ++*id;
+    found = (range){ .begin = *id };
+    while (*id < t->ids.count && (*id == 0 ? 0 : t->id_ends[*id - 1]) < answer.end)
+        ++*id;
+    found.end = *id;
+    *id -= *id > found.begin; /* the next answer may begin in the same token */
+    return found;
+}
+
+/* Likewise, by the ids of the text before the answer and up to its end. A token across a border
+ * belongs to it. */
+static coh_status overlap_by_parts(coh_chat_template *t, int32_t after, coh_slice piece,
+                                   range answer, range *out)
+{
+    int is_cut = 0;
+    *out = (range){ .begin = 0, .end = t->ids.count };
+    if (answer.begin > 0)
+        COH_TRY(count_before(t, after, piece, answer.begin, &out->begin, &is_cut));
+    if (answer.end < piece.count) {
+        COH_TRY(count_before(t, after, piece, answer.end, &out->end, &is_cut));
+        out->end += (size_t)is_cut;
+    }
+    return COH_OK;
+}
+
+/* Encodes text[at.begin, at.end), which follows token `after`. */
 static coh_status encode_piece(coh_chat_template *t, int32_t after, range at, coh_id_list *ids,
                                coh_byte_list *counts)
 {
     const coh_slice piece = { (const char *)t->text.bytes + at.begin, at.end - at.begin };
-    size_t first = counts->count;
+    const size_t first = counts->count;
+    size_t id = 0;
+    int has_ends;
     t->ids.count = 0;
     COH_TRY(encode_behind(t->tokenizer, after, piece, &t->ids));
     COH_TRY(put(ids, counts, t->ids.ids, t->ids.count, 0));
+    COH_TRY(find_ends(t, piece, &has_ends));
     for (size_t i = 0; i < t->answers.count; i++) {
-        const range *answer = &t->answers.ranges[i];
-        size_t begin = 0, end = t->ids.count;
-        int is_cut = 0;
-        if (answer->end <= at.begin || answer->begin >= at.end)
+        range answer = t->answers.ranges[i], found;
+        if (answer.end <= at.begin || answer.begin >= at.end)
             continue;
-        if (answer->begin > at.begin)
-            COH_TRY(count_before(t, after, piece, answer->begin - at.begin, &begin, &is_cut));
-        if (answer->end < at.end) {
-            COH_TRY(count_before(t, after, piece, answer->end - at.begin, &end, &is_cut));
-            end += (size_t)is_cut;
-        }
-        if (end > begin)
-            memset(counts->bytes + first + begin, 1, end - begin);
+        answer.begin = answer.begin > at.begin ? answer.begin - at.begin : 0;
+        answer.end = answer.end < at.end ? answer.end - at.begin : piece.count;
+        if (has_ends)
+            found = overlap_by_ends(t, answer, &id);
+        else
+            COH_TRY(overlap_by_parts(t, after, piece, answer, &found));
+        if (found.end > found.begin)
+            memset(counts->bytes + first + found.begin, 1, found.end - found.begin);
     }
     return COH_OK;
 }
@@ -141,17 +207,23 @@ static coh_status find_token(const coh_chat_template *t, size_t from, coh_added_
     coh_added_search search = { .text = t->text.bytes, .byte_count = t->text.count, .begin = from };
     for (;;) {
         COH_TRY(coh_added_find(added ? added : t->own_tokens, &search, match));
-        if (!match->is_found || added ||
-            (t->text.origins[match->begin] & ~COH_JINJA_ANSWER) == COH_JINJA_OWN)
+        if (!match->is_found || added || is_own(&t->text, match->begin))
             return COH_OK;
         search.begin = match->end;
     }
 }
 
-static int is_answer(const range_list *answers, size_t begin, size_t end)
+/* Does a special token overlap an answer? White space that goes with it does not matter. */
+static int is_answer(const coh_chat_template *t, const coh_added_match *match)
 {
-    for (size_t i = 0; i < answers->count; i++)
-        if (begin < answers->ranges[i].end && end > answers->ranges[i].begin)
+    const coh_slice name = name_of(t->tokenizer, match->id);
+    size_t begin = match->begin, end;
+    while (begin + name.count < match->end &&
+           memcmp(t->text.bytes + begin, name.bytes, name.count) != 0)
+        begin++;
+    end = begin + name.count < match->end ? begin + name.count : match->end;
+    for (size_t i = 0; i < t->answers.count; i++)
+        if (begin < t->answers.ranges[i].end && end > t->answers.ranges[i].begin)
             return 1;
     return 0;
 }
@@ -168,7 +240,7 @@ static coh_status encode_text(coh_chat_template *t, coh_id_list *ids, coh_byte_l
             COH_TRY(encode_piece(t, after, (range){ .begin = at, .end = end }, ids, counts));
         if (!match.is_found)
             break;
-        COH_TRY(put(ids, counts, &match.id, 1, is_answer(&t->answers, match.begin, match.end)));
+        COH_TRY(put(ids, counts, &match.id, 1, is_answer(t, &match)));
         after = match.id;
         at = match.end;
     }
@@ -176,16 +248,6 @@ static coh_status encode_text(coh_chat_template *t, coh_id_list *ids, coh_byte_l
 }
 
 /* ---- the text ---- */
-
-/* How a template writes a token. One without a spelling (of bytes) gets one. */
-static coh_slice name_of(const coh_tokenizer *tokenizer, int32_t id)
-{
-    static const char unspelled[] = "<|endoftext|>";
-    if (id < 0)
-        return (coh_slice){ NULL, 0 };
-    const coh_slice name = coh_token_table_at(&tokenizer->pipeline->names, id);
-    return name.count > 0 ? name : (coh_slice){ unspelled, sizeof(unspelled) - 1 };
-}
 
 static coh_status render(coh_chat_template *t, const coh_chat_turn *messages, size_t count,
                          int add_generation_prompt, coh_jinja_text *out)
@@ -216,11 +278,6 @@ static int is_said(const coh_jinja_text *text, size_t at, const coh_chat_turn *m
     return origin != COH_JINJA_OWN && messages[origin - 1].role == COH_CHAT_ASSISTANT;
 }
 
-static int is_own(const coh_jinja_text *text, size_t at)
-{
-    return (text->origins[at] & ~COH_JINJA_ANSWER) == COH_JINJA_OWN;
-}
-
 /* The begin of the answer whose content begins at `content`: behind the last header in the
  * template's text before it. */
 static size_t begin_of_answer(const coh_chat_template *t, size_t content)
@@ -238,13 +295,27 @@ static size_t begin_of_answer(const coh_chat_template *t, size_t content)
     return content;
 }
 
-static size_t end_of_answer(const coh_chat_template *t, size_t content_end)
+/* The end of the answer whose content ends at `content_end`: behind the token that ends answers, if
+ * the template writes it before the next content; else behind the tail. */
+static coh_status end_of_answer(const coh_chat_template *t, size_t content_end, size_t *out_end)
 {
-    const size_t tail = t->tail.count;
-    if (tail == 0 || t->text.count - content_end < tail ||
-        memcmp(t->text.bytes + content_end, t->tail.bytes, tail) != 0)
-        return content_end;
-    return content_end + tail;
+    const size_t tail = t->tail.count, room = t->text.count - content_end;
+    coh_added_match match = { .end = content_end };
+    size_t gap_end = content_end;
+    while (gap_end < t->text.count && is_own(&t->text, gap_end))
+        gap_end++;
+    while (t->end_of_turn >= 0) {
+        COH_TRY(find_token(t, match.end, &match));
+        if (!match.is_found || match.begin >= gap_end)
+            break;
+        *out_end = match.end;
+        if (match.id == t->end_of_turn)
+            return COH_OK;
+    }
+    *out_end = content_end;
+    if (room >= tail && memcmp(t->text.bytes + content_end, t->tail.bytes, tail) == 0)
+        *out_end += tail;
+    return COH_OK;
 }
 
 /* The message whose content is in a part; SIZE_MAX: none's is. */
@@ -255,17 +326,22 @@ static size_t message_of(const coh_jinja_text *text, size_t begin, size_t end)
     return begin < end ? (size_t)(text->origins[begin] & ~COH_JINJA_ANSWER) - 1 : SIZE_MAX;
 }
 
-/* Text that the template marked. */
+/* Text that the template marked. A part without a content is of the message behind the last one
+ * that has some. */
 static coh_status find_marked(coh_chat_template *t)
 {
     const coh_jinja_text *text = &t->text;
+    size_t next = 0;
     for (size_t begin = 0, end; begin < text->count; begin = end) {
         for (end = begin; end < text->count && text->origins[end] & COH_JINJA_ANSWER; end++)
             ;
+        const size_t message = message_of(text, begin, end > begin ? end : begin + 1);
         if (end > begin)
-            COH_TRY(add_answer(&t->answers, (range){ begin, end, message_of(text, begin, end) }));
+            COH_TRY(add_answer(&t->answers,
+                               (range){ begin, end, message != SIZE_MAX ? message : next }));
         else
             end++;
+        next = message != SIZE_MAX ? message + 1 : next;
     }
     return COH_OK;
 }
@@ -288,8 +364,9 @@ static coh_status find_answers(coh_chat_template *t, const coh_chat_turn *messag
             else if (!is_own(text, at))
                 break;
         }
-        const range answer = { begin_of_answer(t, begin), end_of_answer(t, end),
-                               message_of(text, begin, end) };
+        range answer = { .begin = begin_of_answer(t, begin),
+                         .message = message_of(text, begin, end) };
+        COH_TRY(end_of_answer(t, end, &answer.end));
         COH_TRY(add_answer(&t->answers, answer));
     }
     return COH_OK;
@@ -400,7 +477,7 @@ static coh_status learn_end(coh_chat_template *t, size_t content_end)
     COH_TRY(find_token(t, content_end, &match));
     if (match.is_found)
         t->end_of_turn = match.id;
-    const size_t end = match.is_found ? match.end : t->text.count;
+    const size_t end = match.is_found ? match.begin : t->text.count;
     return coh_byte_list_add(&t->tail, t->text.bytes + content_end, end - content_end);
 }
 
@@ -572,6 +649,7 @@ void coh_chat_template_close(coh_chat_template *t)
     coh_free(t->answers.ranges);
     coh_free(t->ids.ids);
     coh_free(t->part_ids.ids);
+    coh_free(t->id_ends);
     coh_free(t);
 }
 

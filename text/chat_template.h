@@ -9,10 +9,12 @@
  * generation, and the question with an answer. Their differences are
  *   the header: text before an answer that a prompt for generation ends with,
  *   the lead: text behind it that the model writes, too ("<think>\n\n</think>\n\n", " "),
- *   the tail: text behind an answer, up to the first special token ("<|im_end|>", " </s>") if any.
+ *   the tail: text behind an answer, up to the first special token ("\n", " ") if any,
+ *   the end: that token ("<|im_end|>", "</s>").
  * In a conversation an answer begins behind the last header before its content (else with its
- * content), and ends behind the tail, if that follows (else with its content). A template that
- * marks its answers ({% generation %}) is taken at its word. */
+ * content), and ends behind the end, if the template writes it before the next content; else behind
+ * the tail, if that follows; else with its content. A template that marks its answers
+ * ({% generation %}) is taken at its word. */
 #ifndef COH_TEXT_CHAT_TEMPLATE_H
 #define COH_TEXT_CHAT_TEMPLATE_H
 

@@ -265,6 +265,9 @@ class Generate(ProgramTest):
         self.assertEqual(ids(out), ids(folder, "--chat-form", "chatml"))
         os.remove(os.path.join(folder, "generation_config.json"))
         self.assertEqual(settings(exported("none")[0])["eos_token_id"], [0, end])  # config.json's, too
+        broken = self.write("model/generation_config.json", "[1]")
+        self.fails(4, "export", self.path("run-out"), "-o", self.path("refused"), says=f"{broken} is no object of JSON")
+        os.remove(broken)
         # a form of another name than the template's
         own = self.write("model/chat_template.jinja", "{% for m in messages %}{{ m.content + '<|im_end|>' }}{% endfor %}")
         named = exported("named", "--chat-form", "chatml")[0]

@@ -62,6 +62,7 @@ static const recorded_form recorded_forms[] = {
     { "qwen3", COH_CHAT_FORM_QWEN3 },   { "plain", COH_CHAT_FORM_PLAIN },
     { "phi3", COH_CHAT_FORM_AUTO },     { "phi4", COH_CHAT_FORM_AUTO },
     { "mistral", COH_CHAT_FORM_AUTO },  { "zephyr", COH_CHAT_FORM_AUTO },
+    { "inner", COH_CHAT_FORM_AUTO },    { "once", COH_CHAT_FORM_AUTO },
 };
 enum { RECORDED_FORMS = sizeof(recorded_forms) / sizeof(recorded_forms[0]) };
 
@@ -514,6 +515,38 @@ static void a_template_writes_what_jinja_writes(void **state)
     json_decref(root);
 }
 
+/* ---- prompts that are part of a conversation ---- */
+
+/* Also an answer without a text, whose end would count. */
+static void answers_of_a_prompt_do_not_count(void **state)
+{
+    (void)state;
+    static const recorded_form chatml = { "chatml", COH_CHAT_FORM_CHATML };
+    const coh_chat_turn messages[] = { { COH_CHAT_USER, "a", 1 },
+                                       { COH_CHAT_ASSISTANT, "", 0 },
+                                       { COH_CHAT_USER, "b", 1 },
+                                       { COH_CHAT_ASSISTANT, "Yes", 3 } };
+    for (int from = 0; from < FORM_SOURCES; from++) {
+        size_t counted[2] = { 0 };
+        opened o = { 0 };
+        open_for(&chatml, (form_source)from, "qwen2", &o);
+        for (size_t prompt = 0; prompt < 2; prompt++) {
+            coh_id_list ids = { 0 };
+            coh_byte_list counts = { 0 };
+            assert_int_equal(coh_chat_encode(o.chat, messages, 4, 3 * prompt, &ids, &counts),
+                             COH_OK);
+            for (size_t i = 0; i < counts.count; i++)
+                counted[prompt] += counts.bytes[i];
+            assert_int_equal(counts.bytes[counts.count - 2], 1); /* before the last line end */
+            coh_free(ids.ids);
+            coh_free(counts.bytes);
+        }
+        assert_true(counted[1] > 1);
+        assert_int_equal(counted[0], counted[1] + 1);
+        close_opened(&o);
+    }
+}
+
 /* ---- orders ---- */
 
 static void llama_2_asks_for_turns(void **state)
@@ -620,6 +653,7 @@ int main(void)
         IN_FOLDER(a_broken_configuration_is_refused),
         IN_FOLDER(conversations_begin_as_the_template_or_a_text_does),
         IN_FOLDER(a_template_writes_what_jinja_writes),
+        IN_FOLDER(answers_of_a_prompt_do_not_count),
         cmocka_unit_test(llama_2_asks_for_turns),
         cmocka_unit_test(without_an_end_of_text_the_line_end_ends_a_turn),
         cmocka_unit_test(every_failing_allocation_is_said),
