@@ -1,7 +1,7 @@
 /* Opens, runs and closes templates: the implementation of jinja.h. The parts, in the order of their
  * work: jinja_tokens.c, jinja_parse.c and jinja_expressions.c make the tree; jinja_run.c evaluates
- * it with jinja_operators.c, _methods.c, _functions.c, _filters.c and _tests.c; jinja_values.c,
- * _strings.c and _print.c are below all of them. */
+ * it with jinja_filters.c and jinja_calls.c; jinja_values.c and jinja_strings.c are below all of
+ * them. */
 #include "base/utf8.h"
 #include "text/jinja_tree.h"
 
@@ -73,7 +73,7 @@ static coh_status set_functions(coh_jinja *program)
          * called all the same. */
         if (coh_jinja_is(name, clock))
             program->variables[i] = (value){ .kind = COH_JINJA_UNDEFINED,
-                                             .flavour = 1,
+                                             .is_clock = 1,
                                              .bytes = name->bytes,
                                              .count = name->count };
     }
@@ -90,7 +90,6 @@ static coh_status open_text(coh_jinja *program, const char *where, const char *t
     if (valid < bytes)
         return coh_fail(COH_ERR_CORRUPT, "%s: byte %zu is not UTF-8", program->where, valid);
     COH_TRY(coh_jinja_name(program, "loop", strlen("loop"), &program->loop));
-    COH_TRY(coh_jinja_name(program, "caller", strlen("caller"), &program->caller));
     COH_TRY(coh_jinja_parse(program, bytes));
     return set_functions(program);
 }
@@ -151,7 +150,7 @@ static coh_status make_messages(runner *run, const coh_jinja_input *input, value
 {
     static const char *const roles[] = { "system", "user", "assistant" };
     const value role_key = coh_jinja_text_value("role"), key = coh_jinja_text_value("content");
-    COH_TRY(coh_jinja_list_make(run, COH_JINJA_A_LIST, input->message_count, out));
+    COH_TRY(coh_jinja_list_make(run, COH_JINJA_LIST, input->message_count, out));
     for (size_t i = 0; i < input->message_count; i++) {
         const coh_chat_turn *turn = &input->messages[i];
         const value role = coh_jinja_text_value(roles[turn->role]);

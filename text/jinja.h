@@ -1,8 +1,23 @@
 /* jinja.h - runs chat templates. A chat template is a program in the template language Jinja that
  * writes a conversation out as one text; transformers runs it in apply_chat_template. This is the
- * part of the language that chat templates use; anything else is refused with its line.
+ * part of the language that published templates use for messages of a role and a content.
  *
  *   {{ bos_token }}{% for m in messages %}{{ '<|' + m.role + '|>' + m.content | trim }}{% endfor %}
+ *
+ *   statements   if, for (with "if"), set (also a block), macro, filter, break, continue,
+ *                generation
+ *   values       strings, integers, booleans, none, lists, mappings, namespaces
+ *   operators    + - * // % ~ == != < > <= >= in, and, or, not, if-else, a[b], a.b, a[b:c], [::-1]
+ *   filters      capitalize, count, d, default, dictsort, first, int, join, last, length, list,
+ *                lower, map, rejectattr, replace, selectattr, string, trim, upper
+ *   tests        ==, !=, boolean, defined, eq, equalto, false, in, integer, iterable, mapping, ne,
+ *                none, number, sequence, string, true, undefined
+ *   methods      strip, lstrip, rstrip, split, startswith, endswith, replace, lower, upper, title,
+ *                capitalize; get of a mapping
+ *   functions    namespace, raise_exception, range, strftime_now
+ *
+ * Anything else is refused with its line: fractions, and printing or comparing lists and mappings,
+ * too.
  *
  * Each byte of the result knows its origin: the template itself, or the content of a message. A
  * string's bytes keep theirs when it is cut, joined, stripped or replaced in, so that the caller

@@ -1,6 +1,5 @@
-/* Parses expressions by recursive descent, with functions in the order of Jinja's parser. Its
- * precedence of operators differs from Python's: a filter binds more tightly than any operator, and
- * ** is left-associative. */
+/* Parses expressions by recursive descent, with functions in the order of Jinja's parser. Unlike
+ * Python's operators, a filter binds more tightly than any of them. */
 #include <stdio.h>
 
 #include "text/characters.h"
@@ -13,7 +12,6 @@ coh_status coh_jinja_parse_name(parser *p, node **out)
     if (p->macros && (at_word(p, "varargs") || at_word(p, "kwargs")))
         return REFUSE(p, "the variable \"%.*s\" of macros is not known here", (int)p->now.bytes,
                       p->now.begin);
-    p->names_caller |= at_word(p, "caller");
     COH_TRY(make(p, COH_JINJA_N_NAME, p->now.line, out));
     (*out)->value = token_text(&p->now);
     COH_TRY(coh_jinja_name(p->program, p->now.begin, p->now.bytes, &(*out)->index));
@@ -38,22 +36,8 @@ static coh_status decode_number(parser *p, const char **at, const char *end, int
     return COH_OK;
 }
 
-/* Python's codec "unicode-escape" sees a character beyond ASCII as an escape of its own. Behind a
- * backslash, which so escapes a backslash, that escape's letters remain. */
-static int spell_character(const char **at, const char *end, char spelled[12])
-{
-    const size_t bytes = coh_utf8_character((const uint8_t *)*at, (size_t)(end - *at));
-    const uint32_t value = coh_utf8_value((const uint8_t *)*at, bytes);
-    *at += bytes;
-    return snprintf(spelled, 12,
-                    value < 0x100     ? "\\x%02x"
-                    : value < 0x10000 ? "\\u%04x"
-                                      : "\\U%08x",
-                    (unsigned)value);
-}
-
-/* Decodes the escape at *at, behind its backslash. Returns at most 11 bytes. */
-static coh_status decode_escape(parser *p, const char **at, const char *end, char out[12],
+/* Decodes the escape at *at, behind its backslash. *out_bytes is at most 4. */
+static coh_status decode_escape(parser *p, const char **at, const char *end, char out[4],
                                 size_t *out_bytes)
 {
     static const char letters[] = "\\'\"abfnrtv", values[] = "\\'\"\a\b\f\n\r\t\v";
@@ -69,34 +53,26 @@ static coh_status decode_escape(parser *p, const char **at, const char *end, cha
         out[0] = values[found - letters];
         return COH_OK;
     }
-    if (letter == 'N')
-        return REFUSE(p, "the escape \\N in a string is not known here");
-    if (letter >= '0' && letter <= '7') {
-        value = (uint32_t)(letter - '0');
-        for (int i = 0; i < 2 && *at < end && **at >= '0' && **at <= '7'; i++)
-            value = value * 8 + (uint32_t)(*(*at)++ - '0');
-    } else if (letter == 'x' || letter == 'u' || letter == 'U') {
-        COH_TRY(decode_number(p, at, end, letter == 'x' ? 2 : letter == 'u' ? 4 : 8, &value));
-    } else if ((uint8_t)letter >= 0x80) {
-        --*at;
-        *out_bytes = (size_t)spell_character(at, end, out);
-        return COH_OK;
-    } else {
+    if (letter == 'N' || (letter >= '0' && letter <= '7') || (uint8_t)letter >= 0x80)
+        return REFUSE(p, "the escape \\%.*s in a string is not known here",
+                      (int)coh_utf8_character((const uint8_t *)*at - 1, (size_t)(end - *at) + 1),
+                      *at - 1);
+    if (letter != 'x' && letter != 'u' && letter != 'U') {
         out[0] = '\\';
         out[1] = letter;
         *out_bytes = 2;
         return COH_OK;
     }
+    COH_TRY(decode_number(p, at, end, letter == 'x' ? 2 : letter == 'u' ? 4 : 8, &value));
     *out_bytes = coh_utf8_write(value, (uint8_t *)out);
     return COH_OK;
 }
 
-/* Decodes the literal into `text`, which has room for it. An escape of a character beyond ASCII is
- * longer than the character: 11 bytes for 5. */
+/* Decodes the literal into `text`, which has room for it: no escape is shorter than its meaning. */
 static coh_status decode(parser *p, const coh_jinja_token *t, char *text, size_t *bytes)
 {
     for (const char *at = t->begin, *end = at + t->bytes; at < end;) {
-        char escape[12];
+        char escape[4];
         size_t count;
         if (*at != '\\') {
             text[(*bytes)++] = *at++;
@@ -118,7 +94,7 @@ static coh_status parse_string(parser *p, node **out)
     while (p->now.kind == COH_JINJA_T_STRING) {
         void *memory;
         size_t bytes = string.count;
-        COH_TRY(take_memory(p, bytes + 3 * p->now.bytes + 1, &memory));
+        COH_TRY(take_memory(p, bytes + p->now.bytes + 1, &memory));
         memcpy(memory, string.bytes, bytes);
         COH_TRY(decode(p, &p->now, memory, &bytes));
         string.bytes = memory;
@@ -132,16 +108,9 @@ static coh_status parse_string(parser *p, node **out)
 static coh_status parse_number(parser *p, node **out)
 {
     const coh_jinja_value text = token_text(&p->now);
-    coh_jinja_value value = { 0 };
-    if (p->now.kind == COH_JINJA_T_REAL) {
-        value.kind = COH_JINJA_REAL;
-        if (!coh_jinja_read_real(&text, &value.real))
-            return REFUSE(p, "the number %.*s is too long", (int)text.count, p->now.begin);
-    } else {
-        value.kind = COH_JINJA_WHOLE;
-        if (!coh_jinja_read_whole(&text, 0, &value.whole))
-            return REFUSE(p, "the number %.*s is beyond 64 bits", (int)text.count, p->now.begin);
-    }
+    coh_jinja_value value = coh_jinja_whole(0);
+    if (!coh_jinja_read_whole(&text, &value.whole))
+        return REFUSE(p, "the number %.*s is beyond 64 bits", (int)text.count, p->now.begin);
     COH_TRY(make_constant(p, value, out));
     return advance(p);
 }
@@ -212,7 +181,7 @@ coh_status coh_jinja_parse_primary(parser *p, int has_members, node **out)
         return parse_word(p, has_members, out);
     if (p->now.kind == COH_JINJA_T_STRING)
         return parse_string(p, out);
-    if (p->now.kind == COH_JINJA_T_WHOLE || p->now.kind == COH_JINJA_T_REAL)
+    if (p->now.kind == COH_JINJA_T_WHOLE)
         return parse_number(p, out);
     COH_TRY(enter(p));
     if (at_sign(p, "(")) {
@@ -400,33 +369,16 @@ coh_status coh_jinja_parse_filter(parser *p, node *of, node **out)
     return at_sign(p, "(") ? parse_arguments(p, *out) : COH_OK;
 }
 
-/* Does an argument without brackets follow? */
-static int has_operand(const parser *p)
-{
-    if (at_word(p, "else") || at_word(p, "or") || at_word(p, "and"))
-        return 0;
-    return p->now.kind == COH_JINJA_T_NAME || p->now.kind == COH_JINJA_T_STRING ||
-           p->now.kind == COH_JINJA_T_WHOLE || p->now.kind == COH_JINJA_T_REAL || at_sign(p, "[") ||
-           at_sign(p, "{");
-}
-
 static coh_status parse_test(parser *p, node *of, node **out)
 {
     int is_not;
-    node *test = NULL, *operand, *tail = NULL;
+    node *test = NULL;
     const uint32_t line = p->now.line;
     COH_TRY(expect_word(p, "is"));
     COH_TRY(take_word(p, "not", &is_not));
     COH_TRY(parse_callee(p, COH_JINJA_N_TEST, of, &test));
-    if (at_sign(p, "(")) {
+    if (at_sign(p, "("))
         COH_TRY(parse_arguments(p, test));
-    } else if (has_operand(p)) {
-        if (at_word(p, "is"))
-            return REFUSE(p, "tests with \"is\" cannot be chained");
-        COH_TRY(coh_jinja_parse_primary(p, 0, &operand));
-        COH_TRY(parse_postfix(p, &operand));
-        COH_TRY(append(p, test, &tail, operand));
-    }
     *out = test;
     return is_not ? make_of(p, COH_JINJA_N_NOT, line, test, NULL, out) : COH_OK;
 }
@@ -453,8 +405,6 @@ static coh_status parse_unary(parser *p, int has_filters, node **out)
             COH_TRY(coh_jinja_parse_filter(p, *out, out));
         } else if (at_word(p, "is")) {
             COH_TRY(parse_test(p, *out, out));
-        } else if (at_sign(p, "(")) {
-            COH_TRY(parse_call(p, *out, out));
         } else {
             return COH_OK;
         }
@@ -462,13 +412,14 @@ static coh_status parse_unary(parser *p, int has_filters, node **out)
     return COH_OK;
 }
 
-/* Operators of one precedence, from the tightest on. Between the last two is "~". */
-static const char *const operators[][4] = { { "**" }, { "*", "/", "//", "%" }, { "+", "-" } };
-enum { POWER, PRODUCT, SUM };
+/* Operators of one precedence. Between the two is "~". Not all of them are known when they run, so
+ * the place of "**" does not count. */
+static const char *const operators[][5] = { { "*", "/", "//", "%", "**" }, { "+", "-" } };
+enum { PRODUCT, SUM };
 
 static int at_operator(const parser *p, int level)
 {
-    for (int i = 0; i < 4 && operators[level][i]; i++)
+    for (int i = 0; i < 5 && operators[level][i]; i++)
         if (at_sign(p, operators[level][i]))
             return 1;
     return 0;
@@ -484,15 +435,11 @@ static coh_status parse_concat(parser *p, node **out);
 static coh_status parse_math(parser *p, int level, node **out)
 {
     node *right;
-    COH_TRY(level == POWER     ? parse_unary(p, 1, out)
-            : level == PRODUCT ? parse_math(p, POWER, out)
-                               : parse_concat(p, out));
+    COH_TRY(level == PRODUCT ? parse_unary(p, 1, out) : parse_concat(p, out));
     while (at_operator(p, level)) {
         const coh_jinja_token sign = p->now;
         COH_TRY(advance(p));
-        COH_TRY(level == POWER     ? parse_unary(p, 1, &right)
-                : level == PRODUCT ? parse_math(p, POWER, &right)
-                                   : parse_concat(p, &right));
+        COH_TRY(level == PRODUCT ? parse_unary(p, 1, &right) : parse_concat(p, &right));
         COH_TRY(make_of(p, COH_JINJA_N_BINARY, sign.line, *out, right, out));
         (*out)->op = operator_of(&sign);
     }

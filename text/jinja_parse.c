@@ -72,7 +72,7 @@ static coh_status parse_for(parser *p, node **out)
 {
     static const char *const ends[] = { "endfor", "else", NULL };
     int is_filtered;
-    node *loop, *otherwise;
+    node *loop;
     COH_TRY(make(p, COH_JINJA_N_FOR, p->now.line, &loop));
     COH_TRY(advance(p));
     COH_TRY(parse_target(p, 1, &loop->first));
@@ -86,77 +86,57 @@ static coh_status parse_for(parser *p, node **out)
     p->loops++;
     COH_TRY(parse_body(p, ends, loop));
     p->loops--;
-    if (at_word(p, "else")) {
-        COH_TRY(advance(p));
-        COH_TRY(make(p, COH_JINJA_N_BRANCH, p->now.line, &otherwise));
-        COH_TRY(parse_body(p, (const char *const[]){ "endfor", NULL }, otherwise));
-        loop->other = otherwise;
-    }
+    if (at_word(p, "else"))
+        return REFUSE(p, "\"else\" of a loop is not known here");
     *out = loop;
     return advance(p);
 }
 
-/* Filters behind a block's begin, the first one without "|" if `is_inline`. */
-static coh_status parse_filters(parser *p, int is_inline, node **out)
+/* The body of a function of its own: loops around it cannot be left from inside. */
+static coh_status parse_function_body(parser *p, const char *end, node *of)
 {
-    *out = NULL;
+    const int loops = p->loops;
+    p->loops = 0;
+    COH_TRY(parse_whole_body(p, end, of));
+    p->loops = loops;
+    return COH_OK;
+}
+
+/* Reads filters behind a block's begin, the first one without "|" if `is_inline`, and the block.
+ * *out is what it writes, after the filters. */
+static coh_status parse_captured(parser *p, int is_inline, const char *end, node **out)
+{
+    node *block;
+    COH_TRY(make(p, COH_JINJA_N_CAPTURE, p->now.line, &block));
+    *out = block;
     if (is_inline)
-        COH_TRY(coh_jinja_parse_filter(p, NULL, out));
+        COH_TRY(coh_jinja_parse_filter(p, *out, out));
     while (at_sign(p, "|")) {
         COH_TRY(advance(p));
         COH_TRY(coh_jinja_parse_filter(p, *out, out));
     }
-    return COH_OK;
+    return parse_function_body(p, end, block);
 }
 
 static coh_status parse_set(parser *p, node **out)
 {
-    node *set, *target;
+    node *set;
     int is_assign;
     COH_TRY(make(p, COH_JINJA_N_SET, p->now.line, &set));
     *out = set;
     COH_TRY(advance(p));
-    COH_TRY(parse_target(p, 0, &target));
-    set->first = target;
+    COH_TRY(parse_target(p, 0, &set->first));
     COH_TRY(take_sign(p, "=", &is_assign));
-    if (is_assign)
-        return coh_jinja_parse_tuple(p, (tuple_form){ .has_choice = 1 }, &set->second);
-    set->kind = COH_JINJA_N_SET_BLOCK;
-    COH_TRY(parse_filters(p, 0, &set->second));
-    return parse_whole_body(p, "endset", set);
+    return is_assign ? coh_jinja_parse_tuple(p, (tuple_form){ .has_choice = 1 }, &set->second)
+                     : parse_captured(p, 0, "endset", &set->second);
 }
 
 static coh_status parse_filter_block(parser *p, node **out)
 {
-    node *block;
-    COH_TRY(make(p, COH_JINJA_N_FILTERED, p->now.line, &block));
-    *out = block;
+    COH_TRY(make(p, COH_JINJA_N_PRINT, p->now.line, out));
+    (*out)->op = 1;
     COH_TRY(advance(p));
-    COH_TRY(parse_filters(p, 1, &block->second));
-    return parse_whole_body(p, "endfilter", block);
-}
-
-static coh_status parse_with(parser *p, node **out)
-{
-    node *block, *set, *tail = NULL;
-    COH_TRY(make(p, COH_JINJA_N_WITH, p->now.line, &block));
-    *out = block;
-    COH_TRY(advance(p));
-    while (p->now.kind != COH_JINJA_T_BLOCK_END) {
-        if (tail)
-            COH_TRY(expect_sign(p, ","));
-        COH_TRY(make(p, COH_JINJA_N_SET, p->now.line, &set));
-        COH_TRY(coh_jinja_parse_primary(p, 0, &set->first));
-        COH_TRY(check_target(p, set->first, 0));
-        COH_TRY(expect_sign(p, "="));
-        COH_TRY(coh_jinja_parse_expression(p, 1, &set->second));
-        if (tail)
-            tail->next = set;
-        else
-            block->first = set;
-        tail = set;
-    }
-    return parse_whole_body(p, "endwith", block);
+    return parse_captured(p, 1, "endfilter", &(*out)->first);
 }
 
 static coh_status parse_parameters(parser *p, node *macro)
@@ -177,8 +157,8 @@ static coh_status parse_parameters(parser *p, node *macro)
             COH_TRY(coh_jinja_parse_expression(p, 1, &parameter->first));
         else if (had_default)
             return REFUSE(p, "a parameter without a default follows one with a default");
-        if (!has_default && coh_jinja_is(&name->value, "caller"))
-            return REFUSE(p, "the parameter \"caller\" lacks a default");
+        if (coh_jinja_is(&name->value, "caller"))
+            return REFUSE(p, "the parameter \"caller\" of a macro is not known here");
         had_default |= has_default;
         if (tail)
             tail->next = parameter;
@@ -187,29 +167,6 @@ static coh_status parse_parameters(parser *p, node *macro)
         tail = parameter;
     }
     return advance(p);
-}
-
-/* The body of a function of its own: loops around it cannot be left from inside. */
-static coh_status parse_function_body(parser *p, const char *end, node *of)
-{
-    const int loops = p->loops;
-    p->loops = 0;
-    COH_TRY(parse_whole_body(p, end, of));
-    p->loops = loops;
-    return COH_OK;
-}
-
-/* Reads a macro behind its name. Macros in it that name "caller" may mean its own. */
-static coh_status parse_macro_body(parser *p, const char *end, node *macro)
-{
-    const int outer_names = p->names_caller;
-    p->names_caller = 0;
-    p->macros++;
-    COH_TRY(parse_function_body(p, end, macro));
-    p->macros--;
-    macro->op = (uint16_t)p->names_caller;
-    p->names_caller |= outer_names;
-    return COH_OK;
 }
 
 static coh_status parse_macro(parser *p, node **out)
@@ -222,23 +179,22 @@ static coh_status parse_macro(parser *p, node **out)
     macro->index = name->index;
     macro->value = name->value;
     COH_TRY(parse_parameters(p, macro));
-    return parse_macro_body(p, "endmacro", macro);
+    p->macros++;
+    COH_TRY(parse_function_body(p, "endmacro", macro));
+    p->macros--;
+    return COH_OK;
 }
 
+/* Skips a block that is refused when it is reached. */
 static coh_status parse_call_block(parser *p, node **out)
 {
-    node *block;
-    COH_TRY(make(p, COH_JINJA_N_CALL_BLOCK, p->now.line, &block));
-    COH_TRY(make(p, COH_JINJA_N_MACRO, p->now.line, &block->other));
-    block->other->value = token_text(&p->now);
-    *out = block;
+    node *call;
+    COH_TRY(make(p, COH_JINJA_N_CALL_BLOCK, p->now.line, out));
     COH_TRY(advance(p));
     if (at_sign(p, "("))
-        COH_TRY(parse_parameters(p, block->other));
-    COH_TRY(coh_jinja_parse_expression(p, 1, &block->first));
-    if (block->first->kind != COH_JINJA_N_CALL)
-        return REFUSE(p, "\"call\" without a call of a macro");
-    return parse_macro_body(p, "endcall", block->other);
+        COH_TRY(parse_parameters(p, *out));
+    COH_TRY(coh_jinja_parse_expression(p, 1, &call));
+    return parse_function_body(p, "endcall", *out);
 }
 
 static coh_status parse_generation(parser *p, node **out)
@@ -267,7 +223,6 @@ static coh_status parse_statement(parser *p, node **out)
         { "if", parse_if },
         { "for", parse_for },
         { "set", parse_set },
-        { "with", parse_with },
         { "macro", parse_macro },
         { "call", parse_call_block },
         { "filter", parse_filter_block },

@@ -12,9 +12,8 @@ typedef struct parser {
     coh_jinja_lexer lexer;
     coh_jinja_token now, ahead;
     int depth;
-    int loops;        /* around the statement; those around a macro do not count */
-    int macros;       /* likewise */
-    int names_caller; /* does the macro name "caller"? */
+    int loops;  /* around the statement; those around a macro or a captured text do not count */
+    int macros; /* around the statement */
 } parser;
 
 #define REFUSE(p, ...) coh_jinja_refuse((p)->program->where, (p)->now.line, __VA_ARGS__)

@@ -1,5 +1,5 @@
 /* Runs a template's tree: evaluates expressions and carries out statements. The one idea: what a
- * block of a macro or {% set %} writes goes to the end of the output, as all text does, and is then
+ * macro or a block of {% set %} writes goes to the end of the output, as all text does, and is then
  * cut off as a string, so that it keeps the origins of its bytes. */
 #include "text/jinja_tree.h"
 
@@ -11,6 +11,7 @@ typedef coh_jinja_arguments arguments;
 
 static coh_status eval(runner *run, const node *n, value *out);
 static coh_status run_all(runner *run, const node *first);
+static coh_status run_block(runner *run, const node *first);
 
 /* ---- variables ---- */
 
@@ -75,8 +76,7 @@ static coh_status set_member(runner *run, const node *target, const value *v)
     const value *space = find_variable(run, (uint32_t)target->index);
     if (!space || space->kind != COH_JINJA_NAMESPACE)
         return coh_jinja_fail(run, "\"%.*s\" of something that is not a namespace is set",
-                              (int)(target->value.count < 80 ? target->value.count : 80),
-                              (const char *)target->value.bytes);
+                              COH_JINJA_SHOWN(&target->value));
     return coh_jinja_dict_set(run, space->dict, &target->value, v);
 }
 
@@ -142,8 +142,7 @@ static int is_set(const scope *s, uint32_t name)
 static coh_status refuse_argument(const runner *run, const node *macro, const char *how)
 {
     return coh_jinja_fail(run, "the macro \"%.*s\" gets an argument %s",
-                          (int)(macro->value.count < 80 ? macro->value.count : 80),
-                          (const char *)macro->value.bytes, how);
+                          COH_JINJA_SHOWN(&macro->value), how);
 }
 
 /* Sets the arguments of a macro as variables of the block just begun. */
@@ -151,14 +150,11 @@ static coh_status bind_arguments(runner *run, const node *macro, const arguments
 {
     for (size_t i = 0; i < all->count; i++) {
         const node *parameter = parameter_for(macro, all, i);
-        const int is_caller =
-            !parameter && macro->op && all->names[i] && coh_jinja_is(all->names[i], "caller");
-        const uint32_t name = (uint32_t)(parameter ? parameter->index : run->program->caller);
-        if (!parameter && !is_caller)
+        if (!parameter)
             return refuse_argument(run, macro, "that it does not have");
-        if (is_set(run->scope, name))
+        if (is_set(run->scope, (uint32_t)parameter->index))
             return refuse_argument(run, macro, "twice");
-        COH_TRY(set_variable(run, name, &all->values[i]));
+        COH_TRY(set_variable(run, (uint32_t)parameter->index, &all->values[i]));
     }
     return COH_OK;
 }
@@ -175,11 +171,6 @@ static coh_status set_defaults(runner *run, const node *macro)
         if (parameter->first)
             COH_TRY(eval(run, parameter->first, &v));
         COH_TRY(set_variable(run, (uint32_t)parameter->index, &v));
-    }
-    if (macro->op && !is_set(run->scope, (uint32_t)run->program->caller)) {
-        value v = coh_jinja_text_value("caller");
-        v.kind = COH_JINJA_UNDEFINED;
-        COH_TRY(set_variable(run, (uint32_t)run->program->caller, &v));
     }
     return COH_OK;
 }
@@ -207,11 +198,10 @@ static coh_status call(runner *run, const value *callee, const arguments *all, v
         return call_macro(run, callee->macro, all, out);
     if (callee->kind != COH_JINJA_UNDEFINED)
         return coh_jinja_fail(run, "a %s cannot be called", coh_jinja_type(callee));
-    if (callee->flavour)
+    if (callee->is_clock)
         return coh_jinja_clock(run, all, out);
     return coh_jinja_fail(run, "\"%.*s\" is undefined, so it cannot be called",
-                          (int)(callee->count < 80 ? callee->count : 80),
-                          (const char *)callee->bytes);
+                          COH_JINJA_SHOWN(callee));
 }
 
 static coh_status eval_call(runner *run, const node *n, value *out)
@@ -226,41 +216,19 @@ static coh_status eval_call(runner *run, const node *n, value *out)
 
 static coh_status refuse_name(const runner *run, const char *what, const value *name)
 {
-    return coh_jinja_fail(run, "the %s \"%.*s\" is not known here", what,
-                          (int)(name->count < 80 ? name->count : 80), (const char *)name->bytes);
-}
-
-/* Applies one filter. */
-static coh_status apply_filter(runner *run, const node *n, const value *in, value *out)
-{
-    arguments all;
-    COH_TRY(eval_arguments(run, n, &all));
-    run->line = n->line;
-    if (n->index < 0)
-        return refuse_name(run, "filter", &n->value);
-    return coh_jinja_filter(run, n->index, in, &all, out);
+    return coh_jinja_fail(run, "the %s \"%.*s\" is not known here", what, COH_JINJA_SHOWN(name));
 }
 
 static coh_status eval_filter(runner *run, const node *n, value *out)
 {
     value in;
+    arguments all;
     COH_TRY(eval(run, n->first, &in));
-    return apply_filter(run, n, &in, out);
-}
-
-/* Applies the filters behind a block's begin, the innermost first. */
-static coh_status apply_filters(runner *run, const node *n, value *v)
-{
-    const value *in = v;
-    value out;
-    if (!n)
-        return COH_OK;
-    COH_TRY(coh_jinja_enter(run));
-    COH_TRY(apply_filters(run, n->first, v));
-    COH_TRY(apply_filter(run, n, in, &out));
-    run->depth--;
-    *v = out;
-    return COH_OK;
+    COH_TRY(eval_arguments(run, n, &all));
+    run->line = n->line;
+    if (n->index < 0)
+        return refuse_name(run, "filter", &n->value);
+    return coh_jinja_filter(run, n->index, &in, &all, out);
 }
 
 static coh_status eval_test(runner *run, const node *n, value *out)
@@ -292,8 +260,7 @@ static coh_status eval_name(const runner *run, const node *n, value *out)
 
 static coh_status eval_list(runner *run, const node *n, value *out)
 {
-    COH_TRY(coh_jinja_list_make(
-        run, n->kind == COH_JINJA_N_LIST ? COH_JINJA_A_LIST : COH_JINJA_A_TUPLE, n->count, out));
+    COH_TRY(coh_jinja_list_make(run, COH_JINJA_LIST, n->count, out));
     size_t i = 0;
     for (const node *item = n->list; item; item = item->next)
         COH_TRY(eval(run, item, &out->list->items[i++]));
@@ -326,7 +293,7 @@ static coh_status eval_attribute(runner *run, const node *n, value *out)
     value of;
     COH_TRY(eval(run, n->first, &of));
     run->line = n->line;
-    return coh_jinja_attribute(run, &of, &n->value, out);
+    return coh_jinja_attribute(run, &of, &n->value, 0, out);
 }
 
 static coh_status eval_slice(runner *run, const node *n, value *out)
@@ -347,7 +314,7 @@ static int is_sum(const node *n)
 
 static int can_join(const value *a, const value *b)
 {
-    return a->kind == COH_JINJA_STRING && b->kind == COH_JINJA_STRING && !a->flavour && !b->flavour;
+    return a->kind == COH_JINJA_STRING && b->kind == COH_JINJA_STRING;
 }
 
 /* Adds up a + b + c + ... Strings in a row are joined once: if *is_joining, those so far lie at the
@@ -457,6 +424,14 @@ static coh_status eval_choice(runner *run, const node *n, value *out)
     return COH_OK;
 }
 
+/* What the statements write, as a string. */
+static coh_status eval_capture(runner *run, const node *n, value *out)
+{
+    const size_t begin = run->out->count;
+    COH_TRY(run_block(run, n->list));
+    return coh_jinja_cut(run, begin, out);
+}
+
 static coh_status eval_kind(runner *run, const node *n, value *out)
 {
     static coh_status (*const evals[])(runner *, const node *, value *) = {
@@ -468,7 +443,7 @@ static coh_status eval_kind(runner *run, const node *n, value *out)
         [COH_JINJA_N_SIGN] = eval_sign,     [COH_JINJA_N_BINARY] = eval_binary,
         [COH_JINJA_N_CONCAT] = eval_concat, [COH_JINJA_N_COMPARE] = eval_compare,
         [COH_JINJA_N_AND] = eval_junction,  [COH_JINJA_N_OR] = eval_junction,
-        [COH_JINJA_N_CHOICE] = eval_choice,
+        [COH_JINJA_N_CHOICE] = eval_choice, [COH_JINJA_N_CAPTURE] = eval_capture,
     };
     return evals[n->kind](run, n, out);
 }
@@ -510,6 +485,8 @@ static coh_status run_print(runner *run, const node *n)
     value v;
     COH_TRY(eval(run, n->first, &v));
     run->line = n->line;
+    if (n->op && v.kind != COH_JINJA_STRING)
+        return coh_jinja_fail(run, "a filter block writes a %s", coh_jinja_type(&v));
     COH_TRY(coh_jinja_put_str(run, &v));
     mark(run, begin);
     return COH_OK;
@@ -542,7 +519,7 @@ static coh_status filter_items(runner *run, const node *n, coh_jinja_list *list)
 {
     value kept, test;
     size_t count = 0;
-    COH_TRY(coh_jinja_list_make(run, COH_JINJA_A_LIST, list->count, &kept));
+    COH_TRY(coh_jinja_list_make(run, COH_JINJA_LIST, list->count, &kept));
     for (size_t i = 0; i < list->count; i++) {
         run->scope->count = 0;
         COH_TRY(assign(run, n->first, &list->items[i]));
@@ -554,11 +531,9 @@ static coh_status filter_items(runner *run, const node *n, coh_jinja_list *list)
     return COH_OK;
 }
 
-/* *out_ended: did the body run to its end once? As in Jinja, only then is "else" left out. */
-static coh_status run_iterations(runner *run, const node *n, coh_jinja_loop *loop, int *out_ended)
+static coh_status run_iterations(runner *run, const node *n, coh_jinja_loop *loop)
 {
     const value self = { .kind = COH_JINJA_LOOP, .loop = loop };
-    *out_ended = 0;
     for (; loop->index < loop->list->count; loop->index++) {
         COH_TRY(coh_jinja_spend(run, 1));
         run->scope->count = 0;
@@ -568,7 +543,6 @@ static coh_status run_iterations(runner *run, const node *n, coh_jinja_loop *loo
         COH_TRY(run_all(run, n->list));
         const coh_jinja_flow flow = run->flow;
         run->flow = COH_JINJA_GO_ON;
-        *out_ended |= flow == COH_JINJA_GO_ON;
         if (flow == COH_JINJA_BREAK)
             break;
     }
@@ -580,7 +554,6 @@ static coh_status run_for(runner *run, const node *n)
     scope *outer = run->scope;
     value over;
     void *memory;
-    int has_ended;
     COH_TRY(eval(run, n->second, &over));
     run->line = n->line;
     COH_TRY(coh_jinja_take(run, 1, sizeof(coh_jinja_loop) + sizeof(coh_jinja_list), &memory));
@@ -591,9 +564,9 @@ static coh_status run_for(runner *run, const node *n)
     COH_TRY(push_scope(run, outer));
     if (n->third)
         COH_TRY(filter_items(run, n, list));
-    COH_TRY(run_iterations(run, n, loop, &has_ended));
+    COH_TRY(run_iterations(run, n, loop));
     run->scope = outer;
-    return n->other && !has_ended ? run_block(run, n->other->list) : COH_OK;
+    return COH_OK;
 }
 
 static coh_status run_break(runner *run, const node *n)
@@ -610,97 +583,19 @@ static coh_status run_set(runner *run, const node *n)
     return assign(run, n->first, &v);
 }
 
-/* What the statements write, as a string, after the block's filters. */
-static coh_status capture(runner *run, const node *n, value *out)
-{
-    const size_t begin = run->out->count;
-    COH_TRY(run_block(run, n->list));
-    COH_TRY(coh_jinja_cut(run, begin, out));
-    return run->flow == COH_JINJA_GO_ON ? apply_filters(run, n->second, out) : COH_OK;
-}
-
-static coh_status run_set_block(runner *run, const node *n)
-{
-    value v;
-    COH_TRY(capture(run, n, &v));
-    return run->flow == COH_JINJA_GO_ON ? assign(run, n->first, &v) : COH_OK;
-}
-
-static coh_status run_filtered(runner *run, const node *n)
-{
-    const size_t begin = run->out->count;
-    value v;
-    COH_TRY(capture(run, n, &v));
-    if (run->flow != COH_JINJA_GO_ON)
-        return COH_OK;
-    if (v.kind != COH_JINJA_STRING)
-        return coh_jinja_fail(run, "a filter block writes a %s", coh_jinja_type(&v));
-    COH_TRY(coh_jinja_put(run, &v));
-    mark(run, begin);
-    return COH_OK;
-}
-
-/* The values do not see the variables. */
-static coh_status run_with(runner *run, const node *n)
-{
-    scope *outer = run->scope, *inner;
-    COH_TRY(push_scope(run, outer));
-    inner = run->scope;
-    for (const node *set = n->first; set; set = set->next) {
-        value v;
-        run->scope = outer;
-        COH_TRY(eval(run, set->second, &v));
-        run->scope = inner;
-        COH_TRY(assign(run, set->first, &v));
-    }
-    COH_TRY(run_all(run, n->list));
-    run->scope = outer;
-    return COH_OK;
-}
-
-static coh_status make_macro(runner *run, const node *n, value *out)
+static coh_status run_macro(runner *run, const node *n)
 {
     void *memory;
     COH_TRY(coh_jinja_take(run, 1, sizeof(coh_jinja_macro), &memory));
-    coh_jinja_macro *macro = memory;
-    *macro = (coh_jinja_macro){ n, run->scope };
-    *out = (value){ .kind = COH_JINJA_MACRO, .macro = macro };
-    return COH_OK;
-}
-
-static coh_status run_macro(runner *run, const node *n)
-{
-    value macro;
-    COH_TRY(make_macro(run, n, &macro));
+    *(coh_jinja_macro *)memory = (coh_jinja_macro){ n, run->scope };
+    const value macro = { .kind = COH_JINJA_MACRO, .macro = memory };
     return set_variable(run, (uint32_t)n->index, &macro);
 }
 
-/* Calls a macro with the block as its argument "caller". */
 static coh_status run_call_block(runner *run, const node *n)
 {
-    static const value name = { .kind = COH_JINJA_STRING,
-                                .bytes = (const uint8_t *)"caller",
-                                .count = sizeof("caller") - 1 };
-    const size_t begin = run->out->count;
-    arguments all;
-    value callee, text;
-    void *values, *names;
-    COH_TRY(eval(run, n->first->first, &callee));
-    COH_TRY(eval_arguments(run, n->first, &all));
-    COH_TRY(coh_jinja_take(run, all.count + 1, sizeof(*all.values), &values));
-    COH_TRY(coh_jinja_take(run, all.count + 1, sizeof(*all.names), &names));
-    if (all.count) {
-        memcpy(values, all.values, all.count * sizeof(*all.values));
-        memcpy(names, all.names, all.count * sizeof(*all.names));
-    }
-    all = (arguments){ values, names, all.count + 1 };
-    all.names[all.count - 1] = &name;
-    COH_TRY(make_macro(run, n->other, &all.values[all.count - 1]));
-    run->line = n->line;
-    COH_TRY(call(run, &callee, &all, &text));
-    COH_TRY(coh_jinja_put_str(run, &text));
-    mark(run, begin);
-    return COH_OK;
+    (void)n;
+    return coh_jinja_fail(run, "the statement \"call\" is not known here");
 }
 
 static coh_status run_generation(runner *run, const node *n)
@@ -722,9 +617,6 @@ static coh_status run_statement(runner *run, const node *n)
         [COH_JINJA_N_BREAK] = run_break,
         [COH_JINJA_N_CONTINUE] = run_break,
         [COH_JINJA_N_SET] = run_set,
-        [COH_JINJA_N_SET_BLOCK] = run_set_block,
-        [COH_JINJA_N_FILTERED] = run_filtered,
-        [COH_JINJA_N_WITH] = run_with,
         [COH_JINJA_N_MACRO] = run_macro,
         [COH_JINJA_N_GENERATION] = run_generation,
         [COH_JINJA_N_CALL_BLOCK] = run_call_block,

@@ -1,15 +1,128 @@
-/* What Python's methods of strings do, on UTF-8: characters are code points, and parts of a string
- * keep the origins of their bytes. An invalid byte is a character of its own. */
-#include <errno.h>
-#include <stdlib.h>
+/* Strings: how they are written at the end of the output and cut off from there, and what Python's
+ * methods do with them, on UTF-8. Characters are code points; parts of a string keep the origins of
+ * their bytes. An invalid byte is a character of its own. */
+#include <stdio.h>
 
 #include <utf8proc.h>
 
-#include "base/c_locale.h"
 #include "text/characters.h"
 #include "text/jinja_values.h"
 
 typedef coh_jinja_value value;
+
+/* ---- output ---- */
+
+/* Both arrays of the text grow together. */
+static coh_status reserve(const coh_jinja_run *run, size_t more)
+{
+    coh_jinja_text *out = run->out;
+    size_t bytes = out->capacity, origins = out->capacity;
+    if (more <= out->capacity - out->count)
+        return COH_OK;
+    if (more > COH_JINJA_BYTES_MAX - out->count)
+        return coh_jinja_fail(run, "the chat template writes more than %d MiB",
+                              COH_JINJA_BYTES_MAX >> 20);
+    COH_TRY(COH_EXTEND(&out->bytes, &bytes, out->count + more));
+    COH_TRY(COH_EXTEND(&out->origins, &origins, out->count + more));
+    out->capacity = bytes;
+    return COH_OK;
+}
+
+static void fill(uint16_t *origins, uint16_t origin, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        origins[i] = origin;
+}
+
+coh_status coh_jinja_put(coh_jinja_run *run, const value *string)
+{
+    coh_jinja_text *out = run->out;
+    if (string->count == 0)
+        return COH_OK;
+    COH_TRY(coh_jinja_spend_bytes(run, string->count));
+    COH_TRY(reserve(run, string->count));
+    memcpy(out->bytes + out->count, string->bytes, string->count);
+    if (string->origins)
+        memcpy(out->origins + out->count, string->origins, string->count * sizeof(uint16_t));
+    else
+        fill(out->origins + out->count, string->origin, string->count);
+    out->count += string->count;
+    return COH_OK;
+}
+
+coh_status coh_jinja_put_own(coh_jinja_run *run, const char *text, size_t bytes)
+{
+    const value string = coh_jinja_bytes(text, bytes, COH_JINJA_OWN);
+    return coh_jinja_put(run, &string);
+}
+
+static coh_status put_text(coh_jinja_run *run, const char *text)
+{
+    return coh_jinja_put_own(run, text, strlen(text));
+}
+
+coh_status coh_jinja_cut(coh_jinja_run *run, size_t begin, value *out)
+{
+    const size_t count = run->out->count - begin;
+    const uint16_t *from = run->out->origins ? run->out->origins + begin : NULL;
+    void *bytes, *origins;
+    size_t same = 0;
+    *out = coh_jinja_text_value("");
+    if (count == 0)
+        return COH_OK;
+    COH_TRY(coh_jinja_take(run, count, 1, &bytes));
+    memcpy(bytes, run->out->bytes + begin, count);
+    *out = coh_jinja_bytes(bytes, count, from[0]);
+    while (same < count && from[same] == from[0])
+        same++;
+    if (same < count) {
+        COH_TRY(coh_jinja_take(run, count, sizeof(uint16_t), &origins));
+        memcpy(origins, from, count * sizeof(uint16_t));
+        out->origins = origins;
+    }
+    run->out->count = begin;
+    return COH_OK;
+}
+
+coh_status coh_jinja_put_str(coh_jinja_run *run, const value *v)
+{
+    char number[32];
+    switch ((coh_jinja_kind)v->kind) {
+    case COH_JINJA_MISSING:
+    case COH_JINJA_UNDEFINED:
+        return COH_OK;
+    case COH_JINJA_NONE:
+        return put_text(run, "None");
+    case COH_JINJA_BOOL:
+        return put_text(run, v->whole ? "True" : "False");
+    case COH_JINJA_WHOLE:
+        snprintf(number, sizeof(number), "%lld", (long long)v->whole);
+        return put_text(run, number);
+    case COH_JINJA_STRING:
+        return coh_jinja_put(run, v);
+    case COH_JINJA_LIST:
+    case COH_JINJA_GENERATOR:
+    case COH_JINJA_DICT:
+    case COH_JINJA_NAMESPACE:
+    case COH_JINJA_FUNCTION:
+    case COH_JINJA_METHOD:
+    case COH_JINJA_MACRO:
+    case COH_JINJA_LOOP:
+        break;
+    }
+    return coh_jinja_fail(run, "printing a %s is not known here", coh_jinja_type(v));
+}
+
+coh_status coh_jinja_str(coh_jinja_run *run, const value *v, value *out)
+{
+    const size_t begin = run->out->count;
+    if (v->kind == COH_JINJA_STRING) {
+        *out = *v;
+        return COH_OK;
+    }
+    COH_TRY(coh_jinja_put_str(run, v));
+    return coh_jinja_cut(run, begin, out);
+}
 
 /* ---- characters ---- */
 
@@ -113,46 +226,6 @@ coh_status coh_jinja_replace(coh_jinja_run *run, const value *string, const valu
     return coh_jinja_cut(run, begin, out);
 }
 
-/* Bytes of the line end at `at`, as str.splitlines sees it; 0: none. */
-static size_t line_end(const value *string, size_t at)
-{
-    const size_t bytes = coh_jinja_character(string, at);
-    const uint8_t *text = string->bytes + at;
-    if (bytes == 1)
-        return text[0] == '\r' && at + 1 < string->count && text[1] == '\n'
-                   ? 2
-                   : (text[0] >= '\n' && text[0] <= '\r') || (text[0] >= 0x1c && text[0] <= 0x1e);
-    const uint32_t code = coh_utf8_value(text, bytes);
-    return code == 0x85 || code == 0x2028 || code == 0x2029 ? bytes : 0;
-}
-
-/* The end of the line that begins at `at`, without its line end. */
-static size_t end_of_line(const value *string, size_t at)
-{
-    while (at < string->count && !line_end(string, at))
-        at += coh_jinja_character(string, at);
-    return at;
-}
-
-coh_status coh_jinja_split_lines(coh_jinja_run *run, const value *string, int keeps_ends,
-                                 value *out)
-{
-    size_t count = 0;
-    COH_TRY(coh_jinja_spend_bytes(run, string->count));
-    for (size_t at = 0; at < string->count; count++) {
-        at = end_of_line(string, at);
-        at += at < string->count ? line_end(string, at) : 0;
-    }
-    COH_TRY(coh_jinja_list_make(run, COH_JINJA_A_LIST, count, out));
-    for (size_t at = 0, i = 0; i < count; i++) {
-        const size_t end = end_of_line(string, at);
-        const size_t next = end + (end < string->count ? line_end(string, end) : 0);
-        out->list->items[i] = coh_jinja_part(string, at, keeps_ends ? next : end);
-        at = next;
-    }
-    return COH_OK;
-}
-
 /* ---- case ---- */
 
 enum { SHARP_S = 0xdf, CAPITAL_SIGMA = 0x3a3, FINAL_SIGMA = 0x3c2, DOTTED_CAPITAL_I = 0x130 };
@@ -217,13 +290,6 @@ static coh_status put_upper(coh_jinja_run *run, const value *string, size_t at, 
     return put_instead(run, string, at, changed, coh_utf8_write((uint32_t)upper, changed));
 }
 
-/* Behind these, Jinja's filter title begins a word. */
-static int begins_word(const value *string, size_t at, size_t bytes)
-{
-    return coh_jinja_space(string->bytes + at, bytes) != 0 ||
-           (bytes == 1 && string->bytes[at] && strchr("-({[<", string->bytes[at]));
-}
-
 coh_status coh_jinja_change_case(coh_jinja_run *run, const value *string, coh_jinja_case change,
                                  value *out)
 {
@@ -238,14 +304,11 @@ coh_status coh_jinja_change_case(coh_jinja_run *run, const value *string, coh_ji
         if (!coh_utf8_character(part.bytes, bytes)) /* invalid */
             COH_TRY(coh_jinja_put(run, &part));
         else if (change == COH_JINJA_UPPER || (change != COH_JINJA_LOWER && is_first))
-            COH_TRY(
-                put_upper(run, string, at, change != COH_JINJA_UPPER && change != COH_JINJA_WORDS));
+            COH_TRY(put_upper(run, string, at, change != COH_JINJA_UPPER));
         else
             COH_TRY(put_lower(run, string, at, bytes, is_letter));
         is_letter = is_letter_with_case(code_at(string, at));
-        is_first = change == COH_JINJA_TITLE   ? !is_letter
-                   : change == COH_JINJA_WORDS ? begins_word(string, at, bytes)
-                                               : 0;
+        is_first = change == COH_JINJA_TITLE && !is_letter;
     }
     COH_TRY(coh_jinja_spend_bytes(run, 16 * string->count));
     return coh_jinja_cut(run, begin, out);
@@ -253,82 +316,16 @@ coh_status coh_jinja_change_case(coh_jinja_run *run, const value *string, coh_ji
 
 /* ---- numbers ---- */
 
-/* Copies without white space around it, and without single underscores between digits. Returns 0
- * if it is too long or not ASCII. */
-static int clean_number(const value *string, char *text, size_t capacity)
+int coh_jinja_read_whole(const value *string, int64_t *out_whole)
 {
-    const value inner = coh_jinja_strip(string, NULL, 1, 1);
-    size_t bytes = 0;
-    for (size_t i = 0; i < inner.count; i++) {
-        const uint8_t sign = inner.bytes[i];
-        const int is_low = sign == '_';
-        if (is_low && (i == 0 || i + 1 == inner.count || coh_hex_digit(inner.bytes[i + 1]) < 0))
+    const int has_sign = string->count && (string->bytes[0] == '-' || string->bytes[0] == '+');
+    const int64_t sign = has_sign && string->bytes[0] == '-' ? -1 : 1;
+    *out_whole = 0;
+    for (size_t i = (size_t)has_sign; i < string->count; i++) {
+        const uint8_t digit = string->bytes[i];
+        if (digit < '0' || digit > '9' || __builtin_mul_overflow(*out_whole, 10, out_whole) ||
+            __builtin_add_overflow(*out_whole, sign * (digit - '0'), out_whole))
             return 0;
-        if (sign == 0 || sign >= 0x80 || bytes + 1 == capacity)
-            return 0;
-        if (!is_low)
-            text[bytes++] = (char)sign;
     }
-    text[bytes] = '\0';
-    return bytes > 0 && !strchr(" \t\n\v\f\r", text[0]);
-}
-
-/* Base 0: as a literal. */
-int coh_jinja_read_whole(const value *string, int base, int64_t *out_whole)
-{
-    char text[80], *digits = text, *end;
-    if (!clean_number(string, text, sizeof(text)))
-        return 0;
-    const int is_negative = *digits == '-';
-    digits += *digits == '-' || *digits == '+';
-    const char letter = digits[0] == '0' ? (char)(digits[1] | 0x20) : 0;
-    const int prefix = letter == 'x' ? 16 : letter == 'o' ? 8 : letter == 'b' ? 2 : 0;
-    if (prefix && (base == 0 || base == prefix)) {
-        digits += 2;
-        base = prefix;
-    }
-    const int first = coh_hex_digit((uint8_t)*digits);
-    if (base == 0)
-        base = 10;
-    if (first < 0 || first >= base)
-        return 0;
-    errno = 0;
-    end = digits; /* a wrong base moves nothing */
-    const long long whole = strtoll(digits, &end, base);
-    *out_whole = is_negative ? -whole : whole;
-    return *end == '\0' && errno == 0;
-}
-
-int coh_jinja_read_real(const value *string, double *out_real)
-{
-    char text[400], *end;
-    if (!clean_number(string, text, sizeof(text)) || strpbrk(text, "xXpP("))
-        return 0;
-    *out_real = coh_number_read(text, &end);
-    return *end == '\0' && end != text;
-}
-
-/* ---- HTML ---- */
-
-coh_status coh_jinja_escape(coh_jinja_run *run, const value *string, value *out)
-{
-    static const char signs[] = "<>&\"'";
-    static const char *const escapes[] = { "&lt;", "&gt;", "&amp;", "&#34;", "&#39;" };
-    const size_t begin = run->out->count;
-    size_t done = 0;
-    for (size_t at = 0; at < string->count; at++) {
-        const char *found = string->bytes[at] ? strchr(signs, string->bytes[at]) : NULL;
-        if (!found)
-            continue;
-        const value before = coh_jinja_part(string, done, at);
-        const char *escape = escapes[found - signs];
-        COH_TRY(coh_jinja_put(run, &before));
-        COH_TRY(coh_jinja_put_own(run, escape, strlen(escape)));
-        done = at + 1;
-    }
-    const value rest = coh_jinja_part(string, done, string->count);
-    COH_TRY(coh_jinja_put(run, &rest));
-    COH_TRY(coh_jinja_cut(run, begin, out));
-    out->flavour = 1;
-    return COH_OK;
+    return string->count > (size_t)has_sign;
 }

@@ -85,16 +85,6 @@ static void emit(lexer *l, coh_jinja_token_kind kind, const char *begin, const c
 
 /* ---- outside of code ---- */
 
-/* Has `word` from `at` on? Returns the place behind it and white space around it, or NULL. */
-static const char *skip_word(const char *at, const char *end, const char *word)
-{
-    const size_t bytes = strlen(word);
-    at = skip_space(at, end);
-    if ((size_t)(end - at) < bytes || memcmp(at, word, bytes) != 0)
-        return NULL;
-    return skip_space(at + bytes, end);
-}
-
 /* The place behind "%}" or "#}" at `at`, with the sign and the white space that belong to it; NULL
  * if it is not there. */
 static const char *skip_end(const char *at, const char *end, char sign, int takes_line,
@@ -115,14 +105,6 @@ static int is_sign(const char *at, const char *end)
     return at < end && (*at == '-' || *at == '+');
 }
 
-/* If a {% raw %} begins at `at`, returns the place behind it; else NULL. */
-static const char *skip_raw(const char *at, const char *end)
-{
-    const char *behind = at + 2;
-    behind = skip_word(behind + is_sign(behind, end), end, "raw");
-    return behind ? skip_end(behind, end, '%', 0, 0) : NULL;
-}
-
 /* Text before code that begins at `at`, as far as the code leaves it. */
 static const char *strip_before(const lexer *l, const char *begin, const char *at)
 {
@@ -134,33 +116,11 @@ static const char *strip_before(const lexer *l, const char *begin, const char *a
     return strip_line(l, begin, at);
 }
 
-/* Reads up to {% endraw %}. */
-static coh_status next_raw(lexer *l, const char *raw, const char *begin, token *t)
-{
-    move(l, begin);
-    for (const char *at = begin; (at = memmem(at, (size_t)(l->end - at), "{%", 2)); at++) {
-        const char *behind = skip_word(at + 2 + is_sign(at + 2, l->end), l->end, "endraw");
-        if (behind)
-            behind = skip_end(behind, l->end, '%', 1, 1);
-        if (!behind)
-            continue;
-        emit(l, COH_JINJA_T_DATA, begin, strip_before(l, begin, at), t);
-        move(l, behind);
-        return COH_OK;
-    }
-    if (begin == l->end) { /* Jinja lets it end the template */
-        emit(l, COH_JINJA_T_END, begin, begin, t);
-        return COH_OK;
-    }
-    return coh_jinja_refuse(l->where, line_at(l, raw),
-                            "\"{%% raw %%}\" without \"{%% endraw %%}\"");
-}
-
 static coh_status skip_comment(lexer *l, const char *begin)
 {
     const char *at = begin + 2 + is_sign(begin + 2, l->end);
     const char *found = memmem(at, (size_t)(l->end - at), "#}", 2);
-    if (at == l->end) { /* likewise */
+    if (at == l->end) { /* Jinja lets it end the template */
         move(l, at);
         return COH_OK;
     }
@@ -185,7 +145,7 @@ static const char *find_code(const char *at, const char *end)
  * bytes. */
 static coh_status next_text(lexer *l, token *t)
 {
-    const char *begin = l->at, *at = find_code(begin, l->end), *raw;
+    const char *begin = l->at, *at = find_code(begin, l->end);
     if (begin == l->end) {
         emit(l, COH_JINJA_T_END, begin, begin, t);
         return COH_OK;
@@ -193,13 +153,6 @@ static coh_status next_text(lexer *l, token *t)
     emit(l, COH_JINJA_T_DATA, begin, at ? strip_before(l, begin, at) : l->end, t);
     if (!at) {
         move(l, l->end);
-        return COH_OK;
-    }
-    if (at[1] == '%' && (raw = skip_raw(at, l->end))) {
-        if (t->bytes == 0)
-            return next_raw(l, at, raw, t);
-        l->at = at; /* what is before it is gone */
-        l->after_line_end = 0;
         return COH_OK;
     }
     if (at[1] == '#')
@@ -211,58 +164,34 @@ static coh_status next_text(lexer *l, token *t)
 
 /* ---- code ---- */
 
-static int is_digit(char sign, int base)
+static int is_digit(char sign)
 {
-    const int value = coh_hex_digit((uint8_t)sign);
-    return value >= 0 && value < base;
-}
-
-/* Behind the digits at `at`; single underscores may be between them, and before the first one if
- * `may_begin`. */
-static const char *skip_digits(const char *at, const char *end, int base, int may_begin)
-{
-    const char *begin = at;
-    while (at < end) {
-        const int has_low = *at == '_' && (at > begin || may_begin) && end - at > 1;
-        if (!is_digit(at[has_low], base))
-            break;
-        at += has_low + 1;
-    }
-    return at;
-}
-
-/* Behind a number with a point or an exponent; NULL: none is here. */
-static const char *skip_real(const char *at, const char *end)
-{
-    const char *digits = skip_digits(at, end, 10, 0), *behind = digits;
-    if (digits == at)
-        return NULL;
-    if (end - behind >= 2 && *behind == '.' && is_digit(behind[1], 10))
-        behind = skip_digits(behind + 1, end, 10, 0);
-    if (end - behind >= 2 && (*behind | 0x20) == 'e') {
-        const char *exponent = behind + 1 + is_sign(behind + 1, end);
-        if (exponent < end && is_digit(*exponent, 10))
-            behind = skip_digits(exponent, end, 10, 0);
-    }
-    return behind > digits ? behind : NULL;
-}
-
-static const char *skip_whole(const char *at, const char *end)
-{
-    const char letter = *at == '0' && end - at > 2 ? (char)(at[1] | 0x20) : 0;
-    const int base = letter == 'x' ? 16 : letter == 'o' ? 8 : letter == 'b' ? 2 : 0;
-    if (base) {
-        const char *behind = skip_digits(at + 2, end, base, 1);
-        if (behind > at + 2)
-            return behind;
-    }
-    return skip_digits(at, end, *at == '0' ? 1 : 10, 0);
+    return sign >= '0' && sign <= '9';
 }
 
 static int is_name_sign(char sign)
 {
-    return (sign >= '0' && sign <= '9') || ((sign | 0x20) >= 'a' && (sign | 0x20) <= 'z') ||
-           sign == '_';
+    return is_digit(sign) || ((sign | 0x20) >= 'a' && (sign | 0x20) <= 'z') || sign == '_';
+}
+
+/* A point ends a number behind another point: a.0.1 names members. */
+static coh_status next_number(lexer *l, token *t)
+{
+    const char *begin = l->at, *at = begin;
+    while (at < l->end && is_digit(*at))
+        at++;
+    const char *behind = at;
+    if (behind + 1 < l->end && *behind == '.' && is_digit(behind[1]) && begin[-1] != '.')
+        behind++;
+    while (behind < l->end && is_name_sign(*behind))
+        behind++;
+    if (behind > at || (*begin == '0' && at > begin + 1))
+        return coh_jinja_refuse(l->where, line_at(l, begin),
+                                "the number \"%.*s\" is not known here, only decimal integers",
+                                (int)(behind - begin < 80 ? behind - begin : 80), begin);
+    emit(l, COH_JINJA_T_WHOLE, begin, at, t);
+    move(l, at);
+    return COH_OK;
 }
 
 static coh_status next_string(lexer *l, token *t)
@@ -339,11 +268,8 @@ static coh_status next_code(lexer *l, token *t)
         emit(l, l->code == COH_JINJA_T_BLOCK_BEGIN ? COH_JINJA_T_BLOCK_END : COH_JINJA_T_PRINT_END,
              at, behind, t);
         l->code = COH_JINJA_T_END;
-    } else if (is_digit(*at, 10)) {
-        if (at[-1] != '.')
-            behind = skip_real(at, l->end);
-        emit(l, behind ? COH_JINJA_T_REAL : COH_JINJA_T_WHOLE, at,
-             behind ? behind : skip_whole(at, l->end), t);
+    } else if (is_digit(*at)) {
+        return next_number(l, t);
     } else if (is_name_sign(*at)) {
         for (behind = at; behind < l->end && is_name_sign(*behind);)
             behind++;

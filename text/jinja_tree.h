@@ -29,7 +29,6 @@ typedef enum coh_jinja_token_kind {
     COH_JINJA_T_NAME,
     COH_JINJA_T_STRING, /* without its quotes, not decoded */
     COH_JINJA_T_WHOLE,
-    COH_JINJA_T_REAL,
     COH_JINJA_T_SIGN, /* one or two signs of punctuation */
 } coh_jinja_token_kind;
 
@@ -71,7 +70,7 @@ typedef enum coh_jinja_node_kind {
     COH_JINJA_N_ITEM,      /* first [second] */
     COH_JINJA_N_SLICE,     /* first [list: three ends, none is a constant] */
     COH_JINJA_N_CALL,      /* first (list) */
-    COH_JINJA_N_FILTER,    /* first | index (list); first NULL: of a block */
+    COH_JINJA_N_FILTER,    /* first | index (list) */
     COH_JINJA_N_TEST,      /* first is index (list) */
     COH_JINJA_N_KEYWORD,   /* value = first: an argument by name */
     COH_JINJA_N_SPREAD,    /* * first or ** first: not known here */
@@ -84,20 +83,18 @@ typedef enum coh_jinja_node_kind {
     COH_JINJA_N_OR,        /* first, second */
     COH_JINJA_N_CHOICE,    /* second if first else third (NULL: undefined) */
     COH_JINJA_N_MEMBER,    /* name . value: a target, of a namespace */
+    COH_JINJA_N_CAPTURE,   /* what the statements in list write */
     /* statements */
     COH_JINJA_N_TEXT,       /* value */
-    COH_JINJA_N_PRINT,      /* first */
+    COH_JINJA_N_PRINT,      /* first; op: it must be a string */
     COH_JINJA_N_IF,         /* list of branches */
     COH_JINJA_N_BRANCH,     /* first: the test (NULL: else), list */
-    COH_JINJA_N_FOR,        /* first: target, second: what, third: filter or NULL, list, other */
+    COH_JINJA_N_FOR,        /* first: target, second: what, third: filter or NULL, list */
     COH_JINJA_N_BREAK,      /* */
     COH_JINJA_N_CONTINUE,   /* */
     COH_JINJA_N_SET,        /* first: target, second: the value */
-    COH_JINJA_N_SET_BLOCK,  /* first: target, second: filters or NULL, list */
-    COH_JINJA_N_FILTERED,   /* second: filters, list */
-    COH_JINJA_N_WITH,       /* first: list of sets, list */
-    COH_JINJA_N_MACRO,      /* name, first: list of parameters, list; op: names it "caller"? */
-    COH_JINJA_N_CALL_BLOCK, /* first: the call, other: the macro "caller" */
+    COH_JINJA_N_MACRO,      /* name, first: list of parameters, list */
+    COH_JINJA_N_CALL_BLOCK, /* not known here */
     COH_JINJA_N_PARAMETER,  /* name, value: its text, first: default or NULL */
     COH_JINJA_N_GENERATION, /* list */
 } coh_jinja_node_kind;
@@ -111,7 +108,7 @@ typedef struct coh_jinja_node {
     uint32_t line;
     int32_t index;  /* of a name, filter or test; below 0: not known */
     uint32_t count; /* of `list` */
-    struct coh_jinja_node *first, *second, *third, *list, *other, *next;
+    struct coh_jinja_node *first, *second, *third, *list, *next;
     coh_jinja_value value; /* a constant; the text of a name, filter or test */
 } coh_jinja_node;
 
@@ -126,7 +123,7 @@ struct coh_jinja {
     int32_t *following; /* in a list; -1: none */
     size_t name_count, name_capacity, following_capacity;
     int32_t first[COH_JINJA_NAME_LISTS];
-    int32_t loop, caller; /* the numbers of "loop" and "caller" */
+    int32_t loop; /* the number of "loop" */
     int marks_answers;
     coh_jinja_value *variables; /* for each name; first those that every run has */
     coh_jinja_run run;          /* kept for its memory */

@@ -1,4 +1,5 @@
-/* Values: memory, comparison, lists, mappings and their members, as Python has them. */
+/* Values: memory, comparison, operators, lists, mappings and their members, as Python has them. A
+ * boolean is an integer. */
 #include "text/jinja_values.h"
 
 #include <inttypes.h>
@@ -125,29 +126,20 @@ coh_status coh_jinja_enter(coh_jinja_run *run)
                           COH_JINJA_DEPTH_MAX);
 }
 
-coh_status coh_jinja_nest(coh_jinja_run *run)
-{
-    if (++run->nested <= COH_JINJA_NESTED_MAX)
-        return coh_jinja_spend(run, 1);
-    return coh_jinja_fail(run, "a value has more than %d levels of lists or mappings",
-                          COH_JINJA_NESTED_MAX);
-}
-
 /* ---- comparison ---- */
 
 const char *coh_jinja_type(const value *v)
 {
-    static const char *const flavours[] = { "list", "tuple", "range", "view", "generator" };
     static const char *const types[] = {
-        [COH_JINJA_MISSING] = "missing",     [COH_JINJA_UNDEFINED] = "undefined",
-        [COH_JINJA_NONE] = "none",           [COH_JINJA_BOOL] = "bool",
-        [COH_JINJA_WHOLE] = "int",           [COH_JINJA_REAL] = "float",
-        [COH_JINJA_STRING] = "str",          [COH_JINJA_DICT] = "dict",
-        [COH_JINJA_NAMESPACE] = "namespace", [COH_JINJA_FUNCTION] = "function",
-        [COH_JINJA_METHOD] = "method",       [COH_JINJA_MACRO] = "macro",
-        [COH_JINJA_LOOP] = "loop",
+        [COH_JINJA_MISSING] = "missing",   [COH_JINJA_UNDEFINED] = "undefined",
+        [COH_JINJA_NONE] = "none",         [COH_JINJA_BOOL] = "bool",
+        [COH_JINJA_WHOLE] = "int",         [COH_JINJA_STRING] = "str",
+        [COH_JINJA_LIST] = "list",         [COH_JINJA_GENERATOR] = "generator",
+        [COH_JINJA_DICT] = "dict",         [COH_JINJA_NAMESPACE] = "namespace",
+        [COH_JINJA_FUNCTION] = "function", [COH_JINJA_METHOD] = "method",
+        [COH_JINJA_MACRO] = "macro",       [COH_JINJA_LOOP] = "loop",
     };
-    return v->kind == COH_JINJA_LIST ? flavours[v->flavour] : types[v->kind];
+    return types[v->kind];
 }
 
 int coh_jinja_is_true(const value *v)
@@ -160,14 +152,13 @@ int coh_jinja_is_true(const value *v)
     case COH_JINJA_BOOL:
     case COH_JINJA_WHOLE:
         return v->whole != 0;
-    case COH_JINJA_REAL:
-        return v->real != 0;
     case COH_JINJA_STRING:
         return v->count > 0;
     case COH_JINJA_LIST:
-        return v->flavour == COH_JINJA_A_GENERATOR || v->list->count > 0;
+        return v->list->count > 0;
     case COH_JINJA_DICT:
         return v->dict->count > 0;
+    case COH_JINJA_GENERATOR:
     case COH_JINJA_NAMESPACE:
     case COH_JINJA_FUNCTION:
     case COH_JINJA_METHOD:
@@ -178,99 +169,23 @@ int coh_jinja_is_true(const value *v)
     return 0;
 }
 
-static coh_status equal_lists(coh_jinja_run *run, const coh_jinja_list *a, const coh_jinja_list *b,
-                              int *out_is)
-{
-    *out_is = a->count == b->count;
-    for (size_t i = 0; *out_is && i < a->count; i++)
-        COH_TRY(coh_jinja_equal(run, &a->items[i], &b->items[i], out_is));
-    return COH_OK;
-}
-
-static coh_status equal_dicts(coh_jinja_run *run, const coh_jinja_dict *a, const coh_jinja_dict *b,
-                              int *out_is)
-{
-    const value *other;
-    *out_is = a->count == b->count;
-    for (size_t i = 0; *out_is && i < a->count; i++) {
-        COH_TRY(coh_jinja_dict_get(run, b, &a->pairs[i].key, &other));
-        *out_is = other != NULL;
-        if (other)
-            COH_TRY(coh_jinja_equal(run, &a->pairs[i].value, other, out_is));
-    }
-    return COH_OK;
-}
-
-/* Of two lists or mappings of one type. */
-static coh_status equal_nested(coh_jinja_run *run, const value *a, const value *b, int *out_is)
-{
-    COH_TRY(coh_jinja_nest(run));
-    if (a->kind == COH_JINJA_DICT)
-        COH_TRY(equal_dicts(run, a->dict, b->dict, out_is));
-    else if (a->flavour != b->flavour || a->flavour >= COH_JINJA_A_VIEW)
-        *out_is = a->list == b->list;
-    else
-        COH_TRY(equal_lists(run, a->list, b->list, out_is));
-    run->nested--;
-    return COH_OK;
-}
-
 coh_status coh_jinja_equal(coh_jinja_run *run, const value *a, const value *b, int *out_is)
 {
     *out_is = 0;
-    if (coh_jinja_is_number(a) && coh_jinja_is_number(b)) {
-        *out_is = a->kind == COH_JINJA_REAL || b->kind == COH_JINJA_REAL
-                      ? coh_jinja_number(a) == coh_jinja_number(b)
-                      : a->whole == b->whole;
+    if (coh_jinja_is_integer(a) && coh_jinja_is_integer(b)) {
+        *out_is = a->whole == b->whole;
         return COH_OK;
     }
     if (a->kind != b->kind)
         return COH_OK;
-    switch ((coh_jinja_kind)a->kind) {
-    case COH_JINJA_MISSING:
-    case COH_JINJA_UNDEFINED:
-    case COH_JINJA_NONE:
-    case COH_JINJA_BOOL:
-    case COH_JINJA_WHOLE:
-    case COH_JINJA_REAL:
-        *out_is = 1;
-        return COH_OK;
-    case COH_JINJA_STRING:
+    if (a->kind == COH_JINJA_STRING) {
         *out_is = a->count == b->count && memcmp(a->bytes, b->bytes, a->count) == 0;
         return coh_jinja_spend_bytes(run, a->count);
-    case COH_JINJA_LIST:
-    case COH_JINJA_DICT:
-        return equal_nested(run, a, b, out_is);
-    case COH_JINJA_FUNCTION:
-        *out_is = a->index == b->index;
-        return COH_OK;
-    case COH_JINJA_METHOD:
-        *out_is = a->index == b->index && a->receiver == b->receiver;
-        return COH_OK;
-    case COH_JINJA_NAMESPACE:
-    case COH_JINJA_MACRO:
-    case COH_JINJA_LOOP:
-        *out_is = a->dict == b->dict; /* the same object: all of them are pointers */
-        return COH_OK;
     }
-    return COH_OK;
-}
-
-static coh_status order_lists(coh_jinja_run *run, const coh_jinja_list *a, const coh_jinja_list *b,
-                              int *out_order)
-{
-    COH_TRY(coh_jinja_nest(run));
-    size_t i = 0;
-    for (int is_same = 1; i < a->count && i < b->count; i++) {
-        COH_TRY(coh_jinja_equal(run, &a->items[i], &b->items[i], &is_same));
-        if (!is_same)
-            break;
-    }
-    if (i < a->count && i < b->count)
-        COH_TRY(coh_jinja_order(run, &a->items[i], &b->items[i], out_order));
-    else
-        *out_order = (a->count > b->count) - (a->count < b->count);
-    run->nested--;
+    if (a->kind > COH_JINJA_STRING)
+        return coh_jinja_fail(run, "comparing values of the type %s is not known here",
+                              coh_jinja_type(a));
+    *out_is = 1;
     return COH_OK;
 }
 
@@ -280,22 +195,31 @@ coh_status coh_jinja_order(coh_jinja_run *run, const value *a, const value *b, i
         *out_order = (a->whole > b->whole) - (a->whole < b->whole);
         return COH_OK;
     }
-    if (coh_jinja_is_number(a) && coh_jinja_is_number(b)) {
-        const double x = coh_jinja_number(a), y = coh_jinja_number(b);
-        *out_order = x != x || y != y ? 2 : (x > y) - (x < y);
-        return COH_OK;
-    }
     if (a->kind == COH_JINJA_STRING && b->kind == COH_JINJA_STRING) {
         const size_t common = a->count < b->count ? a->count : b->count;
         const int order = memcmp(a->bytes, b->bytes, common);
-        *out_order = order > 0 ? 1 : order < 0 ? -1 : (a->count > b->count) - (a->count < b->count);
+        *out_order = order ? order : (a->count > b->count) - (a->count < b->count);
         return coh_jinja_spend_bytes(run, common);
     }
-    if (a->kind == COH_JINJA_LIST && b->kind == COH_JINJA_LIST && a->flavour == b->flavour &&
-        a->flavour <= COH_JINJA_A_TUPLE)
-        return order_lists(run, a->list, b->list, out_order);
-    return coh_jinja_fail(run, "values of the types %s and %s have no order", coh_jinja_type(a),
-                          coh_jinja_type(b));
+    return coh_jinja_fail(run, "values of the types %s and %s have no order here",
+                          coh_jinja_type(a), coh_jinja_type(b));
+}
+
+coh_status coh_jinja_compare(coh_jinja_run *run, uint16_t op, const value *a, const value *b,
+                             int *out_is)
+{
+    int order = 0;
+    if (op == COH_JINJA_OP('=', '=') || op == COH_JINJA_OP('!', '=')) {
+        COH_TRY(coh_jinja_equal(run, a, b, out_is));
+        *out_is ^= op != COH_JINJA_OP('=', '=');
+        return COH_OK;
+    }
+    COH_TRY(coh_jinja_order(run, a, b, &order));
+    *out_is = op == '<'                      ? order < 0
+              : op == '>'                    ? order > 0
+              : op == COH_JINJA_OP('<', '=') ? order <= 0
+                                             : order >= 0;
+    return COH_OK;
 }
 
 coh_status coh_jinja_contains(coh_jinja_run *run, const value *whole, const value *part,
@@ -322,17 +246,84 @@ coh_status coh_jinja_contains(coh_jinja_run *run, const value *whole, const valu
     return COH_OK;
 }
 
+/* ---- operators ---- */
+
+/* The quotient rounded down; not for a division by 0 or -1. */
+static int64_t floor_divide(int64_t a, int64_t b)
+{
+    const int64_t quotient = a / b;
+    return quotient - (a % b != 0 && (a < 0) != (b < 0));
+}
+
+static coh_status integers(const coh_jinja_run *run, uint16_t op, int64_t a, int64_t b, value *out)
+{
+    int64_t result = 0;
+    int is_beyond = 0;
+    const int divides = op == '%' || op == COH_JINJA_OP('/', '/');
+    if (divides && b == 0)
+        return coh_jinja_fail(run, "a division by zero");
+    if (op == '+')
+        is_beyond = __builtin_add_overflow(a, b, &result);
+    else if (op == '-')
+        is_beyond = __builtin_sub_overflow(a, b, &result);
+    else if (op == '*')
+        is_beyond = __builtin_mul_overflow(a, b, &result);
+    else if (divides && b == -1)
+        is_beyond = op != '%' && __builtin_sub_overflow(0, a, &result);
+    else if (divides)
+        result = op == '%' ? a - floor_divide(a, b) * b : floor_divide(a, b);
+    else
+        return coh_jinja_fail(run, "the operator %s is not known here", op == '/' ? "/" : "**");
+    *out = coh_jinja_whole(result);
+    return is_beyond ? coh_jinja_fail(run, "an integer is beyond 64 bits") : COH_OK;
+}
+
+static coh_status add_lists(coh_jinja_run *run, const value *a, const value *b, value *out)
+{
+    const size_t count = a->list->count;
+    COH_TRY(coh_jinja_list_make(run, COH_JINJA_LIST, count + b->list->count, out));
+    if (count)
+        memcpy(out->list->items, a->list->items, count * sizeof(value));
+    if (b->list->count)
+        memcpy(out->list->items + count, b->list->items, b->list->count * sizeof(value));
+    return COH_OK;
+}
+
+coh_status coh_jinja_binary(coh_jinja_run *run, uint16_t op, const value *a, const value *b,
+                            value *out)
+{
+    const char sign[] = { op >> 8 ? (char)(op >> 8) : (char)op, op >> 8 ? (char)op : '\0', '\0' };
+    if (coh_jinja_is_integer(a) && coh_jinja_is_integer(b))
+        return integers(run, op, a->whole, b->whole, out);
+    if (op == '+' && a->kind == COH_JINJA_LIST && b->kind == COH_JINJA_LIST)
+        return add_lists(run, a, b, out);
+    if (a->kind == COH_JINJA_UNDEFINED || b->kind == COH_JINJA_UNDEFINED)
+        return coh_jinja_fail(run, "\"%.*s\" is undefined, so %s cannot be applied to it",
+                              COH_JINJA_SHOWN(a->kind == COH_JINJA_UNDEFINED ? a : b), sign);
+    if (op == '%' && a->kind == COH_JINJA_STRING)
+        return coh_jinja_fail(run, "formatting a string with %% is not known here");
+    return coh_jinja_fail(run, "%s of values of the types %s and %s is not known here", sign,
+                          coh_jinja_type(a), coh_jinja_type(b));
+}
+
+coh_status coh_jinja_sign(coh_jinja_run *run, uint16_t op, const value *v, value *out)
+{
+    const value zero = coh_jinja_whole(0);
+    if (!coh_jinja_is_integer(v))
+        return coh_jinja_fail(run, "a value of the type %s has no sign", coh_jinja_type(v));
+    return coh_jinja_binary(run, op, &zero, v, out);
+}
+
 /* ---- lists ---- */
 
-coh_status coh_jinja_list_make(coh_jinja_run *run, coh_jinja_flavour flavour, size_t count,
-                               value *out)
+coh_status coh_jinja_list_make(coh_jinja_run *run, coh_jinja_kind kind, size_t count, value *out)
 {
     void *list, *items;
     COH_TRY(coh_jinja_take(run, 1, sizeof(coh_jinja_list), &list));
     COH_TRY(coh_jinja_take(run, count, sizeof(value), &items));
     if (count)
         memset(items, 0, count * sizeof(value));
-    *out = (value){ .kind = COH_JINJA_LIST, .flavour = (uint8_t)flavour, .list = list };
+    *out = (value){ .kind = (uint8_t)kind, .list = list };
     *out->list = (coh_jinja_list){ count, items };
     return COH_OK;
 }
@@ -340,7 +331,7 @@ coh_status coh_jinja_list_make(coh_jinja_run *run, coh_jinja_flavour flavour, si
 static coh_status characters_of(coh_jinja_run *run, const value *string, coh_jinja_list *out)
 {
     value list;
-    COH_TRY(coh_jinja_list_make(run, COH_JINJA_A_LIST, coh_jinja_character_count(string), &list));
+    COH_TRY(coh_jinja_list_make(run, COH_JINJA_LIST, coh_jinja_character_count(string), &list));
     *out = *list.list;
     for (size_t at = 0, i = 0, bytes; at < string->count; at += bytes) {
         bytes = coh_jinja_character(string, at);
@@ -349,37 +340,31 @@ static coh_status characters_of(coh_jinja_run *run, const value *string, coh_jin
     return COH_OK;
 }
 
-coh_status coh_jinja_items(coh_jinja_run *run, const value *v, coh_jinja_list *out)
+static coh_status keys_of(coh_jinja_run *run, const coh_jinja_dict *dict, coh_jinja_list *out)
 {
     value keys;
+    COH_TRY(coh_jinja_list_make(run, COH_JINJA_LIST, dict->count, &keys));
+    for (size_t i = 0; i < dict->count; i++)
+        keys.list->items[i] = dict->pairs[i].key;
+    *out = *keys.list;
+    return COH_OK;
+}
+
+coh_status coh_jinja_items(coh_jinja_run *run, const value *v, coh_jinja_list *out)
+{
     *out = (coh_jinja_list){ 0 };
-    switch ((coh_jinja_kind)v->kind) {
-    case COH_JINJA_UNDEFINED:
+    if (v->kind == COH_JINJA_UNDEFINED)
         return COH_OK;
-    case COH_JINJA_STRING:
+    if (v->kind == COH_JINJA_STRING)
         return characters_of(run, v, out);
-    case COH_JINJA_LIST:
-        *out = *v->list;
-        if (v->flavour == COH_JINJA_A_GENERATOR)
-            v->list->count = 0;
-        return COH_OK;
-    case COH_JINJA_DICT:
-        COH_TRY(coh_jinja_dict_list(run, v->dict, 1, COH_JINJA_A_LIST, &keys));
-        *out = *keys.list;
-        return COH_OK;
-    case COH_JINJA_MISSING:
-    case COH_JINJA_NONE:
-    case COH_JINJA_BOOL:
-    case COH_JINJA_WHOLE:
-    case COH_JINJA_REAL:
-    case COH_JINJA_NAMESPACE:
-    case COH_JINJA_FUNCTION:
-    case COH_JINJA_METHOD:
-    case COH_JINJA_MACRO:
-    case COH_JINJA_LOOP:
-        break;
-    }
-    return coh_jinja_fail(run, "a value of the type %s has no items", coh_jinja_type(v));
+    if (v->kind == COH_JINJA_DICT)
+        return keys_of(run, v->dict, out);
+    if (v->kind != COH_JINJA_LIST && v->kind != COH_JINJA_GENERATOR)
+        return coh_jinja_fail(run, "a value of the type %s has no items", coh_jinja_type(v));
+    *out = *v->list;
+    if (v->kind == COH_JINJA_GENERATOR)
+        v->list->count = 0;
+    return COH_OK;
 }
 
 /* ---- mappings ---- */
@@ -394,30 +379,22 @@ coh_status coh_jinja_dict_make(coh_jinja_run *run, coh_jinja_kind kind, size_t c
     return COH_OK;
 }
 
-static int is_text(const value *v, const void *bytes, size_t count)
-{
-    return v->kind == COH_JINJA_STRING && v->count == count && memcmp(v->bytes, bytes, count) == 0;
-}
-
 /* *out is NULL if there is no such key. */
 static coh_status find_pair(coh_jinja_run *run, const coh_jinja_dict *dict, const value *key,
                             coh_jinja_pair **out)
 {
-    int is_same = 0;
     *out = NULL;
     COH_TRY(coh_jinja_spend_pairs(run, key->count, dict->count));
-    if (key->kind == COH_JINJA_DICT ||
-        (key->kind == COH_JINJA_LIST && key->flavour == COH_JINJA_A_LIST))
-        return coh_jinja_fail(run, "a %s cannot be a key", coh_jinja_type(key));
-    for (size_t i = 0; i < dict->count && !is_same; i++) {
-        *out = &dict->pairs[i];
-        if (key->kind == COH_JINJA_STRING)
-            is_same = is_text(&(*out)->key, key->bytes, key->count);
-        else
-            COH_TRY(coh_jinja_equal(run, &(*out)->key, key, &is_same));
+    if (key->kind > COH_JINJA_STRING)
+        return coh_jinja_fail(run, "a %s as a key is not known here", coh_jinja_type(key));
+    for (size_t i = 0; i < dict->count; i++) {
+        int is_same;
+        COH_TRY(coh_jinja_equal(run, &dict->pairs[i].key, key, &is_same));
+        if (is_same) {
+            *out = &dict->pairs[i];
+            break;
+        }
     }
-    if (!is_same)
-        *out = NULL;
     return COH_OK;
 }
 
@@ -454,43 +431,6 @@ coh_status coh_jinja_dict_set(coh_jinja_run *run, coh_jinja_dict *dict, const va
     return COH_OK;
 }
 
-coh_status coh_jinja_dict_update(coh_jinja_run *run, coh_jinja_dict *dict, const value *from)
-{
-    coh_jinja_list pairs, pair;
-    if (from->kind == COH_JINJA_DICT) {
-        for (size_t i = 0; i < from->dict->count; i++)
-            COH_TRY(coh_jinja_dict_set(run, dict, &from->dict->pairs[i].key,
-                                       &from->dict->pairs[i].value));
-        return COH_OK;
-    }
-    COH_TRY(coh_jinja_items(run, from, &pairs));
-    for (size_t i = 0; i < pairs.count; i++) {
-        COH_TRY(coh_jinja_items(run, &pairs.items[i], &pair));
-        if (pair.count != 2)
-            return coh_jinja_fail(run, "a mapping is made of pairs; entry %zu has %zu items", i + 1,
-                                  pair.count);
-        COH_TRY(coh_jinja_dict_set(run, dict, &pair.items[0], &pair.items[1]));
-    }
-    return COH_OK;
-}
-
-coh_status coh_jinja_dict_list(coh_jinja_run *run, const coh_jinja_dict *dict, int part,
-                               coh_jinja_flavour flavour, value *out)
-{
-    COH_TRY(coh_jinja_list_make(run, flavour, dict->count, out));
-    for (size_t i = 0; i < dict->count; i++) {
-        value *item = &out->list->items[i];
-        if (part) {
-            *item = part == 1 ? dict->pairs[i].key : dict->pairs[i].value;
-            continue;
-        }
-        COH_TRY(coh_jinja_list_make(run, COH_JINJA_A_TUPLE, 2, item));
-        item->list->items[0] = dict->pairs[i].key;
-        item->list->items[1] = dict->pairs[i].value;
-    }
-    return COH_OK;
-}
-
 /* ---- members ---- */
 
 static void set_undefined(value *out, const value *name)
@@ -504,8 +444,7 @@ static void set_undefined(value *out, const value *name)
 
 static coh_status refuse_undefined(const coh_jinja_run *run, const value *v)
 {
-    return coh_jinja_fail(run, "\"%.*s\" is undefined, so it has no members",
-                          (int)(v->count < 80 ? v->count : 80), (const char *)v->bytes);
+    return coh_jinja_fail(run, "\"%.*s\" is undefined, so it has no members", COH_JINJA_SHOWN(v));
 }
 
 /* An index from the end is below 0. Returns 0 if there is no such item. */
@@ -518,7 +457,7 @@ static int index_of(const value *key, size_t count, size_t *out_index)
     return at >= 0 && at < (int64_t)count;
 }
 
-/* The byte at which character number `index` begins. */
+/* The byte at which character number `index` begins, counted from byte `from` on. */
 static size_t character_at(const value *string, size_t from, size_t index)
 {
     while (index-- > 0)
@@ -531,8 +470,7 @@ static int item_by_number(const value *v, const value *key, value *out)
     size_t index;
     if (!coh_jinja_is_integer(key))
         return 0;
-    if (v->kind == COH_JINJA_LIST && v->flavour <= COH_JINJA_A_RANGE &&
-        index_of(key, v->list->count, &index)) {
+    if (v->kind == COH_JINJA_LIST && index_of(key, v->list->count, &index)) {
         *out = v->list->items[index];
         return 1;
     }
@@ -546,43 +484,34 @@ static int item_by_number(const value *v, const value *key, value *out)
 
 coh_status coh_jinja_item(coh_jinja_run *run, const value *v, const value *key, value *out)
 {
-    const value *found;
+    const value *found = NULL;
     if (v->kind == COH_JINJA_UNDEFINED)
         return refuse_undefined(run, v);
+    if (key->kind == COH_JINJA_STRING)
+        return coh_jinja_attribute(run, v, key, 1, out);
     if (v->kind == COH_JINJA_STRING)
         COH_TRY(coh_jinja_spend_bytes(run, v->count));
-    if (v->kind == COH_JINJA_DICT) {
+    if (v->kind == COH_JINJA_DICT)
         COH_TRY(coh_jinja_dict_get(run, v->dict, key, &found));
-        if (found) {
-            *out = *found;
-            return COH_OK;
-        }
-    }
-    if (item_by_number(v, key, out))
-        return COH_OK;
-    if (key->kind == COH_JINJA_STRING && v->kind != COH_JINJA_DICT)
-        return coh_jinja_attribute(run, v, key, out);
-    const int method =
-        key->kind == COH_JINJA_STRING ? coh_jinja_method_index(v, key->bytes, key->count) : -1;
-    if (method >= 0)
-        return coh_jinja_attribute(run, v, key, out);
-    set_undefined(out, key);
+    if (found)
+        *out = *found;
+    else if (!item_by_number(v, key, out))
+        set_undefined(out, key);
     return COH_OK;
 }
 
-/* The members of a loop's variable "loop"; methods are not among them. */
+/* The members of a loop's variable "loop". */
 static void loop_member(const coh_jinja_loop *loop, const value *name, value *out)
 {
     const int64_t index = (int64_t)loop->index, count = (int64_t)loop->list->count;
     const struct {
         const char *name;
         int64_t whole;
-    } numbers[] = {
-        { "index", index + 1 }, { "index0", index },
-        { "length", count },    { "revindex", count - index },
-        { "depth", 1 },         { "revindex0", count - index - 1 },
-        { "depth0", 0 }, /* loops in themselves are not known here */
-    };
+    } numbers[] = { { "index", index + 1 },
+                    { "index0", index },
+                    { "length", count },
+                    { "revindex", count - index },
+                    { "revindex0", count - index - 1 } };
     set_undefined(out, name);
     for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
         if (coh_jinja_is(name, numbers[i].name))
@@ -597,130 +526,86 @@ static void loop_member(const coh_jinja_loop *loop, const value *name, value *ou
         *out = loop->list->items[index + 1];
 }
 
-coh_status coh_jinja_attribute(coh_jinja_run *run, const value *v, const value *name, value *out)
+static coh_status bind_method(coh_jinja_run *run, const value *v, int method, value *out)
+{
+    void *receiver;
+    COH_TRY(coh_jinja_take(run, 1, sizeof(value), &receiver));
+    *(value *)receiver = *v;
+    *out = (value){ .kind = COH_JINJA_METHOD, .index = (uint32_t)method, .receiver = receiver };
+    return COH_OK;
+}
+
+coh_status coh_jinja_attribute(coh_jinja_run *run, const value *v, const value *name,
+                               int prefers_item, value *out)
 {
     const value *found = NULL;
     if (v->kind == COH_JINJA_UNDEFINED)
         return refuse_undefined(run, v);
     const int method = coh_jinja_method_index(v, name->bytes, name->count);
-    if (method >= 0) {
-        void *receiver;
-        COH_TRY(coh_jinja_take(run, 1, sizeof(value), &receiver));
-        *(value *)receiver = *v;
-        *out = (value){ .kind = COH_JINJA_METHOD, .index = (uint32_t)method, .receiver = receiver };
-        return COH_OK;
-    }
-    if (v->kind == COH_JINJA_LOOP) {
-        loop_member(v->loop, name, out);
-        return COH_OK;
-    }
-    if (v->kind == COH_JINJA_DICT || v->kind == COH_JINJA_NAMESPACE)
+    const int is_method = method >= 0 || coh_jinja_is_method_of_python(v, name);
+    if (v->kind == COH_JINJA_NAMESPACE ||
+        (v->kind == COH_JINJA_DICT && (prefers_item || !is_method)))
         COH_TRY(coh_jinja_dict_get(run, v->dict, name, &found));
     if (found)
         *out = *found;
+    else if (method >= 0)
+        return bind_method(run, v, method, out);
+    else if (is_method)
+        return coh_jinja_fail(run, "the member \"%.*s\" of a %s is not known here",
+                              COH_JINJA_SHOWN(name), coh_jinja_type(v));
+    else if (v->kind == COH_JINJA_LOOP)
+        loop_member(v->loop, name, out);
     else
         set_undefined(out, name);
     return COH_OK;
 }
 
-coh_status coh_jinja_path(coh_jinja_run *run, const value *v, const value *path, value *out)
-{
-    *out = *v;
-    if (coh_jinja_is_integer(path))
-        return coh_jinja_item(run, v, path, out);
-    if (path->kind != COH_JINJA_STRING)
-        return coh_jinja_fail(run, "an attribute's name is a %s", coh_jinja_type(path));
-    for (size_t at = 0, end; at <= path->count; at = end + 1) {
-        const value point = coh_jinja_text_value(".");
-        end = coh_jinja_find(path, &point, at);
-        if (end == SIZE_MAX)
-            end = path->count;
-        value key = coh_jinja_part(path, at, end), member;
-        int64_t number;
-        if (key.count && key.bytes[0] >= '0' && key.bytes[0] <= '9' &&
-            coh_jinja_read_whole(&key, 10, &number))
-            key = coh_jinja_whole(number);
-        COH_TRY(coh_jinja_item(run, out, &key, &member));
-        *out = member;
-    }
-    return COH_OK;
-}
-
 /* ---- slices ---- */
 
-typedef struct slice {
-    int64_t begin, step;
-    size_t count;
-} slice;
-
-static int64_t clamp(int64_t at, int64_t count, int64_t step)
+/* An end of a slice, within 0..count; `missing` if it is left out. */
+static coh_status slice_end(coh_jinja_run *run, const value *end, size_t count, size_t missing,
+                            size_t *out)
 {
-    if (at < 0)
-        at = at < -count ? -1 : at + count;
-    if (at < 0)
-        return step < 0 ? -1 : 0;
-    return at < count ? at : step < 0 ? count - 1 : count;
-}
-
-static coh_status find_slice(coh_jinja_run *run, const value ends[3], size_t length, slice *out)
-{
-    const int64_t count = (int64_t)length;
-    for (int i = 0; i < 3; i++)
-        if (ends[i].kind != COH_JINJA_NONE && !coh_jinja_is_integer(&ends[i]))
-            return coh_jinja_fail(run, "a slice ends at a %s", coh_jinja_type(&ends[i]));
-    const int64_t step = ends[2].kind == COH_JINJA_NONE ? 1 : ends[2].whole;
-    if (step == 0)
-        return coh_jinja_fail(run, "a slice has step 0");
-    const int64_t begin = ends[0].kind == COH_JINJA_NONE ? (step < 0 ? count - 1 : 0)
-                                                         : clamp(ends[0].whole, count, step);
-    const int64_t end = ends[1].kind == COH_JINJA_NONE ? (step < 0 ? -1 : count)
-                                                       : clamp(ends[1].whole, count, step);
-    const uint64_t stride = step < 0 ? 0 - (uint64_t)step : (uint64_t)step;
-    const int64_t distance = step < 0 ? begin - end : end - begin;
-    *out =
-        (slice){ begin, step, distance > 0 ? (size_t)(((uint64_t)distance - 1) / stride + 1) : 0 };
-    return COH_OK;
-}
-
-static coh_status slice_list(coh_jinja_run *run, const value *v, const slice *s, value *out)
-{
-    const value *from = v->list->items + (s->count ? s->begin : 0);
-    COH_TRY(
-        coh_jinja_list_make(run, (coh_jinja_flavour)v->flavour, s->step == 1 ? 0 : s->count, out));
-    out->list->count = s->count;
-    if (s->step == 1)
-        out->list->items = v->list->items + (s->count ? s->begin : 0);
-    for (size_t i = 0; s->step != 1 && i < s->count; i++)
-        out->list->items[i] = from[(int64_t)i * s->step];
-    return COH_OK;
-}
-
-static coh_status slice_string(coh_jinja_run *run, const value *v, const slice *s, value *out)
-{
-    const size_t begin = run->out->count;
-    if (s->step == 1) {
-        const size_t from = s->count ? character_at(v, 0, (size_t)s->begin) : 0;
-        *out = coh_jinja_part(v, from, character_at(v, from, s->count));
+    *out = missing;
+    if (end->kind == COH_JINJA_NONE)
         return COH_OK;
-    }
-    coh_jinja_list characters;
-    COH_TRY(characters_of(run, v, &characters));
-    for (size_t i = 0; i < s->count; i++)
-        COH_TRY(coh_jinja_put(run, &characters.items[s->begin + (int64_t)i * s->step]));
-    return coh_jinja_cut(run, begin, out);
+    if (!coh_jinja_is_integer(end))
+        return coh_jinja_fail(run, "a slice ends at a %s", coh_jinja_type(end));
+    const int64_t at = end->whole < 0 ? end->whole + (int64_t)count : end->whole;
+    *out = at < 0 ? 0 : at < (int64_t)count ? (size_t)at : count;
+    return COH_OK;
+}
+
+static coh_status reverse(coh_jinja_run *run, const coh_jinja_list *list, value *out)
+{
+    COH_TRY(coh_jinja_list_make(run, COH_JINJA_LIST, list->count, out));
+    for (size_t i = 0; i < list->count; i++)
+        out->list->items[i] = list->items[list->count - 1 - i];
+    return COH_OK;
 }
 
 coh_status coh_jinja_slice(coh_jinja_run *run, const value *v, const value ends[3], value *out)
 {
-    slice s;
-    if (v->kind == COH_JINJA_STRING) {
-        COH_TRY(find_slice(run, ends, coh_jinja_character_count(v), &s));
-        COH_TRY(coh_jinja_spend_bytes(run, v->count));
-        return slice_string(run, v, &s, out);
+    const int is_string = v->kind == COH_JINJA_STRING, has_step = ends[2].kind != COH_JINJA_NONE;
+    size_t begin, end;
+    if (!is_string && v->kind != COH_JINJA_LIST)
+        return coh_jinja_fail(run, "a %s has no slices", coh_jinja_type(v));
+    if (has_step && !is_string && ends[0].kind == COH_JINJA_NONE &&
+        ends[1].kind == COH_JINJA_NONE && coh_jinja_is_integer(&ends[2]) && ends[2].whole == -1)
+        return reverse(run, v->list, out);
+    if (has_step)
+        return coh_jinja_fail(run,
+                              "the step of a slice is not known here, but for a list's [::-1]");
+    const size_t count = is_string ? coh_jinja_character_count(v) : v->list->count;
+    COH_TRY(slice_end(run, &ends[0], count, 0, &begin));
+    COH_TRY(slice_end(run, &ends[1], count, count, &end));
+    end = end < begin ? begin : end;
+    if (is_string) {
+        const size_t at = character_at(v, 0, begin);
+        *out = coh_jinja_part(v, at, character_at(v, at, end - begin));
+        return coh_jinja_spend_bytes(run, v->count);
     }
-    if (v->kind == COH_JINJA_LIST && v->flavour <= COH_JINJA_A_RANGE) {
-        COH_TRY(find_slice(run, ends, v->list->count, &s));
-        return slice_list(run, v, &s, out);
-    }
-    return coh_jinja_fail(run, "a %s has no slices", coh_jinja_type(v));
+    COH_TRY(coh_jinja_list_make(run, COH_JINJA_LIST, 0, out));
+    *out->list = (coh_jinja_list){ end - begin, v->list->items + begin };
+    return COH_OK;
 }

@@ -9,7 +9,7 @@
  *     COH_TRY(coh_jinja_put(run, &right));
  *     return coh_jinja_cut(run, begin, out);                      // left + right
  *
- * Python is the reference for what operators, methods and printing do. */
+ * Python is the reference for what operators and methods do. */
 #ifndef COH_TEXT_JINJA_VALUES_H
 #define COH_TEXT_JINJA_VALUES_H
 
@@ -20,7 +20,6 @@ enum {
     COH_JINJA_MESSAGE_STEPS = 1000, /* more for each message */
     COH_JINJA_BYTES_MAX = 64 << 20, /* of the output; as many again for the values */
     COH_JINJA_DEPTH_MAX = 800,      /* of nodes under evaluation: about 1 KiB of stack each */
-    COH_JINJA_NESTED_MAX = 100,     /* of lists in lists, when printed or compared */
     COH_JINJA_RANGE_MAX = 100000,   /* as in Jinja's sandbox */
 };
 
@@ -50,35 +49,25 @@ typedef enum coh_jinja_kind {
     COH_JINJA_NONE,
     COH_JINJA_BOOL,
     COH_JINJA_WHOLE,
-    COH_JINJA_REAL,
     COH_JINJA_STRING,
-    COH_JINJA_LIST,
+    COH_JINJA_LIST,      /* a tuple and a range of Python, too */
+    COH_JINJA_GENERATOR, /* a list without length and members; empty after its first use */
     COH_JINJA_DICT,
     COH_JINJA_NAMESPACE,
-    COH_JINJA_FUNCTION, /* `index`: of coh_jinja_functions */
-    COH_JINJA_METHOD,   /* `index`: of coh_jinja_methods */
+    COH_JINJA_FUNCTION, /* `index`: as coh_jinja_function takes it */
+    COH_JINJA_METHOD,   /* `index`: as coh_jinja_method takes it */
     COH_JINJA_MACRO,
     COH_JINJA_LOOP,
 } coh_jinja_kind;
 
-/* Kinds of a list: Python's types that differ in what may be done with them. */
-typedef enum coh_jinja_flavour {
-    COH_JINJA_A_LIST,
-    COH_JINJA_A_TUPLE,
-    COH_JINJA_A_RANGE,
-    COH_JINJA_A_VIEW,      /* keys() of a mapping: a length, but no items by number */
-    COH_JINJA_A_GENERATOR, /* neither; empty after its first use */
-} coh_jinja_flavour;
-
 typedef struct coh_jinja_value {
     uint8_t kind;
-    uint8_t flavour; /* of a list; 1: a string marked as safe; 1: strftime_now, if undefined */
-    uint16_t origin; /* of all bytes of a string without `origins` */
+    uint8_t is_clock; /* of an undefined value: strftime_now, which can be called */
+    uint16_t origin;  /* of all bytes of a string without `origins` */
     uint32_t index;
     union {
         const uint8_t *bytes; /* UTF-8, without an end; the name of an undefined value */
         int64_t whole;        /* of a boolean, too */
-        double real;
         struct coh_jinja_list *list;
         struct coh_jinja_dict *dict; /* of a namespace, too */
         const struct coh_jinja_macro *macro;
@@ -120,7 +109,6 @@ typedef struct coh_jinja_macro {
 typedef struct coh_jinja_loop {
     const coh_jinja_list *list;
     size_t index;
-    coh_jinja_value changed; /* the arguments of the last changed() */
 } coh_jinja_loop;
 
 typedef enum coh_jinja_flow {
@@ -135,7 +123,7 @@ typedef struct coh_jinja_run {
     const char *where;
     uint32_t line; /* of the node under evaluation, for messages */
     uint64_t steps, steps_max;
-    int depth, nested;
+    int depth;
     coh_jinja_value *variables; /* of the template, for each name; MISSING: none */
     coh_jinja_scope *scope;     /* NULL: outside of any */
     coh_jinja_text *out;
@@ -153,10 +141,11 @@ coh_status coh_jinja_spend_bytes(coh_jinja_run *run, size_t bytes);
 coh_status coh_jinja_spend_pairs(coh_jinja_run *run, size_t a, size_t b);
 /* Takes memory of the arena, within COH_JINJA_BYTES_MAX. */
 coh_status coh_jinja_take(coh_jinja_run *run, size_t count, size_t bytes, void **out_memory);
-/* Begin a recursion, which ends with run->depth--: of nodes; through lists in lists, where it ends
- * with run->nested--. */
+/* Begins a recursion of nodes, which ends with run->depth--. */
 coh_status coh_jinja_enter(coh_jinja_run *run);
-coh_status coh_jinja_nest(coh_jinja_run *run);
+
+/* The begin of a string or of an undefined value's name, for "%.*s" of a message. */
+#define COH_JINJA_SHOWN(v) (int)((v)->count < 80 ? (v)->count : 80), (const char *)(v)->bytes
 
 static inline coh_jinja_value coh_jinja_none(void)
 {
@@ -171,11 +160,6 @@ static inline coh_jinja_value coh_jinja_bool(int is_true)
 static inline coh_jinja_value coh_jinja_whole(int64_t whole)
 {
     return (coh_jinja_value){ .kind = COH_JINJA_WHOLE, .whole = whole };
-}
-
-static inline coh_jinja_value coh_jinja_real(double real)
-{
-    return (coh_jinja_value){ .kind = COH_JINJA_REAL, .real = real };
 }
 
 static inline coh_jinja_value coh_jinja_bytes(const void *bytes, size_t count, uint16_t origin)
@@ -213,23 +197,13 @@ static inline int coh_jinja_is_integer(const coh_jinja_value *v)
     return v->kind == COH_JINJA_WHOLE || v->kind == COH_JINJA_BOOL;
 }
 
-static inline int coh_jinja_is_number(const coh_jinja_value *v)
-{
-    return coh_jinja_is_integer(v) || v->kind == COH_JINJA_REAL;
-}
-
-static inline double coh_jinja_number(const coh_jinja_value *v)
-{
-    return v->kind == COH_JINJA_REAL ? v->real : (double)v->whole;
-}
-
 /* Python's name of the type, for messages. */
 const char *coh_jinja_type(const coh_jinja_value *v);
 int coh_jinja_is_true(const coh_jinja_value *v);
+/* Fails for values that cannot be compared here: lists, mappings, functions. */
 coh_status coh_jinja_equal(coh_jinja_run *run, const coh_jinja_value *a, const coh_jinja_value *b,
                            int *out_is);
-/* *out_order: below 0, 0 or above 0; 2: a comparison with NaN. Fails for values without an
- * order. */
+/* *out_order: below 0, 0 or above 0. Fails for values that are not both integers or strings. */
 coh_status coh_jinja_order(coh_jinja_run *run, const coh_jinja_value *a, const coh_jinja_value *b,
                            int *out_order);
 coh_status coh_jinja_contains(coh_jinja_run *run, const coh_jinja_value *whole,
@@ -247,7 +221,8 @@ coh_status coh_jinja_sign(coh_jinja_run *run, uint16_t op, const coh_jinja_value
 
 /* ---- lists and mappings ---- */
 
-coh_status coh_jinja_list_make(coh_jinja_run *run, coh_jinja_flavour flavour, size_t count,
+/* `kind`: a list or a generator. The items are missing. */
+coh_status coh_jinja_list_make(coh_jinja_run *run, coh_jinja_kind kind, size_t count,
                                coh_jinja_value *out);
 /* The items of anything that a loop may run over. They belong to the value: do not write. */
 coh_status coh_jinja_items(coh_jinja_run *run, const coh_jinja_value *v, coh_jinja_list *out);
@@ -258,44 +233,17 @@ coh_status coh_jinja_dict_get(coh_jinja_run *run, const coh_jinja_dict *dict,
                               const coh_jinja_value *key, const coh_jinja_value **out);
 coh_status coh_jinja_dict_set(coh_jinja_run *run, coh_jinja_dict *dict, const coh_jinja_value *key,
                               const coh_jinja_value *value);
-/* Appends all pairs of a mapping, or of a list of pairs, as Python's dict.update. */
-coh_status coh_jinja_dict_update(coh_jinja_run *run, coh_jinja_dict *dict,
-                                 const coh_jinja_value *from);
-/* A list with the tuples (key, value); `part` 0: both, 1: the keys, 2: the values. */
-coh_status coh_jinja_dict_list(coh_jinja_run *run, const coh_jinja_dict *dict, int part,
-                               coh_jinja_flavour flavour, coh_jinja_value *out);
-
-/* ---- printing ---- */
-
-/* Append to the output: a string; bytes of the template; str() of a value; repr() of one. */
-coh_status coh_jinja_put(coh_jinja_run *run, const coh_jinja_value *string);
-coh_status coh_jinja_put_own(coh_jinja_run *run, const char *text, size_t bytes);
-coh_status coh_jinja_put_str(coh_jinja_run *run, const coh_jinja_value *v);
-coh_status coh_jinja_put_repr(coh_jinja_run *run, const coh_jinja_value *v);
-/* Removes what was appended since `begin`, and makes it a string. */
-coh_status coh_jinja_cut(coh_jinja_run *run, size_t begin, coh_jinja_value *out);
-/* The value as a string, as Python's str(). */
-coh_status coh_jinja_str(coh_jinja_run *run, const coh_jinja_value *v, coh_jinja_value *out);
-/* json.dumps; `indent` may be missing or none. */
-typedef struct coh_jinja_json {
-    int is_ascii, is_sorted, has_indent;
-    coh_jinja_value indent, between, behind_key;
-} coh_jinja_json;
-coh_status coh_jinja_put_json(coh_jinja_run *run, const coh_jinja_json *form,
-                              const coh_jinja_value *v, int level);
 
 /* ---- members ---- */
 
-/* v[key], v.name and v[begin:end:step] (an end may be none). An unknown member is undefined. */
+/* v[key], v.name and v[begin:end:step] (an end may be none). An unknown member is undefined, but a
+ * method that only Python knows is refused. */
 coh_status coh_jinja_item(coh_jinja_run *run, const coh_jinja_value *v, const coh_jinja_value *key,
                           coh_jinja_value *out);
 coh_status coh_jinja_attribute(coh_jinja_run *run, const coh_jinja_value *v,
-                               const coh_jinja_value *name, coh_jinja_value *out);
+                               const coh_jinja_value *name, int prefers_item, coh_jinja_value *out);
 coh_status coh_jinja_slice(coh_jinja_run *run, const coh_jinja_value *v,
                            const coh_jinja_value ends[3], coh_jinja_value *out);
-/* "a.b.0", as filters take it. */
-coh_status coh_jinja_path(coh_jinja_run *run, const coh_jinja_value *v, const coh_jinja_value *path,
-                          coh_jinja_value *out);
 
 /* ---- calls ---- */
 
@@ -308,7 +256,7 @@ typedef struct coh_jinja_arguments {
 
 enum { COH_JINJA_PARAMETERS_MAX = 8 };
 
-/* What a function, filter, test or method of Python is called with. `parameters` are the names,
+/* What a function, filter, test or method is called with. `parameters` are the names,
  * separated by blanks; behind "/" no name may be used. The first `needed` must be given. */
 typedef struct coh_jinja_signature {
     const char *name, *parameters;
@@ -355,6 +303,8 @@ coh_status coh_jinja_test(coh_jinja_run *run, int index, const coh_jinja_value *
                           const coh_jinja_arguments *arguments, int *out_is);
 /* The method of a value's type; -1: the type has none of this name. */
 int coh_jinja_method_index(const coh_jinja_value *v, const void *name, size_t bytes);
+/* Has Python such a method of this type, but not this file? */
+int coh_jinja_is_method_of_python(const coh_jinja_value *v, const coh_jinja_value *name);
 coh_status coh_jinja_method(coh_jinja_run *run, int index, const coh_jinja_value *receiver,
                             const coh_jinja_arguments *arguments, coh_jinja_value *out);
 int coh_jinja_function_index(const void *name, size_t bytes);
@@ -364,6 +314,15 @@ coh_status coh_jinja_clock(coh_jinja_run *run, const coh_jinja_arguments *argume
                            coh_jinja_value *out);
 
 /* ---- strings ---- */
+
+/* Append to the output: a string; bytes of the template; str() of a value. */
+coh_status coh_jinja_put(coh_jinja_run *run, const coh_jinja_value *string);
+coh_status coh_jinja_put_own(coh_jinja_run *run, const char *text, size_t bytes);
+coh_status coh_jinja_put_str(coh_jinja_run *run, const coh_jinja_value *v);
+/* Removes what was appended since `begin`, and makes it a string. */
+coh_status coh_jinja_cut(coh_jinja_run *run, size_t begin, coh_jinja_value *out);
+/* The value as a string, as Python's str(). Fails for lists, mappings and functions. */
+coh_status coh_jinja_str(coh_jinja_run *run, const coh_jinja_value *v, coh_jinja_value *out);
 
 /* The bytes of the character at `at`: 1 for an invalid one. */
 size_t coh_jinja_character(const coh_jinja_value *string, size_t at);
@@ -375,26 +334,20 @@ coh_jinja_value coh_jinja_strip(const coh_jinja_value *string, const coh_jinja_v
                                 int at_begin, int at_end);
 /* Where `part` begins at or after `from`; SIZE_MAX: nowhere. */
 size_t coh_jinja_find(const coh_jinja_value *string, const coh_jinja_value *part, size_t from);
+/* Replaces at most `most` times; below 0: everywhere. */
 coh_status coh_jinja_replace(coh_jinja_run *run, const coh_jinja_value *string,
                              const coh_jinja_value *from, const coh_jinja_value *to, int64_t most,
                              coh_jinja_value *out);
-coh_status coh_jinja_split_lines(coh_jinja_run *run, const coh_jinja_value *string, int keeps_ends,
-                                 coh_jinja_value *out);
 
 typedef enum coh_jinja_case {
     COH_JINJA_LOWER,
     COH_JINJA_UPPER,
     COH_JINJA_TITLE,      /* str.title */
     COH_JINJA_CAPITALIZE, /* str.capitalize */
-    COH_JINJA_WORDS,      /* Jinja's filter title */
 } coh_jinja_case;
 coh_status coh_jinja_change_case(coh_jinja_run *run, const coh_jinja_value *string,
                                  coh_jinja_case change, coh_jinja_value *out);
-/* As int(text) and float(text) of Python; 0: not a number. */
-int coh_jinja_read_whole(const coh_jinja_value *string, int base, int64_t *out_whole);
-int coh_jinja_read_real(const coh_jinja_value *string, double *out_real);
-/* Writes <, >, &, " and ' as HTML. */
-coh_status coh_jinja_escape(coh_jinja_run *run, const coh_jinja_value *string,
-                            coh_jinja_value *out);
+/* Reads decimal digits with a sign or without; 0: not a number of 64 bits. */
+int coh_jinja_read_whole(const coh_jinja_value *string, int64_t *out_whole);
 
 #endif

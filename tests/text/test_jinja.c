@@ -86,26 +86,12 @@ static void check_refusal(coh_status status)
 
 /* ---- recorded cases ---- */
 
-/* Jinja can do these. */
-static const char *const refused_here[] = {
-    "{{ \xc3\xa9 }}", /* a name beyond ASCII */
-    "{% for x in [1, 2] recursive %}{{ x }}{% endfor %}{{ loop is defined }}",
-};
-
-static int is_refused_here(const char *template_text)
-{
-    for (size_t i = 0; i < sizeof(refused_here) / sizeof(refused_here[0]); i++)
-        if (strcmp(refused_here[i], template_text) == 0)
-            return 1;
-    return 0;
-}
-
 /* Returns 0 and prints the case if it differs. */
 static int is_as_recorded(const char *template_text, const json_t *expected,
                           const coh_jinja_input *input, coh_jinja_text *out)
 {
     const coh_status status = render(template_text, input, out);
-    if (json_is_null(expected) || is_refused_here(template_text)) {
+    if (json_is_null(expected)) {
         if (status == COH_OK)
             print_error("\"%s\": \"%.*s\" and not refused\n", template_text, (int)out->count,
                         (const char *)out->bytes);
@@ -149,7 +135,7 @@ static void templates_write_what_jinja_writes(void **state)
                                      json_array_get(line, 2), &c.input, &out);
     }
     assert_int_equal(different, 0);
-    assert_true(json_array_size(cases) > 3000);
+    assert_true(json_array_size(cases) > 2500);
     coh_jinja_text_free(&out);
     json_decref(fixture);
 }
@@ -165,14 +151,14 @@ static void a_refusal_names_what_and_where(void **state)
         { "a\n{% import 'b' as c %}", "dir/t:2: the statement \"import\" is not known here" },
         { "{{ [1]\n|\nbatch(2) }}", "the filter \"batch\" is not known here (dir/t:3)" },
         { "{{ 1 is\nodder }}", "the test \"odder\" is not known here (dir/t:2)" },
-        { "\n{{ 'a'.zfill(3) }}", "the method zfill() of a str is not known here (dir/t:2)" },
+        { "\n{{ 'a'.zfill(3) }}", "the member \"zfill\" of a str is not known here (dir/t:2)" },
         { "{{ cycler(1) }}", "the function cycler() is not known here (dir/t:1)" },
         { "{{ '%s' % 1 }}", "formatting a string with % is not known here (dir/t:1)" },
         { "{{ f(*a) }}", "arguments by * and ** are not known here (dir/t:1)" },
         { "{{ 1 < 2 < 3 }}", "dir/t:1: chained comparisons" },
         { "{% for a in b recursive %}{% endfor %}", "recursive loops are not known here" },
         { "{% macro m() %}{{ varargs }}{% endmacro %}", "the variable \"varargs\" of macros" },
-        { "{{ range }}", "a function cannot be printed (dir/t:1)" },
+        { "{{ range }}", "printing a function is not known here (dir/t:1)" },
         { "\n\n{{ nothing.a }}", "\"nothing\" is undefined, so it has no members (dir/t:3)" },
         { "{{ messages[0].nothing() }}", "\"nothing\" is undefined, so it cannot be called" },
         { "{{ raise_exception('No\nsuch ' ~ 'role') }}",
@@ -181,8 +167,9 @@ static void a_refusal_names_what_and_where(void **state)
         { "{{ 'a' }}\n{{ 'b }}", "dir/t:2: a string without its closing '" },
         { "{{ 9223372036854775808 }}", "dir/t:1: the number 9223372036854775808 is beyond" },
         { "{{ 9223372036854775807 + 1 }}", "an integer is beyond 64 bits (dir/t:1)" },
+        { "{{ (-9223372036854775807 - 1) // -1 }}", "an integer is beyond 64 bits (dir/t:1)" },
+        { "{{ -(-9223372036854775807 - 1) }}", "an integer is beyond 64 bits (dir/t:1)" },
         { "{{ '\\ud800' }}", "an escape in a string is not a valid code point" },
-        { "{{ '\\N{DASH}' }}", "the escape \\N in a string is not known here" },
         { "{{ strftime_now('%U') }}", "the part %U of a date is not known here" },
         { "{{ '\xc5\x89'.upper() }}", "the upper case of U+0149 is not known here" },
         { "a\xff", "dir/t: byte 1 is not UTF-8" },
@@ -196,11 +183,113 @@ static void a_refusal_names_what_and_where(void **state)
     coh_jinja_text_free(&out);
 }
 
+/* Each %s of a template and a message is one of the names. */
+static void parts_of_jinja_are_refused_by_name(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *message, *names; /* separated by blanks */
+    } cases[] = {
+        { "{{ messages|%s }}", "the filter \"%s\" is not known here",
+          "abs batch dictsorted e escape filesizeformat float forceescape format groupby indent "
+          "items "
+          "max min pprint random reject reverse round safe select slice sort striptags sum "
+          "title tojson truncate unique urlencode wordcount wordwrap xmlattr" },
+        { "{{ 5 is %s }}", "the test \"%s\" is not known here",
+          "callable divisibleby escaped even filter float ge gt le lower lt odd sameas test "
+          "upper" },
+        { "{{ 'a'.%s() }}", "the member \"%s\" of a str is not known here",
+          "casefold center count encode expandtabs find format format_map index isalnum isalpha "
+          "isascii isdecimal isdigit isidentifier islower isnumeric isprintable isspace istitle "
+          "isupper join ljust maketrans partition removeprefix removesuffix rfind rindex rjust "
+          "rpartition rsplit splitlines swapcase translate zfill" },
+        { "{{ {'a': 1}['%s'] is defined }}", "the member \"%s\" of a dict is not known here",
+          "copy fromkeys items keys values" },
+        { "{{ {'items': 1, 'keys': 2}.%s }}", "the member \"%s\" of a dict is not known here",
+          "items keys" },
+        { "{{ [1].%s(1) }}", "the member \"%s\" of a list is not known here", "copy count index" },
+        { "{%% for a in [1] %%}{{ loop.%s }}{%% endfor %%}",
+          "the member \"%s\" of a loop is not known here", "changed cycle depth depth0" },
+        { "{{ %s(1) }}", "the function %s() is not known here", "cycler dict joiner lipsum" },
+        { "{%% %s a %%}", "the statement \"%s\" is not known here",
+          "autoescape block do extends from import include raw trans with" },
+        { "{{ 1 %s 2 }}", "the operator %s is not known here", "/ **" },
+        { "{{ %s }}", "\"%s\" is not known here, only decimal integers", "0x 1.5 1e 0b 0o 1_ 00" },
+        { "{{ '\\%s' }}", "the escape \\%s in a string is not known here", "N 0 1 7 \xc3\xa9" },
+        { "{{ [1] %s [1] }}", "comparing values of the type list is not known here", "== !=" },
+        { "{{ [1] %s [1] }}", "the types list and list have no order here", "< > <= >=" },
+        { "{{ 'a'[%s] }}", "the step of a slice is not known here", "::-1 ::2 0:1:2" },
+        { "{{ [1][%s] }}", "the step of a slice is not known here", "::2 1::-1 :1:-1 ::-2" },
+        { "{{ %s|string }}", "printing a list is not known here", "[1] (1,) range(1)" },
+        { "{{ %s ~ 1 }}", "printing a dict is not known here", "{} {1:2}" },
+        { "{{ '%s'|int }}", "the filter \"int\" of \"%s\" is not known here", "1.5 0x1f 1e3 1_0" },
+        { "{{ messages|selectattr(%s) }}", "is known here only by the names of an attribute",
+          "'a.b' '0' 1 attribute='role'" },
+        { "{{ messages|map(%s) }}", "is known here only by the name of an attribute",
+          "'upper' attribute='a.b' attribute=0 attribute='role',default=1" },
+        { "{{ %s }}", "* of values of the types", "'a'*3 3*'a' [1]*2" },
+    };
+    coh_jinja_text out = { 0 };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+        for (const char *at = cases[i].names; *at; at += strspn(at, " ")) {
+            char name[32], text[128], message[128];
+            const size_t bytes = strcspn(at, " ");
+            snprintf(name, sizeof(name), "%.*s", (int)bytes, at);
+            snprintf(text, sizeof(text), cases[i].text, name);
+            snprintf(message, sizeof(message), cases[i].message, name);
+            check_refusal(render(text, &two, &out));
+            if (!strstr(coh_last_error(), message))
+                fail_msg("%s: %s", text, coh_last_error());
+            at += bytes;
+        }
+    coh_jinja_text_free(&out);
+}
+
+static void parts_of_jinja_are_refused_with_their_line(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *message;
+    } cases[] = {
+        { "{{ '\xd9\xa3'|int }}",
+          "the filter \"int\" of \"\xd9\xa3\" is not known here (dir/t:1)" },
+        { "{{ \xc3\xa9 }}", "dir/t:1: an unexpected character \"\xc3\xa9\"" },
+        { "\n{% for a in [] %}{% else %}{% endfor %}", "dir/t:2: \"else\" of a loop is not known" },
+        { "{% macro m() %}{% endmacro %}\n{% call(a, b=1) m(1) %}a{{ a }}{% endcall %}",
+          "the statement \"call\" is not known here (dir/t:2)" },
+        { "{% macro m(caller=1) %}{% endmacro %}", "the parameter \"caller\" of a macro" },
+        { "{% macro m() %}{{ caller }}{% endmacro %}{{ m(caller=5) }}",
+          "the macro \"m\" gets an argument that it does not have (dir/t:1)" },
+        { "{% for i in [1] %}{% set x %}{% break %}{% endset %}{% endfor %}",
+          "dir/t:1: \"break\" outside of a loop" },
+        { "{{ 1 is divisibleby 1 }}", "dir/t:1: \"1\" where \"}}\" is expected" },
+        { "{{ {'a': 1} == {'a': 1} }}", "comparing values of the type dict is not known" },
+        { "{{ [1] in [[1]] }}", "comparing values of the type list is not known here" },
+        { "{{ namespace() == namespace() }}", "comparing values of the type namespace is not" },
+        { "{{ 1 in {[1]: 1} }}", "a list as a key is not known here (dir/t:1)" },
+        { "{{ 'a'.startswith(('a', 'b')) }}", "startswith() gets a list as argument 1" },
+        { "{{ namespace({'a': 1}).a }}", "namespace() of an argument without a name is not known" },
+        { "{{ [1]|join(attribute='a') }}", "join() has no parameter \"attribute\"" },
+        { "{{ {'a': 1}|dictsort(true) }}", "dictsort() takes at most 0 arguments, not 1" },
+        { "{% filter length %}a{% endfilter %}", "a filter block writes a int (dir/t:1)" },
+    };
+    coh_jinja_text out = { 0 };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        check_refusal(render(cases[i].text, &two, &out));
+        if (!strstr(coh_last_error(), cases[i].message))
+            fail_msg("%s: %s", cases[i].text, coh_last_error());
+    }
+    coh_jinja_text_free(&out);
+}
+
 static void what_is_not_reached_is_not_refused(void **state)
 {
     (void)state;
     coh_jinja_text out = { 0 };
-    assert_int_equal(render("{% if tools %}{{ tools|batch(2) is odder }}{% endif %}a", &two, &out),
+    assert_int_equal(render("{% macro m() %}{{ caller('b') }}{% endmacro %}"
+                            "{% if tools %}{{ tools|batch(2) is odder }}{{ tools|tojson / 2 ** 3 }}"
+                            "{% call(b) m() %}{{ b }}{% endcall %}{% endif %}a",
+                            &two, &out),
                      COH_OK);
     assert_int_equal(out.count, 1);
     coh_jinja_text_free(&out);
@@ -234,24 +323,21 @@ static const char *const origin_templates[] = {
     "{{ 'o' + " A " + 'o' + " B " }}",
     "{{ 'o' ~ " A " ~ 1 ~ " B " }}",
     "{{ " A ".strip() + " B "|trim }}",
-    "{{ " A "[1:4] + " B "[::-1] + " A "[-3:] + " B "[0] + " B "|last }}",
-    "{{ " A ".split() | join('o') }}{{ " B ".split(',')[1] }}{{ " B ".rsplit('o') }}",
+    "{{ " A "[1:4] + " B "[2:] + " A "[-3:] + " B "[0] + " B "|last }}",
+    "{{ " A ".split() | join('o') }}{{ " B ".split(',')[1] }}{{ " B ".split('o')[0] }}",
     "{{ " A ".replace('X', " B ") }}{{ " B "|replace(',', " A ") }}{{ 'o.o'.replace('.', " A ") }}",
-    "{{ " A ".upper() }}{{ " B "|lower }}{{ (" A " + 'o')|title }}{{ " B ".capitalize() }}",
+    "{{ " A ".upper() }}{{ " B "|lower }}{{ (" A " + 'o').title() }}{{ " B ".capitalize() }}",
     "{% macro m(v) %}o{{ v }}{% endmacro %}{{ m(" A ") }}{{ m(m(" B "))[1:] }}",
     "{% set v %}o{{ " A " }}{% endset %}{{ v }}{{ v[:3] + " B " }}",
     "{% set v | upper %}o{{ " A " }}{% endset %}{{ v }}",
     "{% filter lower %}o{{ " A " }}{% endfilter %}",
-    "{{ " A "|tojson }}{{ messages|tojson(indent=2) }}{{ [" A ", 'o'] }}{{ {" A ": " B "} }}",
-    "{{ messages|map(attribute='content')|join('o') }}",
-    "{{ (" A " ~ 'o' ~ " B ")|reverse }}{{ " A "|list|sort|join }}{{ " A "|first ~ " A
-    "[1]|first }}",
-    "{{ (" A " + " B ")|indent(2, true) }}{{ (" A " * 2)|e }}",
+    "{{ (messages|selectattr('role', 'eq', 'user')|list)[::-1][0].content }}",
+    "{{ (" A " ~ 'o' ~ " B ")|capitalize }}{{ " A "|list|join }}{{ " A "|first ~ " A "[1]|first }}",
+    "{{ {'k': " A "}['k'] }}{{ [" B "]|last }}{{ {1: " A "}.get(1) }}",
     "{% for c in " A " %}{{ c }}o{% endfor %}{% for c in " A ".split('o') %}{{ c }}{% endfor %}",
     "{% set n = namespace(v='o') %}{% for m in messages %}{% set n.v = n.v + m.content %}"
     "{% endfor %}{{ n.v }}",
-    "{{ " A ".partition('o')[0] }}{{ " B ".splitlines()[0] }}{{ 'o'.join([" A ", " B "]) }}",
-    "{{ " B ".removeprefix('o') }}{{ (" A " if true else 'o') or " B " }}{{ [" A "]|max }}",
+    "{{ (" A " if true else 'o') or " B " }}{{ nothing|default(" B ") }}{{ " A "|string }}",
     "o{% generation %}g{{ " A " }}{{ 'g' }}{% endgeneration %}o{{ " A " }}",
     "{% macro m(v) %}{{ v }}{% endmacro %}{% generation %}{{ m('g') }}{% endgeneration %}{{ m('o') "
     "}}x"
@@ -296,12 +382,14 @@ static void a_template_runs_again_and_again(void **state)
     (void)state;
     coh_jinja *program;
     coh_jinja_text out = { 0 };
-    assert_int_equal(coh_jinja_open("t",
-                                    "{% set n = namespace(a=a) %}{% set a = 'b' %}{{ n.a }}"
-                                    "{% for m in messages %}{{ m.content * 99 }}{% endfor %}"
-                                    "{% if not add_generation_prompt %}{{ a.b.c }}{% endif %}",
-                                    &program),
-                     COH_OK);
+    assert_int_equal(
+        coh_jinja_open(
+            "t",
+            "{% set n = namespace(a=a) %}{% set a = 'b' %}{{ n.a }}"
+            "{% for i in range(99) %}{% for m in messages %}{{ m.content }}{% endfor %}{% endfor %}"
+            "{% if not add_generation_prompt %}{{ a.b.c }}{% endif %}",
+            &program),
+        COH_OK);
     for (int i = 0; i < 4; i++) {
         coh_jinja_input input = two;
         input.add_generation_prompt = i != 1;
@@ -342,6 +430,10 @@ static char *repeated(const char *first, const char *again, size_t count, const 
     return text;
 }
 
+/* A million bytes. */
+#define DOUBLED                                                                                    \
+    "{% set n = namespace(s='a') %}{% for i in range(20) %}{% set n.s = n.s + n.s %}{% endfor %}"
+
 static void a_run_is_bounded(void **state)
 {
     (void)state;
@@ -353,23 +445,13 @@ static void a_run_is_bounded(void **state)
         { "{% set n = namespace(s='ab') %}{% for i in range(99) %}{% set n.s = n.s + n.s %}{% "
           "endfor %}",
           "MiB" },
-        { "{% set s = 'a' * 999999 %}{% for i in range(999) %}{{ s }}{% endfor %}", "MiB" },
+        { DOUBLED "{% for i in range(999) %}{{ n.s }}{% endfor %}", "MiB" },
         { "{% set n = namespace(l=[1]) %}{% for i in range(99) %}{% set n.l = n.l + n.l %}{% "
           "endfor %}",
           "MiB" },
-        { "{{ [1] * 99999999 * 99999999 }}", "" },
-        { "{{ 'a' * 9999999999 }}", "" },
         { "{{ range(9999999999) }}", "range" },
-        { "{% set n = namespace(l=[]) %}{% for i in range(999) %}{% set n.l = [n.l] %}{% endfor "
-          "%}{{ n.l }}",
-          "levels" },
-        { "{% set n = namespace(l=[], m=[]) %}{% for i in range(999) %}{% set n.l = [n.l] %}"
-          "{% set n.m = [n.m] %}{% endfor %}{{ n.l == n.m }}",
-          "levels" },
-        { "{% set n = namespace(l=[]) %}{% for i in range(999) %}{% set n.l = [n.l] %}{% endfor %}"
-          "{{ n.l|tojson }}",
-          "levels" },
-        { "{% set s = 'a' * 999999 %}{{ s.rfind('b' + s[:99999]) }}", "steps" },
+        { DOUBLED "{{ n.s.strip('b' + n.s[:99999]) }}", "steps" },
+        { DOUBLED "{{ n.s.split('b' + n.s[:99999]) }}", "steps" },
     };
     coh_jinja_text out = { 0 };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -440,15 +522,15 @@ static void too_many_messages_or_names_are_refused(void **state)
 static const char everything[] =
     "{% macro m(a, b=[1, 2]) %}{{ a }}{% for i in b %}{{ i }}{% endfor %}{% endmacro %}"
     "{% set n = namespace(t='', l=[]) %}"
-    "{% for k, v in {'a': 1, 'b': (2, 3)}.items() if v %}{{ loop.index ~ k ~ v }}{% endfor %}"
+    "{% for k, v in {'b': 1, 'a': 2}|dictsort if v %}{{ loop.index ~ k ~ v }}{% endfor %}"
     "{% for m in messages %}"
     "{% set n.t = n.t + m.content|replace('x', 'zz')|trim %}{% set n.l = n.l + [m.role] %}"
-    "{% generation %}{{ m.content.split(' ')|join('-') }}{{ m.content[::-1] }}{% endgeneration %}"
+    "{% generation %}{{ m.content.split(' ')|join('-') }}{{ m.content[1:] }}{% endgeneration %}"
     "{% endfor %}"
     "{% set block | upper %}{{ m('a', b=['q']) }}{% endset %}{{ block }}"
-    "{% with a = n.l|sort|map('upper')|list %}{{ a|tojson(indent=2) }}{{ a }}{% endwith %}"
-    "{{ dict(a=1)|dictsort }}{{ 'a\\nb'|indent }}{{ '<'|e }}{{ messages|selectattr('role', 'eq', "
-    "'user')|list|length }}{{ strftime_now('%d') }}{{ [3, 1]|unique|list }}{{ 'aB'.title() }}";
+    "{% filter trim %} {{ n.l[::-1]|join(', ') }} {% endfilter %}"
+    "{{ messages|selectattr('role', 'eq', 'user')|list|length }}{{ strftime_now('%d') }}"
+    "{{ 'aB'.title().replace('A', 'x') }}{{ '7'|int + 1 }}{{ messages[0].get('role', 'b') }}";
 
 static void every_failing_allocation_is_reported(void **state)
 {
@@ -547,6 +629,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(templates_write_what_jinja_writes),
         cmocka_unit_test(a_refusal_names_what_and_where),
+        cmocka_unit_test(parts_of_jinja_are_refused_by_name),
+        cmocka_unit_test(parts_of_jinja_are_refused_with_their_line),
         cmocka_unit_test(what_is_not_reached_is_not_refused),
         cmocka_unit_test(bytes_keep_their_origins),
         cmocka_unit_test(a_template_knows_whether_it_marks_answers),
