@@ -52,15 +52,32 @@ static const known *find_format(const void *head, size_t head_bytes)
     return NULL;
 }
 
-/* Names the converted file: without the format's ending, else with another one. */
+/* Returns the ending by which a file is read as lines or refused as JSON; NULL: it has another. */
+static const char *json_ending(const char *path)
+{
+    static const char *const endings[] = { ".jsonl", ".ndjson", ".json" };
+    const size_t bytes = strlen(path);
+    for (size_t i = 0; i < sizeof(endings) / sizeof(endings[0]); i++) {
+        const size_t ending = strlen(endings[i]);
+        if (bytes > ending && strcmp(path + bytes - ending, endings[i]) == 0)
+            return endings[i];
+    }
+    return NULL;
+}
+
+/* Names the converted file: without the format's ending, else with another one. Unpacked lines stay
+ * lines by their name. */
 static void name_converted(const known *format, const char *path, char out_path[CLI_PATH_BYTES])
 {
     const size_t bytes = strlen(path), ending = strlen(format->ending);
     const int has_ending = bytes > ending && strcmp(path + bytes - ending, format->ending) == 0;
-    snprintf(out_path, CLI_PATH_BYTES, "%.*s%s", (int)(has_ending ? bytes - ending : bytes), path,
-             has_ending         ? format->added
-             : format->added[0] ? format->added
-                                : ".txt");
+    const char *lines = has_ending || format->added[0] ? NULL : json_ending(path);
+    if (lines)
+        snprintf(out_path, CLI_PATH_BYTES, "%.*s.unpacked%s", (int)(bytes - strlen(lines)), path,
+                 lines);
+    else
+        snprintf(out_path, CLI_PATH_BYTES, "%.*s%s", (int)(has_ending ? bytes - ending : bytes),
+                 path, has_ending || format->added[0] ? format->added : ".txt");
 }
 
 static const char *dashes(const char *flag)

@@ -177,6 +177,11 @@ class DataForms(ProgramTest):
         for name, content in (("a.txt", "PAR1 of the text\n" * 9), ("b.txt", "BZh1 is a word\n" * 9)):
             self.succeeds("train", *TINY, "--data", self.write(name, content), "--steps", 1, "--save", "none")
 
+    def test_unpacked_lines_keep_the_ending_that_makes_them_lines(self):
+        for name, unpacked in (("d.jsonl", "d.unpacked.jsonl"), ("d.ndjson", "d.unpacked.ndjson"), ("d.json", "d.unpacked.json"), ("d", "d.txt")):
+            path = self.write(name, gzip.compress(b'{"text": "some words"}\n'))
+            self.fails(4, "train", *TINY, "--data", path, "--save", "none", says=f"gunzip -c {path} > {self.path(unpacked)}, and ")
+
     def test_data_that_is_given_twice_names_a_folder(self):
         text = self.corpus()
         for flag in ("--data", "--validation"):
