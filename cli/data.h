@@ -55,7 +55,8 @@ typedef struct cli_data_source {
 coh_status cli_data_is_text(const char *flag, const char *path, int *out_is_text);
 
 /* Refuses an operand of tokenize that is compressed, Parquet, or JSON that would be read as text.
- * `takes_bytes`: the user asked for the bytes of any file. Fails: COH_ERR_CORRUPT. */
+ * `takes_bytes`: the user asked for the bytes of any file; JSON is refused all the same, since it
+ * is a data set more often than bytes. Fails: COH_ERR_CORRUPT. */
 coh_status cli_data_check_text(const cli_data_form *form, const char *path, int takes_bytes);
 
 /* Sets the options of coh_token_file_make for text `what`, except for output paths and held-out

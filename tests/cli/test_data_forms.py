@@ -135,7 +135,8 @@ class DataForms(ProgramTest):
             path = self.write("alpaca.json", content * 20)
             for command in (["train", *TINY, "--data", path, "--save", "none"],
                             ["train", *TINY, "--data", text, "--validation", path, "--save", "none"],
-                            ["eval", run, "--data", path], ["tokenize", path, "-o", self.path("o")]):
+                            ["eval", run, "--data", path], ["tokenize", path, "-o", self.path("o")],
+                            ["tokenize", path, "--tokenizer", "bytes", "-o", self.path("o")]):
                 with self.subTest(command=command):
                     said = self.fails(4, *command, says=f"{path} is JSON, and would be learned as it is").err
                     self.assertIn("add --field NAME", said)
