@@ -593,7 +593,7 @@ coh_status cli_data_open(const cli_data_source *source, const char *flag, const 
         *out_held_out = (cli_data){ 0 };
     data_kind kind;
     CLI_TRY(find_kind(flag, what, &kind)); /* its messages name the flag */
-    if (is_raw_json(source->form, kind == KIND_JSON))
+    if (!source->takes_json && is_raw_json(source->form, kind == KIND_JSON))
         return cli_foreign_refuse_json(flag, what);
     if (!source->tokenizer && is_text(kind))
         return cli_fail(COH_ERR_ARGUMENT,

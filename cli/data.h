@@ -48,6 +48,7 @@ typedef struct cli_data_source {
     const cli_data_form *form;
     int32_t thread_count; /* threads that read a folder's files */
     int is_form_given;    /* by flags of this command; a note says that a token file ignores them */
+    int takes_json;       /* JSON is text, as earlier versions read it: the run's note names it */
 } cli_data_source;
 
 /* Is a path text (1) or ids (0)? `flag` is for messages. Fails: COH_ERR_IO, COH_ERR_ARGUMENT

@@ -376,6 +376,7 @@ static coh_status open_validation(cli_run *run, int has_other_data)
                             what);
         CLI_TRY(cli_data_is_text("validation", what, &is_text));
         source.is_form_given = source.is_form_given && is_text;
+        source.takes_json = !run->options->validation;
         CLI_TRY(cli_data_open(&source, "validation", what, NULL, NULL, &run->validation, NULL));
     }
     if (run->validation.file)

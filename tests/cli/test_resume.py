@@ -29,6 +29,13 @@ class Resume(TrainTest):
     def note(self, name):
         return self.succeeds("inspect", self.path(name), "--json").json["note"]
 
+    def edit_manifest(self, checkpoint, edit):
+        path = os.path.join(checkpoint, "manifest.json")
+        with open(path, encoding="utf-8") as file:
+            text = edit(file.read().split(',\n  "manifest_hash"')[0])
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(f'{text},\n  "manifest_hash": "{seal_of(text)}"\n}}\n')
+
     def logged(self, name, key):
         with open(self.path(name), encoding="utf-8") as file:
             return [json.loads(line)[key] for line in file]
@@ -419,16 +426,29 @@ class Resume(TrainTest):
     def test_a_note_of_an_earlier_version_goes_on_bit_for_bit(self):
         whole = self.begin("whole", "--batch", 2, "--steps", 4)
         self.begin("half", "--batch", 2, "--steps", 2, "--schedule-steps", 4)
-        path = self.path("half", "step-2", "manifest.json")
-        with open(path, encoding="utf-8") as file:
-            text = file.read().split(',\n  "manifest_hash"')[0]
-        for key in ("data_first_window", "lr_for", "weight_decay_for"):
-            text, count = re.subn(rf', "{key}": (\d+|\[\])', "", text)
-            self.assertEqual(count, 1, key)
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(f'{text},\n  "manifest_hash": "{seal_of(text)}"\n}}\n')
+        def without_later_keys(text):
+            for key in ("data_first_window", "lr_for", "weight_decay_for"):
+                text, count = re.subn(rf', "{key}": (\d+|\[\])', "", text)
+                self.assertEqual(count, 1, key)
+            return text
+        self.edit_manifest(self.path("half", "step-2"), without_later_keys)
         more = self.go_on("half", "--steps", 4)
         self.assertEqual(self.says_hash(more), self.says_hash(whole))
+
+    def test_json_that_an_earlier_version_validated_with_is_text_still(self):
+        """The file was named otherwise when this run began, since it is refused for a new run."""
+        text, named = self.write("held.txt", '[{"text": "a"}]\n' * 9), os.path.realpath(self.path("held.json"))
+        self.succeeds("train", self.path("model"), "--data", self.data, *SMALL[:-2], "--save", self.path("run"), "--steps", 1, "--validation", text)
+        noted = os.path.realpath(text)
+        os.rename(text, named)
+
+        def with_other_name(manifest):
+            self.assertEqual(manifest.count(noted), 1)
+            return manifest.replace(noted, named)
+        self.edit_manifest(self.path("run", "step-1"), with_other_name)
+        self.assertRegex(self.go_on("run", "--steps", 2).out, r"validation loss \d")
+        self.fails(4, "train", "--resume", self.path("run"), "--steps", 3, "--validation", named,
+                   says="held.json is JSON, and would be learned as it is")
 
 
 if __name__ == "__main__":
