@@ -64,6 +64,28 @@ typedef struct message_keys {
 static const message_keys openai = { "role", "content", "system, user or assistant", 0 };
 static const message_keys sharegpt = { "from", "value", "system, human or gpt", 1 };
 
+/* Returns a text without a NUL character; NULL: the value is another. */
+static const char *plain_text(const json_t *value)
+{
+    const char *text = json_string_value(value);
+    return text && strlen(text) == json_string_length(value) ? text : NULL;
+}
+
+static int is_word(const json_t *value, const char *word)
+{
+    const char *text = plain_text(value);
+    return text && strcmp(text, word) == 0;
+}
+
+/* Returns a text, or what the value is, for messages. */
+static const char *text_or_name(const json_t *value)
+{
+    const char *text = plain_text(value);
+    return text                    ? text
+           : json_is_string(value) ? "a text with a NUL character"
+                                   : coh_value_name(value);
+}
+
 static coh_status read_role(const place *at, const message_keys *keys, const json_t *value,
                             coh_chat_role *out_role)
 {
@@ -75,16 +97,15 @@ static coh_status read_role(const place *at, const message_keys *keys, const jso
                   { "assistant", COH_CHAT_ASSISTANT },
                   { "human", COH_CHAT_USER },
                   { "gpt", COH_CHAT_ASSISTANT } };
-    const char *name = json_string_value(value);
-    for (int i = 0; name && i < (keys->takes_sharegpt ? 5 : 3); i++)
-        if (strcmp(name, roles[i].name) == 0) {
+    const char *quote = plain_text(value) ? "\"" : "";
+    for (int i = 0; i < (keys->takes_sharegpt ? 5 : 3); i++)
+        if (is_word(value, roles[i].name)) {
             *out_role = roles[i].role;
             return COH_OK;
         }
     return coh_fail(COH_ERR_CORRUPT,
                     "message %zu%s has %s%.40s%s for a role: write %s, or remove the conversation",
-                    at->number, at->of, name ? "\"" : "", name ? name : coh_value_name(value),
-                    name ? "\"" : "", keys->choices);
+                    at->number, at->of, quote, text_or_name(value), quote, keys->choices);
 }
 
 /* A weight scales what a message adds to the loss (OpenAI's 0 or 1). It changes nothing if it is 1,
@@ -120,12 +141,11 @@ static coh_status add_part(const place *at, const json_t *part, coh_byte_list *t
     const json_t *type = json_object_get(part, "type"), *own = json_object_get(part, "text");
     const char *key;
     json_t *value;
-    if (!json_is_string(type) || strcmp(json_string_value(type), "text") != 0)
+    if (!is_word(type, "text"))
         return coh_fail(COH_ERR_CORRUPT,
                         "message %zu%s has a part of type \"%.40s\": only \"text\" is learned, so "
                         "remove the part or the conversation",
-                        at->number, at->of,
-                        json_is_string(type) ? json_string_value(type) : coh_value_name(type));
+                        at->number, at->of, text_or_name(type));
     if (!json_is_string(own))
         return coh_fail(COH_ERR_CORRUPT,
                         "message %zu%s has a part with %s for its text: write a text, or remove "
@@ -199,14 +219,15 @@ static coh_status read_list(const json_t *object, const char *key, const char *o
 }
 
 /* Refuses members with text that the form does not write. */
-static coh_status check_lost(const json_t *object)
+static coh_status check_lost(const json_t *object, int writes_system)
 {
-    static const char *const lost[] = { "history", "tools" };
-    for (size_t i = 0; i < sizeof(lost) / sizeof(lost[0]); i++)
+    static const char *const lost[] = { "history", "tools", "system" };
+    const size_t count = sizeof(lost) / sizeof(lost[0]) - (writes_system ? 1 : 0);
+    for (size_t i = 0; i < count; i++)
         if (!is_empty(json_object_get(object, lost[i])))
             return coh_fail(COH_ERR_CORRUPT,
                             "the member \"%s\" is not written into the conversation: leave it out, "
-                            "or write the conversation as \"messages\"",
+                            "or write its text as a message of \"messages\"",
                             lost[i]);
     return COH_OK;
 }
@@ -241,7 +262,6 @@ static coh_status read_openai(json_t *object, coh_conversation *out)
 
 static coh_status read_sharegpt(json_t *object, coh_conversation *out)
 {
-    COH_TRY(check_lost(object));
     COH_TRY(add_system(object, out));
     const size_t first = out->count;
     COH_TRY(read_list(object, "conversations", "", out));
@@ -273,7 +293,6 @@ static coh_status read_pair(json_t *object, coh_conversation *out)
 static coh_status read_alpaca(json_t *object, coh_conversation *out)
 {
     const json_t *instruction, *input, *output = json_object_get(object, "output");
-    COH_TRY(check_lost(object));
     COH_TRY(add_system(object, out));
     COH_TRY(find_text(object, "instruction", &instruction));
     COH_TRY(find_text(object, "input", &input));
@@ -308,14 +327,15 @@ static coh_status read_alpaca(json_t *object, coh_conversation *out)
 /* An object has a form if both members are there; `second` NULL: `first` suffices. */
 typedef struct form {
     const char *first, *second, *name;
+    int writes_system; /* the member "system" */
     coh_status (*read)(json_t *object, coh_conversation *out);
 } form;
 
 static const form forms[] = {
-    { "messages", NULL, "\"messages\"", read_openai },
-    { "conversations", NULL, "\"conversations\"", read_sharegpt },
-    { "prompt", "completion", "\"prompt\" with \"completion\"", read_pair },
-    { "instruction", "output", "\"instruction\" with \"output\"", read_alpaca },
+    { "messages", NULL, "\"messages\"", 0, read_openai },
+    { "conversations", NULL, "\"conversations\"", 1, read_sharegpt },
+    { "prompt", "completion", "\"prompt\" with \"completion\"", 0, read_pair },
+    { "instruction", "output", "\"instruction\" with \"output\"", 1, read_alpaca },
 };
 
 /* Returns the first form from number `from` on that the object has; NULL: none. */
@@ -350,6 +370,7 @@ coh_status coh_conversation_read(json_t *object, coh_conversation *out_conversat
         return coh_fail(COH_ERR_CORRUPT,
                         "the object has %s and %s, and either is a conversation: leave one out",
                         found->name, other->name);
+    COH_TRY(check_lost(object, found->writes_system));
     COH_TRY(found->read(object, c));
     for (size_t i = c->prompt_count; i < c->count; i++)
         if (c->turns[i].role == COH_CHAT_ASSISTANT)

@@ -76,6 +76,9 @@ static const same forms[] = {
     { "{\"conversations\": [" Q ", " A "]}", CHAT(Q "," A) },
     { "{\"messages\": [" FROM("human", "q") ", " FROM("gpt", "a") "]}", CHAT(Q "," A) },
     { "{\"prompt\": \"q\", \"completion\": \"a\"}", CHAT(Q "," A) },
+    { "{\"prompt\": \"q\", \"completion\": \"a\", \"system\": \"\", \"tools\": []}",
+      CHAT(Q "," A) },
+    { "{\"messages\": [" Q "," A "], \"system\": null, \"tools\": {}}", CHAT(Q "," A) },
     { "{\"prompt\": [" S ", " Q "], \"completion\": [" A "]}", CHAT(S "," Q "," A) },
     { "{\"instruction\": \"q\", \"input\": \"\", \"output\": \"a\"}", CHAT(Q "," A) },
     { "{\"instruction\": \"q\", \"output\": \"a\", \"history\": [], \"text\": \"other\"}",
@@ -205,6 +208,11 @@ static void what_would_lose_text_or_has_two_forms_is_refused(void **state)
         { "{\"instruction\": \"q\", \"output\": [\"a\"]}", "\"output\" is an array" },
         { "{\"instruction\": 1, \"output\": \"a\"}", "\"instruction\" is a number" },
         { "{\"instruction\": \"\", \"input\": \"\", \"output\": \"a\"}", "are empty" },
+        { "{\"messages\": [" Q "," A "], \"tools\": [{}]}", "the member \"tools\" is not written" },
+        { "{\"messages\": [" Q "," A "], \"system\": \"s\"}", "the member \"system\" is not wr" },
+        { "{\"messages\": [" Q "," A "], \"history\": [[]]}", "the member \"history\" is not wr" },
+        { "{\"prompt\": \"q\", \"completion\": \"a\", \"system\": \"s\"}", "member \"system\"" },
+        { "{\"prompt\": [" Q "], \"completion\": [" A "], \"tools\": \"t\"}", "member \"tools\"" },
         { "{\"instruction\": \"q\", \"output\": \"a\", \"history\": [[\"q\", \"a\"]]}",
           "member \"history\"" },
     };
@@ -213,6 +221,19 @@ static void what_would_lose_text_or_has_two_forms_is_refused(void **state)
         snprintf(text, sizeof(text), "%s\n%s\n", CHAT(Q "," A), all[i].object);
         assert_refused(text, COH_DATA_CHAT, ":2: ", all[i].says);
     }
+}
+
+static void a_word_with_a_nul_character_is_another_word(void **state)
+{
+    (void)state;
+    static const bad all[] = {
+        { CHAT(MESSAGE("user\\u0000x", "q") "," A),
+          "message 1 has a text with a NUL character for a role: write system, user" },
+        { CHAT("{\"role\": \"assistant\", \"content\": [{\"type\": \"text\\u0000\"}]}"),
+          "message 1 has a part of type \"a text with a NUL character\"" },
+    };
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+        assert_refused(all[i].object, COH_DATA_CHAT, ":1: ", all[i].says);
 }
 
 /* ---- arrays ---- */
@@ -353,6 +374,7 @@ int main(void)
         IN_FOLDER(lines_of_all_forms_may_be_mixed),
         IN_FOLDER(an_answer_of_the_prompt_does_not_count),
         IN_FOLDER(what_would_lose_text_or_has_two_forms_is_refused),
+        IN_FOLDER(a_word_with_a_nul_character_is_another_word),
         IN_FOLDER(an_array_gives_what_its_elements_give_as_lines),
         IN_FOLDER(an_element_longer_than_a_block_is_read_whole),
         IN_FOLDER(an_element_beyond_all_bounds_is_refused),
