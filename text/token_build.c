@@ -178,6 +178,20 @@ static uint64_t held_out_bytes(const coh_token_build_options *options, uint64_t 
                      : (uint64_t)ceil(options->validation_split * (double)text_bytes);
 }
 
+/* A long line before the share would be held out with it, and little be left to learn. */
+static coh_status check_cut(const coh_token_builder *b, const char *path, uint64_t share)
+{
+    const uint64_t held_out = b->text_bytes - b->cut_byte;
+    if (held_out <= 2 * share)
+        return COH_OK;
+    return coh_fail(COH_ERR_CORRUPT,
+                    "%s would be cut for validation behind byte %" PRIu64
+                    ", the last line end before the share: %" PRIu64 " of %" PRIu64
+                    " bytes put aside where %" PRIu64 " were asked for: give shorter lines, or a "
+                    "text to validate with as another file",
+                    path, b->cut_byte, held_out, b->text_bytes, share);
+}
+
 /* Finds where a text is cut: behind the last line end before the share that is held out. */
 static coh_status find_cut(coh_token_builder *b, int fd, const char *path)
 {
@@ -199,7 +213,7 @@ static coh_status find_cut(coh_token_builder *b, int fd, const char *path)
         if (found) {
             b->cut_byte = at + (uint64_t)(found - bytes) + 1;
             lseek(fd, 0, SEEK_SET);
-            return COH_OK;
+            return check_cut(b, path, share);
         }
     }
     return coh_fail(COH_ERR_CORRUPT,

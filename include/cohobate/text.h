@@ -239,8 +239,9 @@ typedef struct coh_token_build_facts {
  * Fails: COH_ERR_ARGUMENT (nothing held out; a chat format that the vocabulary cannot write; an
  * output is the text itself, or another file that is no token file),
  * COH_ERR_IO, COH_ERR_CORRUPT (no text; "FILE:LINE:" and the problem of a line; a token outside
- * options->vocabulary, with its place; a chat template that cannot be run), or with the status of
- * options->go_on. */
+ * options->vocabulary, with its place; a chat template that cannot be run; a single text that has
+ * no line end to be cut at, or only one that holds out more than twice as much), or with the status
+ * of options->go_on. */
 COH_API coh_status coh_token_file_make(coh_tokenizer *tokenizer,
                                        const coh_token_build_options *options,
                                        coh_token_build_facts *out_facts);

@@ -221,6 +221,12 @@ class DataForms(ProgramTest):
                        says=f"{path} has no line end in its first ")
             self.assertFalse(os.path.exists(self.path("run")))
 
+    def test_a_long_line_is_not_put_aside_for_a_small_share(self):
+        path = self.write("text.txt", "The title\n" + "a long line " * 100 + "\n")
+        self.fails(4, "train", *TINY, "--data", path, "--validation-split", 0.05, "--save", self.path("run"),
+                   says="1201 of 1211 bytes put aside where 61 were asked for: give shorter lines, or a text to validate with as another file")
+        self.assertFalse(os.path.exists(self.path("run")))
+
     def test_a_run_with_a_cut_text_ends_as_with_parts_cut_by_hand_and_as_cut_in_two(self):
         with open(self.corpus(), "rb") as file:
             text = file.read()

@@ -547,8 +547,8 @@ static void a_text_is_cut_at_the_last_line_end_before_the_share(void **state)
         { "ab\ncd\nef\n", 4, 0, "ab\ncd\n", "ef\n" },    /* 3 of 9 bytes, rounded up */
         { "ab\ncd\nef\n", 2, 0, "ab\n", "cd\nef\n" },    /* 5 of 9 bytes */
         { "ab\ncd\nef\n", 0, 0.34, "ab\n", "cd\nef\n" }, /* 4 bytes, and back to a line end */
-        { "ab\ncd\nef\n", 0, 1e-9, "ab\ncd\n", "ef\n" }, /* 1 byte, likewise */
-        { "ab\r\n\ncdef", 0, 0.2, "ab\r\n\n", "cdef" },
+        { "ab\ncd\nef\n", 0, 0.2, "ab\ncd\n", "ef\n" },  /* 2 bytes, likewise */
+        { "ab\r\n\ncdef", 0, 0.2, "ab\r\n\n", "cdef" },  /* twice the share */
         { "\nabcdefgh", 0, 0.9, NULL, NULL },
         { "ab\ncd", 0, 0.9, NULL, NULL },
         { "abcdefgh\n", 2, 0, NULL, NULL },
@@ -573,6 +573,26 @@ static void a_text_is_cut_at_the_last_line_end_before_the_share(void **state)
         assert_int_equal(facts.cut_byte, strlen(all[i].out));
         assert_int_equal(facts.text_bytes, strlen(all[i].text));
     }
+}
+
+static void a_cut_that_holds_out_more_than_twice_the_share_is_refused(void **state)
+{
+    (void)state;
+    static const char says[] = " behind byte 5, the last line end before the share: 13 of 18 bytes "
+                               "put aside where 6 were asked for: give shorter lines";
+    write_text("in", "abcd\nabcdefghijkl\n");
+    coh_token_build_options options = options_for("in", COH_DATA_TEXT);
+    options.held_out_path = folder_file("held");
+    options.held_out = 3;
+    const int entry_count = folder_count();
+    assert_int_equal(coh_token_file_make(bytes, &options, NULL), COH_ERR_CORRUPT);
+    if (!strstr(coh_last_error(), says))
+        fail_msg("%s", coh_last_error());
+    assert_int_equal(folder_count(), entry_count);
+    options.held_out = 0;
+    options.validation_split = 0.36; /* 7 bytes, and 13 are put aside */
+    assert_int_equal(coh_token_file_make(bytes, &options, NULL), COH_OK);
+    assert_text("out", "abcd\n");
 }
 
 static void a_file_that_is_no_token_file_is_not_replaced(void **state)
@@ -659,6 +679,7 @@ int main(void)
         IN_FOLDER(a_folder_s_share_is_the_same_for_any_threads_and_names),
         IN_FOLDER(shares_that_leave_a_part_empty_are_refused),
         IN_FOLDER(a_text_is_cut_at_the_last_line_end_before_the_share),
+        IN_FOLDER(a_cut_that_holds_out_more_than_twice_the_share_is_refused),
         IN_FOLDER(a_file_that_is_no_token_file_is_not_replaced),
         IN_FOLDER(a_failed_build_leaves_nothing_behind),
     };
