@@ -340,7 +340,9 @@ static coh_status open_training(cli_run *run, const char *what)
                                                         : COH_OK;
 }
 
-static coh_status check_same_validation(const cli_run *run, int has_other_data)
+/* `is_chat`: its conversations were written by this version, maybe otherwise than by the one that
+ * began the run. */
+static coh_status check_same_validation(const cli_run *run, int has_other_data, int is_chat)
 {
     const cli_recipe *recipe = &run->job.recipe;
     const uint64_t hash = run->validation.file ? run->validation.facts.hash : 0;
@@ -349,9 +351,13 @@ static coh_status check_same_validation(const cli_run *run, int has_other_data)
     if (!run->options->validation && !has_other_data)
         return cli_fail(COH_ERR_CORRUPT,
                         "%s is not what the run was validated with (hash %016" PRIx64
-                        ", not %016" PRIx64 "): " GIVE_VALIDATION,
+                        ", not %016" PRIx64 ")%s",
                         recipe->validation[0] ? recipe->validation : "what was put aside", hash,
-                        recipe->validation_hash);
+                        recipe->validation_hash,
+                        is_chat ? ": it has changed, or this version writes or marks conversations "
+                                  "otherwise: give it again, or another, with --validation FILE, "
+                                  "or go on without with --validation none"
+                                : ": " GIVE_VALIDATION);
     cli_note_choice(
         "other validation data than before: its losses do not compare with those so far");
     return COH_OK;
@@ -362,12 +368,12 @@ static coh_status open_validation(cli_run *run, int has_other_data)
 {
     cli_recipe *recipe = &run->job.recipe;
     const char *what = named_validation(run);
+    int is_text = 0;
     if (what)
         cli_data_close(&run->validation);
     if (what && strcmp(what, "none") != 0) {
         cli_data_source source = cli_train_data_source(&run->job);
         cli_data_form form = recipe->form;
-        int is_text;
         form.id_bytes = recipe->validation_id_bytes;
         source.form = &form;
         if (access(what, F_OK) != 0)
@@ -382,7 +388,7 @@ static coh_status open_validation(cli_run *run, int has_other_data)
     if (run->validation.file)
         CLI_TRY(cli_score_init(&run->validation, what ? "validation" : "validation-split",
                                what ? what : "", recipe->sequence, recipe->sequence, &run->score));
-    CLI_TRY(check_same_validation(run, has_other_data));
+    CLI_TRY(check_same_validation(run, has_other_data, is_text && recipe->form.chat));
     recipe->validation_hash = run->validation.file ? run->validation.facts.hash : 0;
     if (run->options->validation && run->validation.file)
         cli_recipe_keep_path(what, recipe->validation);

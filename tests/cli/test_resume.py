@@ -4,6 +4,7 @@ import fcntl
 import json
 import os
 import re
+import shutil
 import unittest
 
 import model_folder
@@ -449,6 +450,25 @@ class Resume(TrainTest):
         self.assertRegex(self.go_on("run", "--steps", 2).out, r"validation loss \d")
         self.fails(4, "train", "--resume", self.path("run"), "--steps", 3, "--validation", named,
                    says="held.json is JSON, and would be learned as it is")
+
+    def test_conversations_that_an_earlier_version_wrote_otherwise_are_named_as_a_cause(self):
+        """As if the earlier version had made other ids: the hash in the note is another."""
+        chat = [{"role": "user", "content": "How many of them are there?"}, {"role": "assistant", "content": "There are five."}]
+        chats = json.dumps({"messages": chat}) + "\n"
+        text, data, run = self.write("cc.jsonl", chats * 4), self.write("data.jsonl", chats * 5), self.path("run")
+        self.succeeds("tokenize", text, "--chat", "-o", self.path("cc.tokens"))
+        for held, says in ((text, "cc.jsonl is not what the run was validated with (hash "), (self.path("cc.tokens"), "cc.tokens is not what")):
+            self.succeeds("train", self.path("model"), "--data", data, "--chat", *SMALL[:-2], "--save", run, "--steps", 1, "--validation", held)
+            noted = self.note("run")["validation_hash"]
+            self.edit_manifest(os.path.join(run, "step-1"), lambda text, noted=noted: text.replace(noted, "0123456789abcdef"))
+            said = self.fails(4, "train", "--resume", run, "--steps", 2, says=says).err
+            self.assertIn("with --validation FILE, or go on without with --validation none", said)
+            self.assertEqual("this version writes or marks conversations otherwise: give it again" in said, held == text)
+            more = self.go_on("run", "--steps", 2, "--validation", held)
+            self.assertIn("other validation data than before", more.err)
+            self.assertRegex(more.out, r"validation loss \d")
+            self.go_on("run", "--steps", 3)
+            shutil.rmtree(run)
 
 
 if __name__ == "__main__":
