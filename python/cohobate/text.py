@@ -17,6 +17,9 @@ from ._structs import (CHAT_FORMS, DATA_FORMS, STOPPED, GoOn, coh_token_build_fa
 from ._values import (INT32_MOST, INT64_MOST, NO_LIMIT, as_count, as_name, as_path, chosen,
                       facts_of, int32_array, pointer, shaped, sized)
 
+# Between two looks at signals: one that comes just before a wait begins does not end it.
+_PATIENCE_S = 0.1
+
 
 def _array(ids):
     """A list of ids as an int32 array."""
@@ -132,19 +135,19 @@ def tokenize(tokenizer: Tokenizer | str | os.PathLike, text_path, out_path, *, f
     options.validation_split, options.seed = validation_split, as_count(seed, "seed")
     options.vocabulary = as_count(vocabulary, "vocabulary", 0, INT32_MOST)
     options.thread_count = as_count(threads, "threads", 0, INT32_MOST)
-    _make(options, tokenizer._object, facts)
+    _make(options, tokenizer, facts)
     return facts.token_count
 
 
 def _make(options, tokenizer, facts):
     """Makes a token file on another thread: this one may be interrupted meanwhile, where a callback
-    of ctypes would drop the exception."""
+    of ctypes would drop the exception. The thread has ended when this returns or raises."""
     is_cancelled, has_ended, outcome = threading.Event(), threading.Event(), []
     options.go_on = GoOn(lambda _: STOPPED if is_cancelled.is_set() else 0)
 
     def make():
-        try:
-            library().coh_token_file_make(tokenizer, byref(options), byref(facts))
+        try:  # with the tokenizer itself: its pointer alone would not keep it open
+            library().coh_token_file_make(tokenizer._object, byref(options), byref(facts))
         except BaseException as error:
             outcome.append(error)
         finally:
@@ -153,11 +156,15 @@ def _make(options, tokenizer, facts):
     thread = threading.Thread(target=make, name="cohobate-tokenize")
     try:
         thread.start()
-        has_ended.wait()
+        while not has_ended.wait(_PATIENCE_S):
+            pass
     except BaseException:
         is_cancelled.set()
-        if thread.ident is not None:
-            has_ended.wait()
+        while thread.ident is not None and not has_ended.is_set():
+            try:
+                has_ended.wait(_PATIENCE_S)
+            except KeyboardInterrupt:
+                pass  # the first one is raised
         raise
     if outcome:
         raise outcome[0]

@@ -273,18 +273,26 @@ class Objects(PackageTest):
                 engine.step(tokens, targets, RATE)
                 self.assertEqual(found_hash, engine.hash())
 
-    def test_an_interrupt_ends_the_making_of_a_token_file(self):
+    def test_interrupts_end_the_making_of_a_token_file(self):
+        """However many there are, its thread has ended before the interrupt is raised: it uses the tokenizer."""
         library = _library.library()
-        make, seen = library.coh_token_file_make, []
+        make, seen, taken = library.coh_token_file_make, [], threading.Semaphore(0)
 
-        def interrupted(tokenizer, options, facts):
+        def handle(*_):
+            taken.release()
+            raise KeyboardInterrupt
+
+        def interrupted(count, tokenizer, options, facts):
             go_on = options._obj.go_on
             self.assertEqual(go_on(None), 0)
-            os.kill(os.getpid(), signal.SIGINT)
-            for _ in range(6000):  # a minute, so that a mistake does not hang the test
-                if go_on(None) != 0:
-                    break
+            for _ in range(count):
+                signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+                taken.acquire(timeout=60)  # a mistake does not hang the test
+            until = time.monotonic() + 60
+            while go_on(None) == 0 and time.monotonic() < until:
                 time.sleep(0.01)
+            if count > 1:
+                time.sleep(0.2)  # for a mistake to be seen: the thread is not waited for
             try:
                 make(tokenizer, options, facts)
             except cohobate.Error as error:
@@ -292,11 +300,14 @@ class Objects(PackageTest):
                 raise
 
         self.addCleanup(setattr, library, "coh_token_file_make", make)
-        library.coh_token_file_make = interrupted
-        with self.assertRaises(KeyboardInterrupt):
-            cohobate.tokenize("bytes", self.text, self.path("new.tokens"))
-        self.assertEqual(seen, ["COH_ERR_STOPPED"])
-        self.assertFalse(os.path.exists(self.path("new.tokens")))
+        self.addCleanup(signal.signal, signal.SIGINT, signal.signal(signal.SIGINT, handle))
+        for count in (1, 2, 4):
+            seen.clear()
+            library.coh_token_file_make = functools.partial(interrupted, count)
+            with self.assertRaises(KeyboardInterrupt):
+                cohobate.tokenize("bytes", self.text, self.path("new.tokens"))
+            self.assertEqual(seen, ["COH_ERR_STOPPED"])
+            self.assertFalse(os.path.exists(self.path("new.tokens")))
         library.coh_token_file_make = make
         self.assertGreater(cohobate.tokenize("bytes", self.text, self.path("new.tokens")), 0)
 
