@@ -6,6 +6,7 @@ import functools
 import gc
 import os
 import pickle
+import re
 import signal
 import subprocess
 import sys
@@ -16,8 +17,9 @@ import unittest
 from array import array
 
 from package_test import BATCH, RATE, ROOT, SEQUENCE, SIZES, PackageTest, cohobate
-from cohobate import _library, _values, engine as engine_of_package  # noqa: E402
+from cohobate import _library, _structs, _values  # noqa: E402
 
+KEPT = []
 LEFT_OPEN = """
 import sys
 sys.path.insert(0, {python!r})
@@ -244,31 +246,52 @@ class Objects(PackageTest):
             self.assertEqual(os.waitpid(child, 0)[1], 0)
             self.assertEqual(engine.hash(), before)
 
-    def interrupted(self, seconds):
+    def interrupt_after(self, seconds):
         """Raises KeyboardInterrupt in this thread after a time, as Ctrl-C does at its press."""
         def interrupt(*_):
             raise KeyboardInterrupt
         self.addCleanup(signal.signal, signal.SIGALRM, signal.signal(signal.SIGALRM, interrupt))
         signal.setitimer(signal.ITIMER_REAL, seconds)
 
+    def gated_optimizer(self):
+        """Makes an optimizer "gated" known, whose update waits for the event that is returned, and changes nothing."""
+        gate = threading.Event()
+        abi = int(re.search(r"COH_KIND_ABI (\d+)u", (ROOT / "include/cohobate/model.h").read_text())[1])
+        update = _structs.Update(lambda _: gate.wait(60) and None)
+        optimizer = _structs.coh_optimizer(struct_bytes=ctypes.sizeof(_structs.coh_optimizer), name=b"gated", revision=1,
+                                           update=update)
+        extension = _structs.coh_extension(struct_bytes=ctypes.sizeof(_structs.coh_extension), kind_abi=abi, name=b"gated",
+                                           revision=1, optimizer_count=1)
+        extension.optimizers[0] = ctypes.pointer(optimizer)
+        _library.library().coh_extension_register(ctypes.pointer(extension))
+        KEPT.append(extension)  # the library has its address
+        return gate
+
     def test_an_interrupt_is_raised_while_a_step_runs_and_the_step_goes_on(self):
-        batch, sequence = 256, 64
-        tokens, targets = self.data.batch(0, batch, sequence)
-        self.addCleanup(setattr, engine_of_package, "_PATIENCE_MS", engine_of_package._PATIENCE_MS)
-        engine_of_package._PATIENCE_MS = 1  # the step takes hundreds of them
-        with self.model().plan(batch, sequence, micro_batch=4, search="quick", threads=1) as plan:
+        """The step waits for a gate in the update of a parameter, so it is not over before the interrupt. Without
+        exact_clip the update is part of the step."""
+        tokens, targets = self.batch(0)
+        gate = self.gated_optimizer()
+
+        def interrupted(engine):
+            self.interrupt_after(0.02)  # within assertRaises, which has to see it
+            engine.wait()
+
+        with self.plan(optimizer_for={"ln_f.bias": "gated"}, exact_clip=False) as plan:
             for ends in (lambda engine: (engine.wait(), engine.hash()), lambda engine: engine.close()):
+                gate.clear()
                 with plan.engine() as engine:
                     is_done = ctypes.c_int()
                     engine.submit(tokens, targets, RATE)
-                    self.interrupted(0.02)
-                    self.assertRaises(KeyboardInterrupt, engine.wait)
+                    self.assertRaises(KeyboardInterrupt, interrupted, engine)
                     _library.library().coh_engine_wait_for(engine._object, 0, ctypes.byref(is_done))
-                    self.assertFalse(is_done.value, "the step was over before the interrupt: make it longer")
+                    self.assertFalse(is_done.value)
+                    threading.Timer(0.05, gate.set).start()
                     found = ends(engine)
                     if found:
                         (result, found_hash) = found
                         self.assertEqual((result.step, engine.step_count), (0, 1))
+                gate.wait()
             with plan.engine() as engine:
                 engine.step(tokens, targets, RATE)
                 self.assertEqual(found_hash, engine.hash())
