@@ -131,12 +131,21 @@ static int is_final(CUresult result)
     }
 }
 
-/* The way on from failures that a machine's set-up causes; "": none is known. */
-static const char *remedy_of(CUresult result)
+/* Do the words begin with a call that takes main memory (cuMemAllocHost, cuMemHostRegister)? Less
+ * of the GPU's memory would not help there, and callers name the flag that does. */
+static int is_of_main_memory(const char *text)
+{
+    return strncmp(text, "cuMemAllocHost", 14) == 0 || strncmp(text, "cuMemHost", 9) == 0;
+}
+
+/* The way on after the failure of a call, if a machine's set-up causes it; "": none is known. */
+static const char *remedy_of(CUresult result, const char *text)
 {
     switch ((int)result) {
     case CUDA_ERROR_OUT_OF_MEMORY:
-        return "; give the run less memory, or end what else uses this GPU";
+        return is_of_main_memory(text)
+                   ? ""
+                   : "; give the run less memory, or end what else uses this GPU";
     case CUDA_ERROR_DEVICE_UNAVAILABLE:
         return "; another process has the GPU to itself: end it, or allow several (nvidia-smi -c "
                "DEFAULT)";
@@ -179,5 +188,5 @@ coh_status coh_cuda_check(const coh_cuda_driver *driver, CUresult result, const 
     return coh_fail(status, "%s: %s (%s, number %d)%s%s", text, name, meaning, (int)result,
                     is_final(result) ? "; the GPU answers this process no more: start it again"
                                      : "",
-                    remedy_of(result));
+                    remedy_of(result, text));
 }

@@ -473,6 +473,14 @@ static void failures_of_a_machine_name_the_way_on(void **state)
         if (strstr(coh_last_error(), all[i].says) == NULL)
             fail_msg("%s", coh_last_error());
     }
+    for (int i = 0; i < 2; i++) { /* of main memory: the caller's words name the flag */
+        const coh_status status =
+            coh_cuda_check(&coh_stub_driver, CUDA_ERROR_OUT_OF_MEMORY, "%s: lower --host-memory",
+                           i == 0 ? "cuMemHostRegister of 7 bytes" : "cuMemAllocHost of 7 bytes");
+        assert_int_equal(status, COH_ERR_MEMORY);
+        assert_non_null(strstr(coh_last_error(), "lower --host-memory: "));
+        assert_null(strstr(coh_last_error(), "this GPU"));
+    }
 }
 
 /* Launches with much shared memory; the kernel does nothing. */
