@@ -252,7 +252,7 @@ static const char *find_sheet(const coh_device_summary *device)
 {
     static const struct {
         const char *part, *name;
-        uint64_t least_gib; /* of the GPU's memory */
+        uint64_t least_gib; /* of the GPU's memory, also what others use now */
     } sheets[] = {
         { "H200", "h200", 0 },         { "H100", "h100", 0 },         { "A100", "a100-80g", 60 },
         { "A100", "a100-40g", 0 },     { "RTX 5090", "rtx-5090", 0 }, { "RTX 4090", "rtx-4090", 0 },
@@ -262,7 +262,7 @@ static const char *find_sheet(const coh_device_summary *device)
         return NULL;
     for (size_t i = 0; i < sizeof(sheets) / sizeof(sheets[0]); i++)
         if (strstr(device->name, sheets[i].part) != NULL &&
-            device->memory_bytes >> 30 >= sheets[i].least_gib)
+            device->total_bytes >> 30 >= sheets[i].least_gib)
             return sheets[i].name;
     return NULL;
 }

@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/struct_bytes.h"
 #include "coh_config.h"
@@ -102,11 +103,11 @@ static coh_status describe_kernels(const coh_cuda_gpu *gpu, coh_device_summary *
 
 /* The largest arena next to a context, libraries and other programs. Next to those it leaves some
  * memory, since a desktop's takes more at times. */
-static uint64_t room_of(const coh_cuda_gpu *gpu)
+static uint64_t room_of(uint64_t total_bytes, uint64_t free_bytes)
 {
-    uint64_t bytes = gpu->memory_bytes, kept = COH_CUDA_RESERVE_BYTES + COH_CUDA_CONTEXT_BYTES;
-    if (gpu->free_bytes < bytes) {
-        bytes = gpu->free_bytes;
+    uint64_t bytes = total_bytes, kept = COH_CUDA_RESERVE_BYTES + COH_CUDA_CONTEXT_BYTES;
+    if (free_bytes < bytes) {
+        bytes = free_bytes;
         kept += OTHERS_GROW_BYTES;
     }
     return bytes > kept ? bytes - kept : 0;
@@ -129,7 +130,8 @@ static coh_status summarize_gpu(int index, coh_device_summary *out)
     snprintf(out->name, sizeof(out->name), "%s", gpu->name);
     COH_TRY(describe_kernels(gpu, out));
     out->is_gpu = 1;
-    out->memory_bytes = room_of(gpu);
+    out->total_bytes = gpu->memory_bytes;
+    out->memory_bytes = room_of(gpu->memory_bytes, coh_cuda_free_bytes(index));
     return COH_OK;
 }
 #endif
@@ -144,6 +146,7 @@ static coh_status summarize(const char *device, coh_device_summary *out)
 #endif
     snprintf(out->kernel_path, sizeof(out->kernel_path), "%s", coh_kernel_path());
     out->memory_bytes = coh_machine_most_bytes();
+    out->total_bytes = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
     return COH_OK;
 }
 

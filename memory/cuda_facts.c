@@ -33,7 +33,6 @@ static coh_status read_gpu(const coh_cuda_driver *driver, int index, coh_cuda_gp
             driver, driver->cuDeviceGetAttribute(attributes[i].value, attributes[i].name, device),
             "cuDeviceGetAttribute of GPU %d", index));
     out_gpu->memory_bytes = bytes;
-    out_gpu->free_bytes = UINT64_MAX;
     out_gpu->major = major;
     out_gpu->minor = minor;
     out_gpu->multiprocessors = multiprocessors;
@@ -85,20 +84,28 @@ static void find_near_nodes(const coh_cuda_driver *driver, coh_cuda_facts *facts
             facts->gpus[i].near_node = coh_cuda_near_node(driver, gpu, "");
 }
 
-/* Sets free_bytes of each GPU that NVML knows. */
-static void find_free_bytes(const coh_cuda_driver *driver, coh_cuda_facts *facts)
+uint64_t coh_cuda_free_bytes_of(const coh_cuda_driver *driver, int index)
 {
     char address[32];
     CUdevice gpu;
     coh_nvml *nvml;
-    for (int i = 0; i < facts->gpu_count && i < COH_CUDA_GPUS_MOST; i++) {
-        if (driver->cuDeviceGet(&gpu, i) != CUDA_SUCCESS ||
-            driver->cuDeviceGetPCIBusId(address, sizeof(address), gpu) != CUDA_SUCCESS ||
-            coh_nvml_open(address, &nvml) != COH_OK)
-            continue;
-        facts->gpus[i].free_bytes = coh_nvml_free_bytes(nvml);
-        coh_nvml_close(nvml);
-    }
+    if (driver->cuDeviceGet(&gpu, index) != CUDA_SUCCESS ||
+        driver->cuDeviceGetPCIBusId(address, sizeof(address), gpu) != CUDA_SUCCESS ||
+        coh_nvml_open(address, &nvml) != COH_OK)
+        return UINT64_MAX;
+    const uint64_t bytes = coh_nvml_free_bytes(nvml);
+    coh_nvml_close(nvml);
+    return bytes;
+}
+
+uint64_t coh_cuda_free_bytes(int index)
+{
+    coh_cuda_driver *driver;
+    if (coh_cuda_driver_open(&driver) != COH_OK)
+        return UINT64_MAX;
+    const uint64_t bytes = coh_cuda_free_bytes_of(driver, index);
+    coh_cuda_driver_close(driver);
+    return bytes;
 }
 
 coh_status coh_cuda_facts_read(coh_cuda_facts *out_facts)
@@ -107,10 +114,8 @@ coh_status coh_cuda_facts_read(coh_cuda_facts *out_facts)
     *out_facts = (coh_cuda_facts){ 0 };
     COH_TRY(coh_cuda_driver_open(&driver));
     const coh_status status = coh_cuda_facts_of(driver, out_facts);
-    if (status == COH_OK) {
+    if (status == COH_OK)
         find_near_nodes(driver, out_facts);
-        find_free_bytes(driver, out_facts);
-    }
     coh_cuda_driver_close(driver);
     return status;
 }

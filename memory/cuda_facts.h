@@ -13,7 +13,6 @@ enum { COH_CUDA_GPUS_MOST = 16 };
 typedef struct coh_cuda_gpu {
     char name[64];
     uint64_t memory_bytes; /* total, including what other programs use */
-    uint64_t free_bytes;   /* that nobody uses, from coh_cuda_facts_read; UINT64_MAX: not known */
     int32_t major, minor;  /* compute capability */
     int32_t multiprocessors;
     /* nearest memory node, from coh_cuda_facts_read, if there are several; else COH_NODE_ANY */
@@ -36,6 +35,13 @@ coh_status coh_cuda_facts_of(const struct coh_cuda_driver *driver, coh_cuda_fact
  * driver first; if the driver does not know, uses what the system reports for the GPU's PCI
  * address, in files below `root`. COH_NODE_ANY: neither knows. Needs no context. */
 int coh_cuda_near_node(const struct coh_cuda_driver *driver, int gpu, const char *root);
+
+/* Returns the memory of GPU `index` that no program uses. Opens NVML for it, and needs no context.
+ * UINT64_MAX: not known. */
+uint64_t coh_cuda_free_bytes_of(const struct coh_cuda_driver *driver, int index);
+
+/* The same from the machine's driver, which is opened for it. */
+uint64_t coh_cuda_free_bytes(int index);
 
 /* Opens the machine's driver, reads the facts and closes it.
  * Fails: COH_ERR_DEVICE if there is no driver, or it is too old. */

@@ -55,6 +55,7 @@ typedef struct coh_device_summary {
     uint64_t memory_bytes; /* largest arena possible; of a GPU next to what others use now */
     /* The kernels in use, for coh_plan_options: equal paths give equal bits. */
     char kernel_path[128];
+    uint64_t total_bytes; /* all memory of the GPU or the machine, also what others use */
 } coh_device_summary;
 
 /* Describes a device. `device` is NULL or "host", or "cuda:0", "cuda" (the same), "cuda:1", ...

@@ -219,7 +219,8 @@ class coh_engine_options(Structure):
 
 class coh_device_summary(Structure):
     _fields_ = [("struct_bytes", c_uint32), ("name", c_char * 64), ("is_gpu", c_int32),
-                ("memory_bytes", c_uint64), ("kernel_path", c_char * 128)]
+                ("memory_bytes", c_uint64), ("kernel_path", c_char * 128),
+                ("total_bytes", c_uint64)]
 
 
 class coh_engine_facts(Structure):

@@ -26,8 +26,8 @@ def kernel_path() -> str:
 
 
 def device(name: str = "host"):
-    """What "host" or a GPU, "cuda:0", is: name, is_gpu, memory_bytes (the largest budget),
-    kernel_path (equal ones give equal bits)."""
+    """What "host" or a GPU, "cuda:0", is: name, is_gpu, memory_bytes (the largest budget
+    now), kernel_path (equal ones give equal bits), total_bytes (also what others use)."""
     summary = sized(coh_device_summary)
     library().coh_device_summarize(as_name(name, "device"), byref(summary))
     return facts_of(summary)

@@ -60,7 +60,7 @@ class Plan(Owner):
 
     device            "host", or the GPU to run on: "cuda:0", with a GPU's profile
     device_memory     budget of the device; None: free main memory less a reserve, as free_bytes(),
-                      or the whole of a GPU
+                      or what others leave free of a GPU, less what the engine keeps free
     disk, disk_limit  folder of the far tier, or a list of folders on several drives, which work as
                       one; and the limit of all. None: no such tier, no limit
     host_memory       host tier: pinned next to a GPU, emulated on the host device

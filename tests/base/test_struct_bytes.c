@@ -86,6 +86,7 @@ static void a_program_of_an_older_header_gets_the_members_that_it_has(void **sta
     coh_device_summary whole = { .struct_bytes = sizeof(whole) }, cut = { 0 };
     assert_int_equal(coh_device_summarize("host", &whole), COH_OK);
     assert_true(whole.memory_bytes > 0);
+    assert_true(whole.total_bytes >= whole.memory_bytes);
     cut.struct_bytes = offsetof(coh_device_summary, kernel_path);
     assert_int_equal(coh_device_summarize("host", &cut), COH_OK);
     assert_string_equal(cut.name, "host");

@@ -69,6 +69,12 @@ static CUresult made_attribute(int *value, CUdevice_attribute name, CUdevice dev
     return answer();
 }
 
+static CUresult made_address(char *address, int bytes, CUdevice device)
+{
+    snprintf(address, (size_t)bytes, "ffff:ff:%02x.0", (unsigned)device - 100);
+    return answer();
+}
+
 static CUresult made_error_name(CUresult error, const char **name)
 {
     *name = error == CUDA_ERROR_NOT_INITIALIZED ? "CUDA_ERROR_NOT_INITIALIZED" : "another";
@@ -82,6 +88,7 @@ static const coh_cuda_driver driver = {
     .cuDeviceGetName = made_name,
     .cuDeviceTotalMem = made_memory,
     .cuDeviceGetAttribute = made_attribute,
+    .cuDeviceGetPCIBusId = made_address,
     .cuGetErrorName = made_error_name,
     .cuGetErrorString = made_error_name,
 };
@@ -100,6 +107,18 @@ static void each_gpu_is_described(void **state)
     assert_int_equal(facts.gpus[1].major, 9);
     assert_int_equal(facts.gpus[1].minor, 6);
     assert_int_equal(facts.gpus[1].multiprocessors, 108);
+}
+
+/* Free memory is read of the GPU that is asked for, and of no other. */
+static void only_one_gpu_is_asked_for_its_free_memory(void **state)
+{
+    (void)state;
+    made = (struct made_driver){ .gpu_count = 8 };
+    assert_true(coh_cuda_free_bytes_of(&driver, 5) == UINT64_MAX); /* NVML knows no such address */
+    assert_int_equal(made.calls, 2);
+    made = (struct made_driver){ .gpu_count = 8, .fail_nth = 1 };
+    assert_true(coh_cuda_free_bytes_of(&driver, 5) == UINT64_MAX);
+    assert_int_equal(made.calls, 1);
 }
 
 static void more_gpus_than_there_is_room_for_are_counted(void **state)
@@ -167,6 +186,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_gpu_is_described),
+        cmocka_unit_test(only_one_gpu_is_asked_for_its_free_memory),
         cmocka_unit_test(more_gpus_than_there_is_room_for_are_counted),
         cmocka_unit_test(every_failing_call_is_named),
         cmocka_unit_test(the_near_node_is_the_drivers_or_that_of_the_pci_address),
