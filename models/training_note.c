@@ -275,6 +275,16 @@ static int has_own_decay(const coh_training_note *note)
     return (note->schedule_kind == COH_SCHEDULE_WSD) == (note->decay_steps > 0);
 }
 
+/* Does the decay begin after the warm-up? A reader takes a note without it, for flags of a resumed
+ * run to change. */
+static int has_room_for_decay(const coh_training_note *note)
+{
+    const coh_schedule *schedule = &note->schedule;
+    return note->schedule_kind != COH_SCHEDULE_WSD ||
+           (note->decay_steps <= schedule->schedule_steps &&
+            schedule->warmup_steps <= schedule->schedule_steps - note->decay_steps);
+}
+
 static coh_status check_together(const coh_training_note *note)
 {
     if (!has_own_decay(note))
@@ -505,6 +515,14 @@ static coh_status check_numbers(const coh_training_note *note)
                         " and its schedule %s: give 1 or more to wsd, and 0 to all others",
                         note->decay_steps,
                         coh_schedule_kind_name((coh_schedule_kind)note->schedule_kind));
+    if (!has_room_for_decay(note))
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "a warm-up of %" PRIu64 " steps and a decay of %" PRIu64
+                        " are longer than the schedule of %" PRIu64
+                        " in the training note: lower 'decay_steps' or 'warmup_steps', or raise "
+                        "'schedule_steps'",
+                        note->schedule.warmup_steps, note->decay_steps,
+                        note->schedule.schedule_steps);
     return COH_OK;
 }
 

@@ -148,7 +148,7 @@ typedef struct coh_training_note {
      * only; 2 checkpoints are kept; no validation but at saves; of all windows; no early end. */
     uint64_t save_every, keep, validation_every, validation_windows, stop_after_worse;
     /* Of `schedule`: its coh_schedule_kind, and the steps of the decay: at least 1 with
-     * COH_SCHEDULE_WSD, else 0. */
+     * COH_SCHEDULE_WSD, and at most schedule_steps - warmup_steps; else 0. */
     uint64_t schedule_kind, decay_steps;
 } coh_training_note;
 

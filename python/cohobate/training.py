@@ -31,7 +31,7 @@ class Schedule:
     lowest        None: a tenth of the highest
     kind          of the decay: "cosine", "linear", "constant" (none), or "wsd": `highest`, then a
                   line over the last decay_steps (coh_schedule_kind, training_note.h)
-    decay_steps   of "wsd", which needs 1 or more"""
+    decay_steps   of "wsd", which needs 1 or more, and no more than follow the warm-up"""
 
     def __init__(self, highest: float, steps: int, *, warmup_steps: int = 0,
                  lowest: float | None = None, kind: str = "cosine", decay_steps: int = 0):
@@ -44,6 +44,10 @@ class Schedule:
                              "more, and to no other kind")
         if steps < 1:
             raise ValueError(f"a schedule of {steps} steps: give 1 or more")
+        if kind == "wsd" and warmup_steps + decay_steps > steps:
+            raise ValueError(f"a warm-up of {warmup_steps} steps and a decay of {decay_steps} are "
+                             f"longer than the schedule of {steps}: lower decay_steps or "
+                             "warmup_steps, or raise steps")
         for name in ("highest", "lowest"):
             if not 0 <= getattr(self, name) < float("inf"):
                 raise ValueError(f"{name} is {getattr(self, name)}: give a finite rate from 0 on")

@@ -145,6 +145,14 @@ static void what_no_reader_takes_is_not_written(void **state)
     REFUSED(schedule_kind, COH_SCHEDULE_KIND_COUNT, "'schedule' of the training note is 4");
     REFUSED(schedule_kind, COH_SCHEDULE_WSD, "'decay_steps' of the training note is 0");
     REFUSED(decay_steps, 1, "its schedule cosine");
+    note.schedule_kind = COH_SCHEDULE_WSD;
+    note.decay_steps = 7;
+    REFUSED(decay_steps, note.schedule.schedule_steps - note.schedule.warmup_steps + 1,
+            "are longer than the schedule of");
+    REFUSED(decay_steps, INT64_MAX, "are longer than the schedule of");
+    REFUSED(schedule.warmup_steps, note.schedule.schedule_steps - 6, "a decay of 7 are longer");
+    note.schedule_kind = COH_SCHEDULE_COSINE;
+    note.decay_steps = 0;
     memset(note.data, 'x', sizeof(note.data));
     assert_int_equal(coh_training_note_write(&note, &model, text, sizeof(text)), COH_ERR_ARGUMENT);
     assert_non_null(strstr(coh_last_error(), "'data'"));

@@ -320,7 +320,8 @@ class Training(PackageTest):
             self.assertEqual(eval(repr(note), vars(cohobate)), note)
             self.assertNotEqual(note, cohobate.TrainingNote(schedule=cohobate.Schedule(2e-3, 6)))
         for more, says in (({"kind": "cosin"}, "'cosin' is not one of cosine, linear"), ({"kind": "wsd"}, "decay_steps 0"),
-                           ({"decay_steps": 3}, "kind 'cosine' with decay_steps 3")):
+                           ({"decay_steps": 3}, "kind 'cosine' with decay_steps 3"),
+                           ({"kind": "wsd", "warmup_steps": 2, "decay_steps": 5}, "a warm-up of 2 steps and a decay of 5 are longer")):
             with self.assertRaisesRegex(ValueError, says):
                 cohobate.Schedule(2e-3, 6, **more)
         expected, path = self.whole(cohobate.Schedule(2e-3, 4, kind="wsd", decay_steps=3))
