@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/say.h"
 #include "cli/stop.h"
@@ -171,14 +172,15 @@ static coh_status open_world(cli_options *options)
 
 /* Refuses to train in each task of an srun that connects none of them: all would train the whole
  * run. A batch script has SLURM_NTASKS, too; only tasks of srun have SLURM_STEP_NUM_TASKS.
- * Commands that know no ranks, and profile, may well be of one task each: they are not refused. */
+ * Commands that know no ranks, and profile, may well be of one task each: they are not refused. Nor
+ * is a command in the shell of `srun --pty`, the only task of its step that has a terminal. */
 static coh_status check_connected(const cli_options *options)
 {
     static const char *const launchers[] = { "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK" };
     const char *tasks = getenv("SLURM_STEP_NUM_TASKS"), *task = getenv("SLURM_PROCID");
     const int is_alone = cli_given(options, CLI_FLAG_RANKS) && options->ranks == 1;
     if (options->command != CLI_TRAIN || is_alone || tasks == NULL ||
-        strtol(tasks, NULL, 10) <= 1 ||
+        strtol(tasks, NULL, 10) <= 1 || isatty(STDIN_FILENO) ||
         first_set(launchers, sizeof(launchers) / sizeof(*launchers)) != NULL)
         return COH_OK;
     cli_say_nothing(task != NULL && strcmp(task, "0") != 0);

@@ -37,6 +37,10 @@ class Ranks(TrainTest):
                            ({**task, "SLURM_STEP_NUM_TASKS": "1"}, []), ({**task, "PMI_SIZE": "1"}, []),
                            (variables(SLURM_NTASKS="4", SLURM_ARRAY_TASK_ID="7"), [])):
             self.succeeds(*train, *flags, env=env)
+        terminal, shell = os.openpty()  # as in the shell of srun --pty: no other task has one
+        self.succeeds(*train, *SHAPE, *F32, "--batch", 8, "--ranks", 2, env=task, stdin=shell)
+        os.close(terminal)
+        os.close(shell)
         text = self.write("part.txt", "a part of the text\n")
         self.succeeds("tokenize", "--tokenizer", "bytes", text, "-o", self.path("part.tokens"), env=task)
         self.succeeds("plan", *TINY, env=task)
