@@ -1,7 +1,6 @@
 /* Opens, runs and closes templates: the implementation of jinja.h. The parts, in the order of their
  * work: jinja_tokens.c, jinja_parse.c and jinja_expressions.c make the tree; jinja_run.c evaluates
- * it with jinja_filters.c and jinja_calls.c; jinja_values.c and jinja_strings.c are below all of
- * them. */
+ * it with jinja_builtins.c; jinja_values.c and jinja_strings.c are below all of them. */
 #include "base/utf8.h"
 #include "text/jinja_tree.h"
 
@@ -38,6 +37,22 @@ coh_status coh_jinja_name(coh_jinja *program, const char *name, size_t bytes, in
     return COH_OK;
 }
 
+/* The first names are those of variables that every template has. */
+enum { LOOP = COH_JINJA_NAME_OF_LOOP, MESSAGES, ASKS, TOOLS, DOCUMENTS, BEGIN, END, GIVEN_COUNT };
+
+static coh_status name_given(coh_jinja *program)
+{
+    static const char *const names[GIVEN_COUNT] = {
+        [LOOP] = "loop",     [MESSAGES] = "messages",   [ASKS] = "add_generation_prompt",
+        [TOOLS] = "tools",   [DOCUMENTS] = "documents", [BEGIN] = "bos_token",
+        [END] = "eos_token",
+    };
+    int32_t index;
+    for (int i = 0; i < GIVEN_COUNT; i++)
+        COH_TRY(coh_jinja_name(program, names[i], strlen(names[i]), &index));
+    return COH_OK;
+}
+
 /* ---- open and close ---- */
 
 /* Copies the text with line ends as Jinja has them, and without the last one. */
@@ -59,23 +74,22 @@ static coh_status copy_text(coh_jinja *program, const char *text, size_t *out_by
     return COH_OK;
 }
 
-/* Gives the functions that every template may call their names. */
+/* Gives the functions that every template may call their names. One has a result that would not be
+ * the same every day: it is undefined, and can be called all the same. */
 static coh_status set_functions(coh_jinja *program)
 {
-    static const char clock[] = "strftime_now";
     COH_TRY(COH_ALLOC(program->name_count, &program->variables));
     for (size_t i = 0; i < program->name_count; i++) {
         const value *name = &program->names[i];
-        const int index = coh_jinja_function_index(name->bytes, name->count);
-        if (index >= 0)
-            program->variables[i] = (value){ .kind = COH_JINJA_FUNCTION, .index = (uint32_t)index };
-        /* A function whose result would not be the same every day: it is undefined, and can be
-         * called all the same. */
-        if (coh_jinja_is(name, clock))
-            program->variables[i] = (value){ .kind = COH_JINJA_UNDEFINED,
-                                             .is_clock = 1,
-                                             .bytes = name->bytes,
-                                             .count = name->count };
+        const int index = coh_jinja_find_builtin(COH_JINJA_GLOBAL, NULL, name);
+        value *v = &program->variables[i];
+        if (index < 0)
+            continue;
+        *v = coh_jinja_undefined(name);
+        v->index = (uint32_t)index;
+        v->is_clock = coh_jinja_is(name, "strftime_now");
+        if (!v->is_clock)
+            v->kind = COH_JINJA_FUNCTION;
     }
     return COH_OK;
 }
@@ -89,7 +103,7 @@ static coh_status open_text(coh_jinja *program, const char *where, const char *t
     const size_t valid = coh_utf8_stretch((const uint8_t *)program->text, bytes);
     if (valid < bytes)
         return coh_fail(COH_ERR_CORRUPT, "%s: byte %zu is not UTF-8", program->where, valid);
-    COH_TRY(coh_jinja_name(program, "loop", strlen("loop"), &program->loop));
+    COH_TRY(name_given(program));
     COH_TRY(coh_jinja_parse(program, bytes));
     return set_functions(program);
 }
@@ -129,23 +143,6 @@ int coh_jinja_marks_answers(const coh_jinja *program)
 
 /* ---- render ---- */
 
-/* Sets a variable that the template names. */
-static void give(runner *run, const char *name, const value *v)
-{
-    const coh_jinja *program = run->program;
-    const size_t bytes = strlen(name);
-    for (int32_t i = program->first[hash_of(name, bytes)]; i >= 0; i = program->following[i])
-        if (coh_jinja_is(&program->names[i], name))
-            run->variables[i] = *v;
-}
-
-static void give_text(runner *run, const char *name, coh_slice text)
-{
-    const value v = coh_jinja_bytes(text.bytes, text.count, COH_JINJA_OWN);
-    if (text.bytes)
-        give(run, name, &v);
-}
-
 static coh_status make_messages(runner *run, const coh_jinja_input *input, value *out)
 {
     static const char *const roles[] = { "system", "user", "assistant" };
@@ -164,32 +161,29 @@ static coh_status make_messages(runner *run, const coh_jinja_input *input, value
     return COH_OK;
 }
 
-static coh_status give_all(runner *run, const coh_jinja_input *input)
+static coh_status give_all(const coh_jinja_input *input, runner *run)
 {
-    value messages;
-    const value asks = coh_jinja_bool(input->add_generation_prompt), none = coh_jinja_none();
-    COH_TRY(make_messages(run, input, &messages));
-    give(run, "messages", &messages);
-    give(run, "add_generation_prompt", &asks);
-    give(run, "tools", &none);
-    give(run, "documents", &none);
-    give_text(run, "bos_token", input->bos_token);
-    give_text(run, "eos_token", input->eos_token);
-    return COH_OK;
+    const coh_slice begin = input->bos_token, end = input->eos_token;
+    value *variables = run->variables;
+    variables[ASKS] = coh_jinja_bool(input->add_generation_prompt);
+    variables[TOOLS] = variables[DOCUMENTS] = coh_jinja_none();
+    if (begin.bytes)
+        variables[BEGIN] = coh_jinja_bytes(begin.bytes, begin.count, COH_JINJA_OWN);
+    if (end.bytes)
+        variables[END] = coh_jinja_bytes(end.bytes, end.count, COH_JINJA_OWN);
+    return make_messages(run, input, &variables[MESSAGES]);
 }
 
 coh_status coh_jinja_render(coh_jinja *program, const coh_jinja_input *input, coh_jinja_text *out)
 {
     runner *run = &program->run;
     value *variables = run->variables;
-    coh_jinja_arena arena = run->arena;
     out->count = 0;
     if (!variables)
         COH_TRY(COH_ALLOC(program->name_count, &variables));
     memcpy(variables, program->variables, program->name_count * sizeof(*variables));
-    coh_jinja_arena_reset(&arena);
+    coh_jinja_arena_fini(&run->arena);
     *run = (runner){ .program = program,
-                     .arena = arena,
                      .where = program->where,
                      .line = 1,
                      .steps_max = COH_JINJA_STEPS_MAX +
@@ -199,7 +193,7 @@ coh_status coh_jinja_render(coh_jinja *program, const coh_jinja_input *input, co
     if (input->message_count > COH_JINJA_MESSAGES_MAX)
         return coh_jinja_fail(run, "a conversation of more than %d messages",
                               COH_JINJA_MESSAGES_MAX);
-    COH_TRY(give_all(run, input));
+    COH_TRY(give_all(input, run));
     return coh_jinja_run_program(run);
 }
 

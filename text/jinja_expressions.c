@@ -9,7 +9,7 @@ coh_status coh_jinja_parse_name(parser *p, node **out)
 {
     if (p->now.kind != COH_JINJA_T_NAME)
         return unexpected(p, "a name");
-    if (p->macros && (at_word(p, "varargs") || at_word(p, "kwargs")))
+    if (is_at(p, "varargs") || is_at(p, "kwargs"))
         return REFUSE(p, "the variable \"%.*s\" of macros is not known here", (int)p->now.bytes,
                       p->now.begin);
     COH_TRY(make(p, COH_JINJA_N_NAME, p->now.line, out));
@@ -117,37 +117,25 @@ static coh_status parse_number(parser *p, node **out)
 
 /* ---- expressions ---- */
 
-static coh_status parse_list(parser *p, node **out)
+/* A list or, with pairs, a mapping. */
+static coh_status parse_items(parser *p, int has_pairs, node **out)
 {
+    const char *end = has_pairs ? "}" : "]";
     node *item, *tail = NULL;
-    COH_TRY(make(p, COH_JINJA_N_LIST, p->now.line, out));
-    COH_TRY(expect_sign(p, "["));
-    while (!at_sign(p, "]")) {
+    COH_TRY(make(p, has_pairs ? COH_JINJA_N_DICT : COH_JINJA_N_LIST, p->now.line, out));
+    COH_TRY(advance(p));
+    while (!is_at(p, end)) {
         if (tail)
-            COH_TRY(expect_sign(p, ","));
-        if (at_sign(p, "]"))
+            COH_TRY(expect(p, ","));
+        if (is_at(p, end))
             break;
         COH_TRY(coh_jinja_parse_expression(p, 1, &item));
-        COH_TRY(append(p, *out, &tail, item));
-    }
-    return advance(p);
-}
-
-static coh_status parse_dict(parser *p, node **out)
-{
-    node *item, *tail = NULL;
-    COH_TRY(make(p, COH_JINJA_N_DICT, p->now.line, out));
-    COH_TRY(expect_sign(p, "{"));
-    while (!at_sign(p, "}")) {
-        if (tail)
-            COH_TRY(expect_sign(p, ","));
-        if (at_sign(p, "}"))
-            break;
+        append(*out, &tail, item);
+        if (!has_pairs)
+            continue;
+        COH_TRY(expect(p, ":"));
         COH_TRY(coh_jinja_parse_expression(p, 1, &item));
-        COH_TRY(append(p, *out, &tail, item));
-        COH_TRY(expect_sign(p, ":"));
-        COH_TRY(coh_jinja_parse_expression(p, 1, &item));
-        COH_TRY(append(p, *out, &tail, item));
+        append(*out, &tail, item);
     }
     return advance(p);
 }
@@ -155,17 +143,17 @@ static coh_status parse_dict(parser *p, node **out)
 /* A name, or a constant that is written as one. */
 static coh_status parse_word(parser *p, int has_members, node **out)
 {
-    const int is_true = at_word(p, "true") || at_word(p, "True");
-    if (is_true || at_word(p, "false") || at_word(p, "False")) {
+    const int is_true = is_at(p, "true") || is_at(p, "True");
+    if (is_true || is_at(p, "false") || is_at(p, "False")) {
         COH_TRY(make_constant(p, coh_jinja_bool(is_true), out));
         return advance(p);
     }
-    if (at_word(p, "none") || at_word(p, "None")) {
+    if (is_at(p, "none") || is_at(p, "None")) {
         COH_TRY(make_constant(p, coh_jinja_none(), out));
         return advance(p);
     }
     COH_TRY(coh_jinja_parse_name(p, out));
-    if (!has_members || !at_sign(p, "."))
+    if (!has_members || !is_at(p, "."))
         return COH_OK;
     COH_TRY(advance(p));
     if (p->now.kind != COH_JINJA_T_NAME)
@@ -184,15 +172,13 @@ coh_status coh_jinja_parse_primary(parser *p, int has_members, node **out)
     if (p->now.kind == COH_JINJA_T_WHOLE)
         return parse_number(p, out);
     COH_TRY(enter(p));
-    if (at_sign(p, "(")) {
+    if (is_at(p, "(")) {
         COH_TRY(advance(p));
         COH_TRY(
             coh_jinja_parse_tuple(p, (tuple_form){ .has_choice = 1, .is_in_brackets = 1 }, out));
-        COH_TRY(expect_sign(p, ")"));
-    } else if (at_sign(p, "[")) {
-        COH_TRY(parse_list(p, out));
-    } else if (at_sign(p, "{")) {
-        COH_TRY(parse_dict(p, out));
+        COH_TRY(expect(p, ")"));
+    } else if (is_at(p, "[") || is_at(p, "{")) {
+        COH_TRY(parse_items(p, is_at(p, "{"), out));
     } else {
         return unexpected(p, "an expression");
     }
@@ -203,7 +189,7 @@ coh_status coh_jinja_parse_primary(parser *p, int has_members, node **out)
 static int is_tuple_end(const parser *p, const char *word)
 {
     return p->now.kind == COH_JINJA_T_PRINT_END || p->now.kind == COH_JINJA_T_BLOCK_END ||
-           at_sign(p, ")") || (word && at_word(p, word));
+           is_at(p, ")") || (word && is_at(p, word));
 }
 
 coh_status coh_jinja_parse_tuple(parser *p, tuple_form form, node **out)
@@ -213,13 +199,13 @@ coh_status coh_jinja_parse_tuple(parser *p, tuple_form form, node **out)
     COH_TRY(make(p, COH_JINJA_N_TUPLE, p->now.line, &tuple));
     for (;;) {
         if (tail)
-            COH_TRY(expect_sign(p, ","));
+            COH_TRY(expect(p, ","));
         if (is_tuple_end(p, form.end))
             break;
         COH_TRY(form.is_simple ? coh_jinja_parse_primary(p, form.has_members, &item)
                                : coh_jinja_parse_expression(p, form.has_choice, &item));
-        COH_TRY(append(p, tuple, &tail, item));
-        if (!at_sign(p, ","))
+        append(tuple, &tail, item);
+        if (!is_at(p, ","))
             break;
         is_tuple = 1;
     }
@@ -229,74 +215,60 @@ coh_status coh_jinja_parse_tuple(parser *p, tuple_form form, node **out)
     return COH_OK;
 }
 
-/* An end of a slice: none if it is left out. */
-static coh_status parse_slice_end(parser *p, node *slice, node **tail, int is_given)
-{
-    node *end;
-    if (is_given)
-        COH_TRY(coh_jinja_parse_expression(p, 1, &end));
-    else
-        COH_TRY(make_constant(p, coh_jinja_none(), &end));
-    return append(p, slice, tail, end);
-}
-
-/* [a:b:c] behind `of`, whose first end was parsed if it is there. */
-static coh_status parse_slice(parser *p, node *of, node *begin, node **out)
-{
-    node *tail = NULL;
-    COH_TRY(make_of(p, COH_JINJA_N_SLICE, p->now.line, of, NULL, out));
-    if (begin)
-        COH_TRY(append(p, *out, &tail, begin));
-    else
-        COH_TRY(parse_slice_end(p, *out, &tail, 0));
-    COH_TRY(expect_sign(p, ":"));
-    COH_TRY(parse_slice_end(p, *out, &tail, !at_sign(p, ":") && !at_sign(p, "]")));
-    int has_step;
-    COH_TRY(take_sign(p, ":", &has_step));
-    COH_TRY(parse_slice_end(p, *out, &tail, has_step && !at_sign(p, "]")));
-    return expect_sign(p, "]");
-}
-
+/* [key] or [a:b:c] behind `of`; an end that is left out is none. */
 static coh_status parse_subscript(parser *p, node *of, node **out)
 {
-    const uint32_t line = p->now.line;
-    node *key = NULL;
+    node *end, *tail = NULL;
+    int is_slice = 0;
+    COH_TRY(make_of(p, COH_JINJA_N_SLICE, p->now.line, of, NULL, out));
     COH_TRY(enter(p));
-    COH_TRY(expect_sign(p, "["));
-    if (!at_sign(p, ":"))
-        COH_TRY(coh_jinja_parse_expression(p, 1, &key));
+    COH_TRY(expect(p, "["));
+    for (int i = 0, goes_on = 1; i < 3; i++) {
+        if (goes_on && !is_at(p, ":") && !(is_slice && is_at(p, "]")))
+            COH_TRY(coh_jinja_parse_expression(p, 1, &end));
+        else
+            COH_TRY(make_constant(p, coh_jinja_none(), &end));
+        append(*out, &tail, end);
+        if (i < 2 && goes_on)
+            COH_TRY(take(p, ":", &goes_on));
+        is_slice |= i < 2 && goes_on;
+    }
     p->depth--;
-    if (at_sign(p, ":"))
-        return parse_slice(p, of, key, out);
-    COH_TRY(make_of(p, COH_JINJA_N_ITEM, line, of, key, out));
-    return expect_sign(p, "]");
+    if (!is_slice) {
+        (*out)->kind = COH_JINJA_N_ITEM;
+        (*out)->second = (*out)->list;
+    }
+    return expect(p, "]");
 }
 
 static coh_status parse_attribute(parser *p, node *of, node **out)
 {
     const uint32_t line = p->now.line;
-    COH_TRY(expect_sign(p, "."));
+    node *key;
+    COH_TRY(expect(p, "."));
+    const int is_name = p->now.kind == COH_JINJA_T_NAME;
     if (p->now.kind == COH_JINJA_T_WHOLE) {
-        node *key;
         COH_TRY(parse_number(p, &key));
-        return make_of(p, COH_JINJA_N_ITEM, line, of, key, out);
-    }
-    if (p->now.kind != COH_JINJA_T_NAME)
+    } else if (is_name) {
+        COH_TRY(make_constant(p, token_text(&p->now), &key));
+        COH_TRY(advance(p));
+    } else {
         return unexpected(p, "a name");
-    COH_TRY(make_of(p, COH_JINJA_N_ATTRIBUTE, line, of, NULL, out));
-    (*out)->value = token_text(&p->now);
-    return advance(p);
+    }
+    COH_TRY(make_of(p, COH_JINJA_N_ITEM, line, of, key, out));
+    (*out)->op = (uint16_t)is_name;
+    return COH_OK;
 }
 
 static coh_status parse_argument(parser *p, int *has_keyword, node **out)
 {
     const coh_jinja_token name = p->now;
-    if (at_sign(p, "*") || at_sign(p, "**")) {
-        COH_TRY(make(p, COH_JINJA_N_SPREAD, name.line, out));
+    if (is_at(p, "*") || is_at(p, "**")) {
+        COH_TRY(make_unknown(p, "an argument by * or **", out));
         COH_TRY(advance(p));
         return coh_jinja_parse_expression(p, 1, &(*out)->first);
     }
-    if (name.kind != COH_JINJA_T_NAME || !token_is(&p->ahead, COH_JINJA_T_SIGN, "=")) {
+    if (name.kind != COH_JINJA_T_NAME || !token_is(&p->ahead, "=")) {
         if (*has_keyword)
             return REFUSE(p, "an argument without a name follows one with a name");
         return coh_jinja_parse_expression(p, 1, out);
@@ -317,14 +289,14 @@ static coh_status parse_arguments(parser *p, node *call)
     node *argument, *tail = NULL;
     int has_keyword = 0;
     COH_TRY(enter(p));
-    COH_TRY(expect_sign(p, "("));
-    while (!at_sign(p, ")")) {
+    COH_TRY(expect(p, "("));
+    while (!is_at(p, ")")) {
         if (tail)
-            COH_TRY(expect_sign(p, ","));
-        if (tail && at_sign(p, ")"))
+            COH_TRY(expect(p, ","));
+        if (tail && is_at(p, ")"))
             break;
         COH_TRY(parse_argument(p, &has_keyword, &argument));
-        COH_TRY(append(p, call, &tail, argument));
+        append(call, &tail, argument);
     }
     p->depth--;
     return advance(p);
@@ -339,11 +311,11 @@ static coh_status parse_call(parser *p, node *of, node **out)
 static coh_status parse_postfix(parser *p, node **n)
 {
     for (;;) {
-        if (at_sign(p, "."))
+        if (is_at(p, "."))
             COH_TRY(parse_attribute(p, *n, n));
-        else if (at_sign(p, "["))
+        else if (is_at(p, "["))
             COH_TRY(parse_subscript(p, *n, n));
-        else if (at_sign(p, "("))
+        else if (is_at(p, "("))
             COH_TRY(parse_call(p, *n, n));
         else
             return COH_OK;
@@ -357,8 +329,8 @@ static coh_status parse_callee(parser *p, coh_jinja_node_kind kind, node *of, no
         return unexpected(p, "a name");
     COH_TRY(make_of(p, kind, p->now.line, of, NULL, out));
     (*out)->value = token_text(&p->now);
-    (*out)->index = kind == COH_JINJA_N_FILTER ? coh_jinja_filter_index(p->now.begin, p->now.bytes)
-                                               : coh_jinja_test_index(p->now.begin, p->now.bytes);
+    (*out)->index = coh_jinja_find_builtin(
+        kind == COH_JINJA_N_FILTER ? COH_JINJA_FILTER : COH_JINJA_TEST, NULL, &(*out)->value);
     return advance(p);
 }
 
@@ -366,7 +338,7 @@ static coh_status parse_callee(parser *p, coh_jinja_node_kind kind, node *of, no
 coh_status coh_jinja_parse_filter(parser *p, node *of, node **out)
 {
     COH_TRY(parse_callee(p, COH_JINJA_N_FILTER, of, out));
-    return at_sign(p, "(") ? parse_arguments(p, *out) : COH_OK;
+    return is_at(p, "(") ? parse_arguments(p, *out) : COH_OK;
 }
 
 static coh_status parse_test(parser *p, node *of, node **out)
@@ -374,10 +346,10 @@ static coh_status parse_test(parser *p, node *of, node **out)
     int is_not;
     node *test = NULL;
     const uint32_t line = p->now.line;
-    COH_TRY(expect_word(p, "is"));
-    COH_TRY(take_word(p, "not", &is_not));
+    COH_TRY(expect(p, "is"));
+    COH_TRY(take(p, "not", &is_not));
     COH_TRY(parse_callee(p, COH_JINJA_N_TEST, of, &test));
-    if (at_sign(p, "("))
+    if (is_at(p, "("))
         COH_TRY(parse_arguments(p, test));
     *out = test;
     return is_not ? make_of(p, COH_JINJA_N_NOT, line, test, NULL, out) : COH_OK;
@@ -386,13 +358,14 @@ static coh_status parse_test(parser *p, node *of, node **out)
 static coh_status parse_unary(parser *p, int has_filters, node **out)
 {
     const uint32_t line = p->now.line;
-    if (at_sign(p, "-") || at_sign(p, "+")) {
+    if (is_at(p, "-") || is_at(p, "+")) {
         const uint16_t sign = (uint8_t)*p->now.begin;
-        node *operand;
+        node *operand, *zero;
+        COH_TRY(make_constant(p, coh_jinja_whole(0), &zero));
         COH_TRY(enter(p));
         COH_TRY(advance(p));
         COH_TRY(parse_unary(p, 0, &operand));
-        COH_TRY(make_of(p, COH_JINJA_N_SIGN, line, operand, NULL, out));
+        COH_TRY(make_of(p, COH_JINJA_N_BINARY, line, zero, operand, out));
         (*out)->op = sign;
         p->depth--;
     } else {
@@ -400,10 +373,10 @@ static coh_status parse_unary(parser *p, int has_filters, node **out)
     }
     COH_TRY(parse_postfix(p, out));
     while (has_filters) {
-        if (at_sign(p, "|")) {
+        if (is_at(p, "|")) {
             COH_TRY(advance(p));
             COH_TRY(coh_jinja_parse_filter(p, *out, out));
-        } else if (at_word(p, "is")) {
+        } else if (is_at(p, "is")) {
             COH_TRY(parse_test(p, *out, out));
         } else {
             return COH_OK;
@@ -412,125 +385,92 @@ static coh_status parse_unary(parser *p, int has_filters, node **out)
     return COH_OK;
 }
 
-/* Operators of one precedence. Between the two is "~". Not all of them are known when they run, so
- * the place of "**" does not count. */
-static const char *const operators[][5] = { { "*", "/", "//", "%", "**" }, { "+", "-" } };
-enum { PRODUCT, SUM };
+/* ---- operators ---- */
 
-static int at_operator(const parser *p, int level)
+/* From the loosest to the tightest. */
+typedef enum level { OR, AND, NOT, COMPARISON, SUM, CONCAT, PRODUCT, UNARY } level;
+
+typedef struct operation {
+    level level;
+    coh_jinja_node_kind kind;
+    const char *signs[8];
+} operation;
+
+/* The operators at the current token, if one of them is there with this precedence; else NULL. Not
+ * all are known when they run, so the place of "**" does not count. */
+static const operation *operation_at(const parser *p, level l)
 {
-    for (int i = 0; i < 5 && operators[level][i]; i++)
-        if (at_sign(p, operators[level][i]))
-            return 1;
-    return 0;
+    static const operation operations[] = {
+        { OR, COH_JINJA_N_OR, { "or" } },
+        { AND, COH_JINJA_N_AND, { "and" } },
+        { COMPARISON, COH_JINJA_N_COMPARE, { "==", "!=", "<", ">", "<=", ">=", "in" } },
+        { SUM, COH_JINJA_N_SUM, { "+" } },
+        { SUM, COH_JINJA_N_BINARY, { "-" } },
+        { CONCAT, COH_JINJA_N_CONCAT, { "~" } },
+        { PRODUCT, COH_JINJA_N_BINARY, { "*", "/", "//", "%", "**" } },
+    };
+    const int is_not_in = is_at(p, "not") && token_is(&p->ahead, "in");
+    const coh_jinja_token *t = is_not_in ? &p->ahead : &p->now;
+    for (size_t i = 0; i < sizeof(operations) / sizeof(operations[0]); i++)
+        for (const char *const *sign = operations[i].signs; *sign; sign++)
+            if (operations[i].level == l && token_is(t, *sign))
+                return &operations[i];
+    return NULL;
 }
 
-static uint16_t operator_of(const coh_jinja_token *t)
+/* Makes *out op right. Sums and concatenations in a row are one list. */
+static coh_status join(parser *p, const operation *o, const coh_jinja_token *sign, node *right,
+                       node **out)
 {
-    return t->bytes == 2 ? COH_JINJA_OP(t->begin[0], t->begin[1]) : (uint8_t)t->begin[0];
-}
-
-static coh_status parse_concat(parser *p, node **out);
-
-static coh_status parse_math(parser *p, int level, node **out)
-{
-    node *right;
-    COH_TRY(level == PRODUCT ? parse_unary(p, 1, out) : parse_concat(p, out));
-    while (at_operator(p, level)) {
-        const coh_jinja_token sign = p->now;
-        COH_TRY(advance(p));
-        COH_TRY(level == PRODUCT ? parse_unary(p, 1, &right) : parse_concat(p, &right));
-        COH_TRY(make_of(p, COH_JINJA_N_BINARY, sign.line, *out, right, out));
-        (*out)->op = operator_of(&sign);
+    node *left = *out;
+    if (o->kind != COH_JINJA_N_SUM && o->kind != COH_JINJA_N_CONCAT) {
+        COH_TRY(make_of(p, o->kind, sign->line, left, right, out));
+        (*out)->op = sign->bytes == 2 ? COH_JINJA_OP(sign->begin[0], sign->begin[1])
+                                      : (uint8_t)sign->begin[0];
+        return COH_OK;
     }
+    if (left->kind != o->kind) {
+        COH_TRY(make(p, o->kind, sign->line, out));
+        append(*out, &(*out)->second, left);
+    }
+    append(*out, &(*out)->second, right);
     return COH_OK;
 }
 
-static coh_status parse_concat(parser *p, node **out)
-{
-    node *operand, *concat, *tail = NULL;
-    COH_TRY(parse_math(p, PRODUCT, out));
-    if (!at_sign(p, "~"))
-        return COH_OK;
-    COH_TRY(make(p, COH_JINJA_N_CONCAT, p->now.line, &concat));
-    COH_TRY(append(p, concat, &tail, *out));
-    while (at_sign(p, "~")) {
-        COH_TRY(advance(p));
-        COH_TRY(parse_math(p, PRODUCT, &operand));
-        COH_TRY(append(p, concat, &tail, operand));
-    }
-    *out = concat;
-    return COH_OK;
-}
-
-/* Moves behind an operator of comparison; *op is 0 if there is none. */
-static coh_status take_comparison(parser *p, uint16_t *op)
-{
-    static const char *const signs[] = { "==", "!=", "<", ">", "<=", ">=" };
-    *op = 0;
-    for (size_t i = 0; i < sizeof(signs) / sizeof(signs[0]); i++)
-        if (at_sign(p, signs[i]))
-            *op = operator_of(&p->now);
-    if (at_word(p, "in"))
-        *op = COH_JINJA_OP_IN;
-    if (at_word(p, "not") && token_is(&p->ahead, COH_JINJA_T_NAME, "in")) {
-        *op = COH_JINJA_OP_NOT_IN;
-        COH_TRY(advance(p));
-    }
-    return *op ? advance(p) : COH_OK;
-}
-
-static coh_status parse_comparison(parser *p, node **out)
-{
-    const uint32_t line = p->now.line;
-    uint16_t op, again;
-    node *right;
-    COH_TRY(parse_math(p, SUM, out));
-    COH_TRY(take_comparison(p, &op));
-    if (!op)
-        return COH_OK;
-    COH_TRY(parse_math(p, SUM, &right));
-    COH_TRY(make_of(p, COH_JINJA_N_COMPARE, line, *out, right, out));
-    (*out)->op = op;
-    COH_TRY(take_comparison(p, &again));
-    return again ? REFUSE(p, "chained comparisons are not known here: use \"and\"") : COH_OK;
-}
+static coh_status parse_operation(parser *p, level l, node **out);
 
 static coh_status parse_not(parser *p, node **out)
 {
     const uint32_t line = p->now.line;
     node *operand;
-    if (!at_word(p, "not"))
-        return parse_comparison(p, out);
     COH_TRY(enter(p));
     COH_TRY(advance(p));
-    COH_TRY(parse_not(p, &operand));
+    COH_TRY(parse_operation(p, NOT, &operand));
     p->depth--;
     return make_of(p, COH_JINJA_N_NOT, line, operand, NULL, out);
 }
 
-static coh_status parse_and(parser *p, node **out)
+static coh_status parse_operation(parser *p, level l, node **out)
 {
+    const operation *o;
     node *right;
-    COH_TRY(parse_not(p, out));
-    while (at_word(p, "and")) {
-        const uint32_t line = p->now.line;
+    if (l == UNARY)
+        return parse_unary(p, 1, out);
+    if (l == NOT && is_at(p, "not"))
+        return parse_not(p, out);
+    COH_TRY(parse_operation(p, l + 1, out));
+    while ((o = operation_at(p, l))) {
+        const int is_not = is_at(p, "not");
+        if (is_not)
+            COH_TRY(advance(p));
+        const coh_jinja_token sign = p->now;
         COH_TRY(advance(p));
-        COH_TRY(parse_not(p, &right));
-        COH_TRY(make_of(p, COH_JINJA_N_AND, line, *out, right, out));
-    }
-    return COH_OK;
-}
-
-static coh_status parse_or(parser *p, node **out)
-{
-    node *right;
-    COH_TRY(parse_and(p, out));
-    while (at_word(p, "or")) {
-        const uint32_t line = p->now.line;
-        COH_TRY(advance(p));
-        COH_TRY(parse_and(p, &right));
-        COH_TRY(make_of(p, COH_JINJA_N_OR, line, *out, right, out));
+        COH_TRY(parse_operation(p, l + 1, &right));
+        COH_TRY(join(p, o, &sign, right, out));
+        if (is_not)
+            COH_TRY(make_of(p, COH_JINJA_N_NOT, sign.line, *out, NULL, out));
+        if (l == COMPARISON && operation_at(p, l))
+            return REFUSE(p, "chained comparisons are not known here: use \"and\"");
     }
     return COH_OK;
 }
@@ -540,20 +480,19 @@ coh_status coh_jinja_parse_expression(parser *p, int has_choice, node **out)
     int is_if, is_else;
     node *test, *otherwise;
     COH_TRY(enter(p));
-    COH_TRY(parse_or(p, out));
+    COH_TRY(parse_operation(p, OR, out));
     while (has_choice) {
         const uint32_t line = p->now.line;
-        COH_TRY(take_word(p, "if", &is_if));
+        COH_TRY(take(p, "if", &is_if));
         if (!is_if)
             break;
         otherwise = NULL;
-        COH_TRY(parse_or(p, &test));
-        COH_TRY(take_word(p, "else", &is_else));
+        COH_TRY(parse_operation(p, OR, &test));
+        COH_TRY(take(p, "else", &is_else));
         if (is_else)
             COH_TRY(coh_jinja_parse_expression(p, 1, &otherwise));
         COH_TRY(make_of(p, COH_JINJA_N_CHOICE, line, test, *out, out));
         (*out)->third = otherwise;
-        COH_TRY(grow(p, *out, otherwise));
     }
     p->depth--;
     return COH_OK;

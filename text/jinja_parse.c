@@ -9,17 +9,9 @@ static coh_status parse_statements(parser *p, const char *const *ends, node *of)
 static coh_status parse_body(parser *p, const char *const *ends, node *of)
 {
     int is_colon;
-    COH_TRY(take_sign(p, ":", &is_colon));
+    COH_TRY(take(p, ":", &is_colon));
     COH_TRY(expect_code_end(p));
     return parse_statements(p, ends, of);
-}
-
-/* Likewise, up to the one word that ends it, and moves behind that. */
-static coh_status parse_whole_body(parser *p, const char *end, node *of)
-{
-    const char *const ends[] = { end, NULL };
-    COH_TRY(parse_body(p, ends, of));
-    return advance(p);
 }
 
 static coh_status check_target(parser *p, const node *target, int is_loop)
@@ -57,13 +49,13 @@ static coh_status parse_if(parser *p, node **out)
         COH_TRY(make(p, COH_JINJA_N_BRANCH, test->line, &branch));
         branch->first = test;
         COH_TRY(parse_body(p, ends, branch));
-        COH_TRY(append(p, *out, &tail, branch));
-    } while (at_word(p, "elif"));
-    if (at_word(p, "else")) {
+        append(*out, &tail, branch);
+    } while (is_at(p, "elif"));
+    if (is_at(p, "else")) {
         COH_TRY(make(p, COH_JINJA_N_BRANCH, p->now.line, &branch));
         COH_TRY(advance(p));
         COH_TRY(parse_body(p, last, branch));
-        COH_TRY(append(p, *out, &tail, branch));
+        append(*out, &tail, branch);
     }
     return advance(p);
 }
@@ -76,30 +68,31 @@ static coh_status parse_for(parser *p, node **out)
     COH_TRY(make(p, COH_JINJA_N_FOR, p->now.line, &loop));
     COH_TRY(advance(p));
     COH_TRY(parse_target(p, 1, &loop->first));
-    COH_TRY(expect_word(p, "in"));
+    COH_TRY(expect(p, "in"));
     COH_TRY(coh_jinja_parse_tuple(p, (tuple_form){ .end = "recursive" }, &loop->second));
-    COH_TRY(take_word(p, "if", &is_filtered));
+    COH_TRY(take(p, "if", &is_filtered));
     if (is_filtered)
         COH_TRY(coh_jinja_parse_expression(p, 1, &loop->third));
-    if (at_word(p, "recursive"))
+    if (is_at(p, "recursive"))
         return REFUSE(p, "recursive loops are not known here");
     p->loops++;
     COH_TRY(parse_body(p, ends, loop));
     p->loops--;
-    if (at_word(p, "else"))
+    if (is_at(p, "else"))
         return REFUSE(p, "\"else\" of a loop is not known here");
     *out = loop;
     return advance(p);
 }
 
-/* The body of a function of its own: loops around it cannot be left from inside. */
-static coh_status parse_function_body(parser *p, const char *end, node *of)
+/* A body whose text is captured: loops around it cannot be left from inside. */
+static coh_status parse_own_body(parser *p, const char *end, node *of)
 {
+    const char *const ends[] = { end, NULL };
     const int loops = p->loops;
     p->loops = 0;
-    COH_TRY(parse_whole_body(p, end, of));
+    COH_TRY(parse_body(p, ends, of));
     p->loops = loops;
-    return COH_OK;
+    return advance(p);
 }
 
 /* Reads filters behind a block's begin, the first one without "|" if `is_inline`, and the block.
@@ -111,11 +104,11 @@ static coh_status parse_captured(parser *p, int is_inline, const char *end, node
     *out = block;
     if (is_inline)
         COH_TRY(coh_jinja_parse_filter(p, *out, out));
-    while (at_sign(p, "|")) {
+    while (is_at(p, "|")) {
         COH_TRY(advance(p));
         COH_TRY(coh_jinja_parse_filter(p, *out, out));
     }
-    return parse_function_body(p, end, block);
+    return parse_own_body(p, end, block);
 }
 
 static coh_status parse_set(parser *p, node **out)
@@ -126,7 +119,7 @@ static coh_status parse_set(parser *p, node **out)
     *out = set;
     COH_TRY(advance(p));
     COH_TRY(parse_target(p, 0, &set->first));
-    COH_TRY(take_sign(p, "=", &is_assign));
+    COH_TRY(take(p, "=", &is_assign));
     return is_assign ? coh_jinja_parse_tuple(p, (tuple_form){ .has_choice = 1 }, &set->second)
                      : parse_captured(p, 0, "endset", &set->second);
 }
@@ -141,18 +134,18 @@ static coh_status parse_filter_block(parser *p, node **out)
 
 static coh_status parse_parameters(parser *p, node *macro)
 {
-    node *parameter, *name, *tail = NULL;
+    node *parameter, *name, **end = &macro->first;
     int has_default, had_default = 0;
-    COH_TRY(expect_sign(p, "("));
-    while (!at_sign(p, ")")) {
-        if (tail)
-            COH_TRY(expect_sign(p, ","));
+    COH_TRY(expect(p, "("));
+    while (!is_at(p, ")")) {
+        if (end != &macro->first)
+            COH_TRY(expect(p, ","));
         COH_TRY(coh_jinja_parse_name(p, &name));
         COH_TRY(check_target(p, name, 0));
         COH_TRY(make(p, COH_JINJA_N_PARAMETER, name->line, &parameter));
         parameter->index = name->index;
         parameter->value = name->value;
-        COH_TRY(take_sign(p, "=", &has_default));
+        COH_TRY(take(p, "=", &has_default));
         if (has_default)
             COH_TRY(coh_jinja_parse_expression(p, 1, &parameter->first));
         else if (had_default)
@@ -160,11 +153,8 @@ static coh_status parse_parameters(parser *p, node *macro)
         if (coh_jinja_is(&name->value, "caller"))
             return REFUSE(p, "the parameter \"caller\" of a macro is not known here");
         had_default |= has_default;
-        if (tail)
-            tail->next = parameter;
-        else
-            macro->first = parameter;
-        tail = parameter;
+        *end = parameter;
+        end = &parameter->next;
     }
     return advance(p);
 }
@@ -179,22 +169,21 @@ static coh_status parse_macro(parser *p, node **out)
     macro->index = name->index;
     macro->value = name->value;
     COH_TRY(parse_parameters(p, macro));
-    p->macros++;
-    COH_TRY(parse_function_body(p, "endmacro", macro));
-    p->macros--;
-    return COH_OK;
+    return parse_own_body(p, "endmacro", macro);
 }
 
-/* Skips a block that is refused when it is reached. */
+/* Skips a block that is not known here. */
 static coh_status parse_call_block(parser *p, node **out)
 {
-    node *call;
-    COH_TRY(make(p, COH_JINJA_N_CALL_BLOCK, p->now.line, out));
+    node *block, *call;
+    COH_TRY(make(p, COH_JINJA_N_PRINT, p->now.line, out));
+    COH_TRY(make_unknown(p, "the statement \"call\"", &(*out)->first));
+    COH_TRY(make(p, COH_JINJA_N_MACRO, p->now.line, &block));
     COH_TRY(advance(p));
-    if (at_sign(p, "("))
-        COH_TRY(parse_parameters(p, *out));
+    if (is_at(p, "("))
+        COH_TRY(parse_parameters(p, block));
     COH_TRY(coh_jinja_parse_expression(p, 1, &call));
-    return parse_function_body(p, "endcall", *out);
+    return parse_own_body(p, "endcall", block);
 }
 
 static coh_status parse_generation(parser *p, node **out)
@@ -202,15 +191,15 @@ static coh_status parse_generation(parser *p, node **out)
     COH_TRY(make(p, COH_JINJA_N_GENERATION, p->now.line, out));
     COH_TRY(advance(p));
     p->program->marks_answers = 1;
-    return parse_function_body(p, "endgeneration", *out);
+    return parse_own_body(p, "endgeneration", *out);
 }
 
 static coh_status parse_jump(parser *p, node **out)
 {
-    const int is_break = at_word(p, "break");
     if (p->loops == 0)
         return REFUSE(p, "\"%.*s\" outside of a loop", (int)p->now.bytes, p->now.begin);
-    COH_TRY(make(p, is_break ? COH_JINJA_N_BREAK : COH_JINJA_N_CONTINUE, p->now.line, out));
+    COH_TRY(make(p, COH_JINJA_N_JUMP, p->now.line, out));
+    (*out)->op = is_at(p, "break") ? COH_JINJA_BREAK : COH_JINJA_CONTINUE;
     return advance(p);
 }
 
@@ -233,7 +222,7 @@ static coh_status parse_statement(parser *p, node **out)
     if (p->now.kind != COH_JINJA_T_NAME)
         return unexpected(p, "a statement");
     for (size_t i = 0; i < sizeof(statements) / sizeof(statements[0]); i++)
-        if (at_word(p, statements[i].word))
+        if (is_at(p, statements[i].word))
             return statements[i].parse(p, out);
     return REFUSE(p, "the statement \"%.*s\" is not known here", (int)p->now.bytes, p->now.begin);
 }
@@ -241,7 +230,7 @@ static coh_status parse_statement(parser *p, node **out)
 static int at_any(const parser *p, const char *const *words)
 {
     for (; *words; words++)
-        if (at_word(p, *words))
+        if (is_at(p, *words))
             return 1;
     return 0;
 }
@@ -264,9 +253,9 @@ static coh_status parse_data(parser *p, node **out)
 /* Reads statements into the list of `of`, up to one of `ends` or, without them, the end. */
 static coh_status parse_statements(parser *p, const char *const *ends, node *of)
 {
-    node *statement = NULL, *tail = NULL;
+    node *statement, **end = &of->list;
     COH_TRY(enter(p));
-    for (; p->now.kind != COH_JINJA_T_END; tail = statement) {
+    while (p->now.kind != COH_JINJA_T_END) {
         if (p->now.kind == COH_JINJA_T_DATA) {
             COH_TRY(parse_data(p, &statement));
         } else if (p->now.kind == COH_JINJA_T_PRINT_BEGIN) {
@@ -278,10 +267,8 @@ static coh_status parse_statements(parser *p, const char *const *ends, node *of)
             COH_TRY(parse_statement(p, &statement));
             COH_TRY(expect_code_end(p));
         }
-        if (tail)
-            tail->next = statement;
-        else
-            of->list = statement;
+        *end = statement;
+        end = &statement->next;
     }
     p->depth--;
     if (ends && p->now.kind == COH_JINJA_T_END)

@@ -12,8 +12,7 @@ typedef struct parser {
     coh_jinja_lexer lexer;
     coh_jinja_token now, ahead;
     int depth;
-    int loops;  /* around the statement; those around a macro or a captured text do not count */
-    int macros; /* around the statement */
+    int loops; /* around the statement; those around a macro or a captured text do not count */
 } parser;
 
 #define REFUSE(p, ...) coh_jinja_refuse((p)->program->where, (p)->now.line, __VA_ARGS__)
@@ -29,30 +28,21 @@ static inline coh_status advance(parser *p)
     return COH_OK;
 }
 
-static inline int token_is(const coh_jinja_token *t, coh_jinja_token_kind kind, const char *text)
+/* Is it this name or sign? */
+static inline int token_is(const coh_jinja_token *t, const char *text)
 {
-    return t->kind == kind && t->bytes == strlen(text) && memcmp(t->begin, text, t->bytes) == 0;
+    return (t->kind == COH_JINJA_T_NAME || t->kind == COH_JINJA_T_SIGN) &&
+           t->bytes == strlen(text) && memcmp(t->begin, text, t->bytes) == 0;
 }
 
-static inline int at_sign(const parser *p, const char *sign)
+static inline int is_at(const parser *p, const char *text)
 {
-    return token_is(&p->now, COH_JINJA_T_SIGN, sign);
+    return token_is(&p->now, text);
 }
 
-static inline int at_word(const parser *p, const char *word)
+static inline coh_status take(parser *p, const char *text, int *out_is)
 {
-    return token_is(&p->now, COH_JINJA_T_NAME, word);
-}
-
-static inline coh_status take_sign(parser *p, const char *sign, int *out_is)
-{
-    *out_is = at_sign(p, sign);
-    return *out_is ? advance(p) : COH_OK;
-}
-
-static inline coh_status take_word(parser *p, const char *word, int *out_is)
-{
-    *out_is = at_word(p, word);
+    *out_is = is_at(p, text);
     return *out_is ? advance(p) : COH_OK;
 }
 
@@ -60,27 +50,15 @@ static inline coh_status take_word(parser *p, const char *word, int *out_is)
 static inline coh_status unexpected(const parser *p, const char *expected)
 {
     const coh_jinja_token *t = &p->now;
-    if (t->kind == COH_JINJA_T_END)
-        return REFUSE(p, "the template ends where %s is expected", expected);
-    if (t->kind == COH_JINJA_T_BLOCK_END || t->kind == COH_JINJA_T_PRINT_END)
+    if (t->kind <= COH_JINJA_T_PRINT_END)
         return REFUSE(p, "the code ends where %s is expected", expected);
     const size_t shown = t->bytes < 40 ? t->bytes : 40;
     return REFUSE(p, "\"%.*s\" where %s is expected", (int)shown, t->begin, expected);
 }
 
-static inline coh_status expect_sign(parser *p, const char *sign)
+static inline coh_status expect(parser *p, const char *text)
 {
-    char quoted[8] = "\"";
-    if (at_sign(p, sign))
-        return advance(p);
-    strncat(quoted, sign, 3);
-    strncat(quoted, "\"", 2);
-    return unexpected(p, quoted);
-}
-
-static inline coh_status expect_word(parser *p, const char *word)
-{
-    return at_word(p, word) ? advance(p) : unexpected(p, word);
+    return is_at(p, text) ? advance(p) : unexpected(p, text);
 }
 
 static inline coh_status expect_code_end(parser *p)
@@ -102,19 +80,7 @@ static inline coh_status make(parser *p, coh_jinja_node_kind kind, uint32_t line
     void *memory;
     COH_TRY(take_memory(p, sizeof(**out), &memory));
     *out = memory;
-    **out = (node){ .kind = (uint8_t)kind, .height = 1, .line = line };
-    return COH_OK;
-}
-
-/* Accounts for a child's height: evaluation is recursive. */
-static inline coh_status grow(parser *p, node *n, const node *child)
-{
-    if (!child || child->height < n->height)
-        return COH_OK;
-    if (child->height >= COH_JINJA_HEIGHT_MAX)
-        return REFUSE(p, "the expression has more than %d operators in a row",
-                      COH_JINJA_HEIGHT_MAX);
-    n->height = (uint16_t)(child->height + 1);
+    **out = (node){ .kind = (uint8_t)kind, .line = line };
     return COH_OK;
 }
 
@@ -124,12 +90,11 @@ static inline coh_status make_of(parser *p, coh_jinja_node_kind kind, uint32_t l
     COH_TRY(make(p, kind, line, out));
     (*out)->first = first;
     (*out)->second = second;
-    COH_TRY(grow(p, *out, first));
-    return grow(p, *out, second);
+    return COH_OK;
 }
 
 /* Appends a child to n->list; *tail is NULL before the first one. */
-static inline coh_status append(parser *p, node *n, node **tail, node *child)
+static inline void append(node *n, node **tail, node *child)
 {
     if (*tail)
         (*tail)->next = child;
@@ -137,7 +102,6 @@ static inline coh_status append(parser *p, node *n, node **tail, node *child)
         n->list = child;
     *tail = child;
     n->count++;
-    return grow(p, n, child);
 }
 
 static inline coh_status enter(parser *p)
@@ -145,6 +109,14 @@ static inline coh_status enter(parser *p)
     if (p->depth++ < COH_JINJA_PARSE_DEPTH_MAX)
         return COH_OK;
     return REFUSE(p, "more than %d levels of nesting", COH_JINJA_PARSE_DEPTH_MAX);
+}
+
+/* `what` is refused when it is reached. */
+static inline coh_status make_unknown(parser *p, const char *what, node **out)
+{
+    COH_TRY(make(p, COH_JINJA_N_UNKNOWN, p->now.line, out));
+    (*out)->value = coh_jinja_text_value(what);
+    return COH_OK;
 }
 
 static inline coh_status make_constant(parser *p, coh_jinja_value value, node **out)

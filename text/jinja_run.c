@@ -110,69 +110,49 @@ static coh_status eval_arguments(runner *run, const node *n, arguments *out)
     size_t i = 0;
     for (const node *at = n->list; at; at = at->next, i++) {
         const int has_name = at->kind == COH_JINJA_N_KEYWORD;
-        if (at->kind == COH_JINJA_N_SPREAD)
-            return coh_jinja_fail(run, "arguments by * and ** are not known here");
         out->names[i] = has_name ? &at->value : NULL;
         COH_TRY(eval(run, has_name ? at->first : at, &out->values[i]));
     }
     return COH_OK;
 }
 
-/* Which parameter is argument `i` for? NULL: none. */
-static const node *parameter_for(const node *macro, const arguments *all, size_t i)
+/* Counts the arguments for parameter number `at`; *out is the last one. */
+static size_t find_argument(const arguments *all, const node *parameter, size_t at,
+                            const value **out)
 {
-    const node *parameter = macro->first;
-    for (size_t at = 0; parameter; parameter = parameter->next, at++) {
-        const value *name = all->names[i], *own = &parameter->value;
+    const value *own = &parameter->value;
+    size_t found = 0;
+    for (size_t i = 0; i < all->count; i++) {
+        const value *name = all->names[i];
         if (name ? name->count == own->count && memcmp(name->bytes, own->bytes, own->count) == 0
-                 : at == i)
-            break;
+                 : at == i) {
+            *out = &all->values[i];
+            found++;
+        }
     }
-    return parameter;
+    return found;
 }
 
-static int is_set(const scope *s, uint32_t name)
-{
-    for (size_t i = 0; i < s->count; i++)
-        if (s->names[i] == name)
-            return 1;
-    return 0;
-}
-
-static coh_status refuse_argument(const runner *run, const node *macro, const char *how)
-{
-    return coh_jinja_fail(run, "the macro \"%.*s\" gets an argument %s",
-                          COH_JINJA_SHOWN(&macro->value), how);
-}
-
-/* Sets the arguments of a macro as variables of the block just begun. */
+/* Sets the parameters of a macro as variables of the block just begun. */
 static coh_status bind_arguments(runner *run, const node *macro, const arguments *all)
 {
-    for (size_t i = 0; i < all->count; i++) {
-        const node *parameter = parameter_for(macro, all, i);
-        if (!parameter)
-            return refuse_argument(run, macro, "that it does not have");
-        if (is_set(run->scope, (uint32_t)parameter->index))
-            return refuse_argument(run, macro, "twice");
-        COH_TRY(set_variable(run, (uint32_t)parameter->index, &all->values[i]));
-    }
-    return COH_OK;
-}
-
-/* Sets the parameters that have no argument. */
-static coh_status set_defaults(runner *run, const node *macro)
-{
-    for (const node *parameter = macro->first; parameter; parameter = parameter->next) {
-        value v = { .kind = COH_JINJA_UNDEFINED,
-                    .bytes = parameter->value.bytes,
-                    .count = parameter->value.count };
-        if (is_set(run->scope, (uint32_t)parameter->index))
-            continue;
-        if (parameter->first)
+    size_t at = 0, used = 0;
+    for (const node *parameter = macro->first; parameter; parameter = parameter->next, at++) {
+        value v = coh_jinja_undefined(&parameter->value);
+        const value *given = &v;
+        const size_t found = find_argument(all, parameter, at, &given);
+        if (found > 1)
+            return coh_jinja_fail(run, "the macro \"%.*s\" gets an argument twice",
+                                  COH_JINJA_SHOWN(&macro->value));
+        if (!found && parameter->first)
             COH_TRY(eval(run, parameter->first, &v));
-        COH_TRY(set_variable(run, (uint32_t)parameter->index, &v));
+        COH_TRY(set_variable(run, (uint32_t)parameter->index, given));
+        used += found;
     }
-    return COH_OK;
+    return used == all->count
+               ? COH_OK
+               : coh_jinja_fail(run, "the macro \"%.*s\" gets an argument that it does not have",
+                                COH_JINJA_SHOWN(&macro->value));
 }
 
 static coh_status call_macro(runner *run, const coh_jinja_macro *macro, const arguments *all,
@@ -182,7 +162,6 @@ static coh_status call_macro(runner *run, const coh_jinja_macro *macro, const ar
     const size_t begin = run->out->count;
     COH_TRY(push_scope(run, macro->scope));
     COH_TRY(bind_arguments(run, macro->node, all));
-    COH_TRY(set_defaults(run, macro->node));
     COH_TRY(run_all(run, macro->node->list));
     run->scope = caller;
     return coh_jinja_cut(run, begin, out);
@@ -191,15 +170,13 @@ static coh_status call_macro(runner *run, const coh_jinja_macro *macro, const ar
 static coh_status call(runner *run, const value *callee, const arguments *all, value *out)
 {
     if (callee->kind == COH_JINJA_METHOD)
-        return coh_jinja_method(run, (int)callee->index, callee->receiver, all, out);
-    if (callee->kind == COH_JINJA_FUNCTION)
-        return coh_jinja_function(run, (int)callee->index, all, out);
+        return coh_jinja_apply(run, (int)callee->index, callee->receiver, all, out);
+    if (callee->kind == COH_JINJA_FUNCTION || callee->is_clock)
+        return coh_jinja_apply(run, (int)callee->index, NULL, all, out);
     if (callee->kind == COH_JINJA_MACRO)
         return call_macro(run, callee->macro, all, out);
     if (callee->kind != COH_JINJA_UNDEFINED)
         return coh_jinja_fail(run, "a %s cannot be called", coh_jinja_type(callee));
-    if (callee->is_clock)
-        return coh_jinja_clock(run, all, out);
     return coh_jinja_fail(run, "\"%.*s\" is undefined, so it cannot be called",
                           COH_JINJA_SHOWN(callee));
 }
@@ -214,12 +191,7 @@ static coh_status eval_call(runner *run, const node *n, value *out)
     return call(run, &callee, &all, out);
 }
 
-static coh_status refuse_name(const runner *run, const char *what, const value *name)
-{
-    return coh_jinja_fail(run, "the %s \"%.*s\" is not known here", what, COH_JINJA_SHOWN(name));
-}
-
-static coh_status eval_filter(runner *run, const node *n, value *out)
+static coh_status eval_applied(runner *run, const node *n, value *out)
 {
     value in;
     arguments all;
@@ -227,23 +199,10 @@ static coh_status eval_filter(runner *run, const node *n, value *out)
     COH_TRY(eval_arguments(run, n, &all));
     run->line = n->line;
     if (n->index < 0)
-        return refuse_name(run, "filter", &n->value);
-    return coh_jinja_filter(run, n->index, &in, &all, out);
-}
-
-static coh_status eval_test(runner *run, const node *n, value *out)
-{
-    value in;
-    arguments all;
-    int is = 0;
-    COH_TRY(eval(run, n->first, &in));
-    COH_TRY(eval_arguments(run, n, &all));
-    run->line = n->line;
-    if (n->index < 0)
-        return refuse_name(run, "test", &n->value);
-    COH_TRY(coh_jinja_test(run, n->index, &in, &all, &is));
-    *out = coh_jinja_bool(is);
-    return COH_OK;
+        return coh_jinja_fail(run, "the %s \"%.*s\" is not known here",
+                              n->kind == COH_JINJA_N_FILTER ? "filter" : "test",
+                              COH_JINJA_SHOWN(&n->value));
+    return coh_jinja_apply(run, n->index, &in, &all, out);
 }
 
 /* ---- expressions ---- */
@@ -251,10 +210,7 @@ static coh_status eval_test(runner *run, const node *n, value *out)
 static coh_status eval_name(const runner *run, const node *n, value *out)
 {
     const value *found = find_variable(run, (uint32_t)n->index);
-    *out = found ? *found
-                 : (value){ .kind = COH_JINJA_UNDEFINED,
-                            .bytes = n->value.bytes,
-                            .count = n->value.count };
+    *out = found ? *found : coh_jinja_undefined(&n->value);
     return COH_OK;
 }
 
@@ -279,21 +235,23 @@ static coh_status eval_dict(runner *run, const node *n, value *out)
     return COH_OK;
 }
 
-static coh_status eval_item(runner *run, const node *n, value *out)
+/* first op second, or first [second]. */
+static coh_status eval_pair(runner *run, const node *n, value *out)
 {
-    value of, key;
-    COH_TRY(eval(run, n->first, &of));
-    COH_TRY(eval(run, n->second, &key));
+    value left, right;
+    int is = 0;
+    COH_TRY(eval(run, n->first, &left));
+    COH_TRY(eval(run, n->second, &right));
     run->line = n->line;
-    return coh_jinja_item(run, &of, &key, out);
-}
-
-static coh_status eval_attribute(runner *run, const node *n, value *out)
-{
-    value of;
-    COH_TRY(eval(run, n->first, &of));
-    run->line = n->line;
-    return coh_jinja_attribute(run, &of, &n->value, 0, out);
+    if (n->kind == COH_JINJA_N_BINARY)
+        return coh_jinja_binary(run, n->op, &left, &right, out);
+    if (n->kind == COH_JINJA_N_ITEM)
+        return n->op ? coh_jinja_attribute(run, &left, &right, 0, out)
+                     : coh_jinja_item(run, &left, &right, out);
+    COH_TRY(n->op == COH_JINJA_OP('i', 'n') ? coh_jinja_contains(run, &right, &left, &is)
+                                            : coh_jinja_compare(run, n->op, &left, &right, &is));
+    *out = coh_jinja_bool(is);
+    return COH_OK;
 }
 
 static coh_status eval_slice(runner *run, const node *n, value *out)
@@ -307,72 +265,30 @@ static coh_status eval_slice(runner *run, const node *n, value *out)
     return coh_jinja_slice(run, &of, ends, out);
 }
 
-static int is_sum(const node *n)
-{
-    return n->kind == COH_JINJA_N_BINARY && n->op == '+';
-}
-
-static int can_join(const value *a, const value *b)
-{
-    return a->kind == COH_JINJA_STRING && b->kind == COH_JINJA_STRING;
-}
-
-/* Adds up a + b + c + ... Strings in a row are joined once: if *is_joining, those so far lie at the
- * end of the output, from `begin` on. */
-static coh_status eval_sum(runner *run, const node *n, size_t begin, value *sum, int *is_joining)
-{
-    value right, left;
-    COH_TRY(coh_jinja_enter(run));
-    COH_TRY(is_sum(n->first) ? eval_sum(run, n->first, begin, sum, is_joining)
-                             : eval(run, n->first, sum));
-    COH_TRY(eval(run, n->second, &right));
-    run->line = n->line;
-    if (can_join(sum, &right)) {
-        if (!*is_joining)
-            COH_TRY(coh_jinja_put(run, sum));
-        *is_joining = 1;
-        COH_TRY(coh_jinja_put(run, &right));
-    } else {
-        if (*is_joining)
-            COH_TRY(coh_jinja_cut(run, begin, sum));
-        *is_joining = 0;
-        left = *sum;
-        COH_TRY(coh_jinja_binary(run, '+', &left, &right, sum));
-    }
-    run->depth--;
-    return COH_OK;
-}
-
-static coh_status eval_binary(runner *run, const node *n, value *out)
+/* Adds up a list. Strings in a row are joined once: if is_joining, those so far lie at the end of
+ * the output. */
+static coh_status eval_sum(runner *run, const node *n, value *sum)
 {
     const size_t begin = run->out->count;
-    value left, right;
     int is_joining = 0;
-    if (is_sum(n)) {
-        COH_TRY(eval_sum(run, n, begin, out, &is_joining));
-        return is_joining ? coh_jinja_cut(run, begin, out) : COH_OK;
+    COH_TRY(eval(run, n->list, sum));
+    for (const node *item = n->list->next; item; item = item->next) {
+        value right, left = *sum;
+        COH_TRY(eval(run, item, &right));
+        run->line = item->line;
+        if (left.kind == COH_JINJA_STRING && right.kind == COH_JINJA_STRING) {
+            if (!is_joining)
+                COH_TRY(coh_jinja_put(run, &left));
+            COH_TRY(coh_jinja_put(run, &right));
+            is_joining = 1;
+            continue;
+        }
+        if (is_joining)
+            COH_TRY(coh_jinja_cut(run, begin, &left));
+        is_joining = 0;
+        COH_TRY(coh_jinja_binary(run, '+', &left, &right, sum));
     }
-    COH_TRY(eval(run, n->first, &left));
-    COH_TRY(eval(run, n->second, &right));
-    run->line = n->line;
-    return coh_jinja_binary(run, n->op, &left, &right, out);
-}
-
-static coh_status eval_compare(runner *run, const node *n, value *out)
-{
-    value left, right;
-    int is = 0;
-    COH_TRY(eval(run, n->first, &left));
-    COH_TRY(eval(run, n->second, &right));
-    run->line = n->line;
-    if (n->op == COH_JINJA_OP_IN || n->op == COH_JINJA_OP_NOT_IN) {
-        COH_TRY(coh_jinja_contains(run, &right, &left, &is));
-        is ^= n->op == COH_JINJA_OP_NOT_IN;
-    } else {
-        COH_TRY(coh_jinja_compare(run, n->op, &left, &right, &is));
-    }
-    *out = coh_jinja_bool(is);
-    return COH_OK;
+    return is_joining ? coh_jinja_cut(run, begin, sum) : COH_OK;
 }
 
 static coh_status eval_concat(runner *run, const node *n, value *out)
@@ -404,14 +320,6 @@ static coh_status eval_not(runner *run, const node *n, value *out)
     return COH_OK;
 }
 
-static coh_status eval_sign(runner *run, const node *n, value *out)
-{
-    value v;
-    COH_TRY(eval(run, n->first, &v));
-    run->line = n->line;
-    return coh_jinja_sign(run, n->op, &v, out);
-}
-
 static coh_status eval_choice(runner *run, const node *n, value *out)
 {
     value test;
@@ -420,7 +328,7 @@ static coh_status eval_choice(runner *run, const node *n, value *out)
         return eval(run, n->second, out);
     if (n->third)
         return eval(run, n->third, out);
-    *out = (value){ .kind = COH_JINJA_UNDEFINED, .bytes = (const uint8_t *)"" };
+    *out = coh_jinja_undefined(NULL);
     return COH_OK;
 }
 
@@ -432,18 +340,25 @@ static coh_status eval_capture(runner *run, const node *n, value *out)
     return coh_jinja_cut(run, begin, out);
 }
 
+static coh_status eval_unknown(runner *run, const node *n, value *out)
+{
+    (void)out;
+    run->line = n->line;
+    return coh_jinja_fail(run, "%.*s is not known here", COH_JINJA_SHOWN(&n->value));
+}
+
 static coh_status eval_kind(runner *run, const node *n, value *out)
 {
     static coh_status (*const evals[])(runner *, const node *, value *) = {
-        [COH_JINJA_N_LIST] = eval_list,     [COH_JINJA_N_TUPLE] = eval_list,
-        [COH_JINJA_N_DICT] = eval_dict,     [COH_JINJA_N_ATTRIBUTE] = eval_attribute,
-        [COH_JINJA_N_ITEM] = eval_item,     [COH_JINJA_N_SLICE] = eval_slice,
-        [COH_JINJA_N_CALL] = eval_call,     [COH_JINJA_N_FILTER] = eval_filter,
-        [COH_JINJA_N_TEST] = eval_test,     [COH_JINJA_N_NOT] = eval_not,
-        [COH_JINJA_N_SIGN] = eval_sign,     [COH_JINJA_N_BINARY] = eval_binary,
-        [COH_JINJA_N_CONCAT] = eval_concat, [COH_JINJA_N_COMPARE] = eval_compare,
-        [COH_JINJA_N_AND] = eval_junction,  [COH_JINJA_N_OR] = eval_junction,
-        [COH_JINJA_N_CHOICE] = eval_choice, [COH_JINJA_N_CAPTURE] = eval_capture,
+        [COH_JINJA_N_LIST] = eval_list,       [COH_JINJA_N_TUPLE] = eval_list,
+        [COH_JINJA_N_DICT] = eval_dict,       [COH_JINJA_N_ITEM] = eval_pair,
+        [COH_JINJA_N_SLICE] = eval_slice,     [COH_JINJA_N_CALL] = eval_call,
+        [COH_JINJA_N_FILTER] = eval_applied,  [COH_JINJA_N_TEST] = eval_applied,
+        [COH_JINJA_N_NOT] = eval_not,         [COH_JINJA_N_BINARY] = eval_pair,
+        [COH_JINJA_N_SUM] = eval_sum,         [COH_JINJA_N_CONCAT] = eval_concat,
+        [COH_JINJA_N_COMPARE] = eval_pair,    [COH_JINJA_N_AND] = eval_junction,
+        [COH_JINJA_N_OR] = eval_junction,     [COH_JINJA_N_CHOICE] = eval_choice,
+        [COH_JINJA_N_CAPTURE] = eval_capture, [COH_JINJA_N_UNKNOWN] = eval_unknown,
     };
     return evals[n->kind](run, n, out);
 }
@@ -534,12 +449,12 @@ static coh_status filter_items(runner *run, const node *n, coh_jinja_list *list)
 static coh_status run_iterations(runner *run, const node *n, coh_jinja_loop *loop)
 {
     const value self = { .kind = COH_JINJA_LOOP, .loop = loop };
-    for (; loop->index < loop->list->count; loop->index++) {
+    for (; loop->index < loop->list.count; loop->index++) {
         COH_TRY(coh_jinja_spend(run, 1));
         run->scope->count = 0;
         run->line = n->line;
-        COH_TRY(set_variable(run, (uint32_t)run->program->loop, &self));
-        COH_TRY(assign(run, n->first, &loop->list->items[loop->index]));
+        COH_TRY(set_variable(run, COH_JINJA_NAME_OF_LOOP, &self));
+        COH_TRY(assign(run, n->first, &loop->list.items[loop->index]));
         COH_TRY(run_all(run, n->list));
         const coh_jinja_flow flow = run->flow;
         run->flow = COH_JINJA_GO_ON;
@@ -556,22 +471,21 @@ static coh_status run_for(runner *run, const node *n)
     void *memory;
     COH_TRY(eval(run, n->second, &over));
     run->line = n->line;
-    COH_TRY(coh_jinja_take(run, 1, sizeof(coh_jinja_loop) + sizeof(coh_jinja_list), &memory));
+    COH_TRY(coh_jinja_take(run, 1, sizeof(coh_jinja_loop), &memory));
     coh_jinja_loop *loop = memory;
-    coh_jinja_list *list = (coh_jinja_list *)(loop + 1);
-    *loop = (coh_jinja_loop){ .list = list };
-    COH_TRY(coh_jinja_items(run, &over, list));
+    loop->index = 0;
+    COH_TRY(coh_jinja_items(run, &over, &loop->list));
     COH_TRY(push_scope(run, outer));
     if (n->third)
-        COH_TRY(filter_items(run, n, list));
+        COH_TRY(filter_items(run, n, &loop->list));
     COH_TRY(run_iterations(run, n, loop));
     run->scope = outer;
     return COH_OK;
 }
 
-static coh_status run_break(runner *run, const node *n)
+static coh_status run_jump(runner *run, const node *n)
 {
-    run->flow = n->kind == COH_JINJA_N_BREAK ? COH_JINJA_BREAK : COH_JINJA_CONTINUE;
+    run->flow = (coh_jinja_flow)n->op;
     return COH_OK;
 }
 
@@ -592,12 +506,6 @@ static coh_status run_macro(runner *run, const node *n)
     return set_variable(run, (uint32_t)n->index, &macro);
 }
 
-static coh_status run_call_block(runner *run, const node *n)
-{
-    (void)n;
-    return coh_jinja_fail(run, "the statement \"call\" is not known here");
-}
-
 static coh_status run_generation(runner *run, const node *n)
 {
     const uint16_t outer = run->answering;
@@ -610,16 +518,10 @@ static coh_status run_generation(runner *run, const node *n)
 static coh_status run_statement(runner *run, const node *n)
 {
     static coh_status (*const runs[])(runner *, const node *) = {
-        [COH_JINJA_N_TEXT] = run_text,
-        [COH_JINJA_N_PRINT] = run_print,
-        [COH_JINJA_N_IF] = run_if,
-        [COH_JINJA_N_FOR] = run_for,
-        [COH_JINJA_N_BREAK] = run_break,
-        [COH_JINJA_N_CONTINUE] = run_break,
-        [COH_JINJA_N_SET] = run_set,
-        [COH_JINJA_N_MACRO] = run_macro,
-        [COH_JINJA_N_GENERATION] = run_generation,
-        [COH_JINJA_N_CALL_BLOCK] = run_call_block,
+        [COH_JINJA_N_TEXT] = run_text,   [COH_JINJA_N_PRINT] = run_print,
+        [COH_JINJA_N_IF] = run_if,       [COH_JINJA_N_FOR] = run_for,
+        [COH_JINJA_N_JUMP] = run_jump,   [COH_JINJA_N_SET] = run_set,
+        [COH_JINJA_N_MACRO] = run_macro, [COH_JINJA_N_GENERATION] = run_generation,
     };
     return runs[n->kind](run, n);
 }

@@ -28,12 +28,6 @@ static coh_status reserve(const coh_jinja_run *run, size_t more)
     return COH_OK;
 }
 
-static void fill(uint16_t *origins, uint16_t origin, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        origins[i] = origin;
-}
-
 coh_status coh_jinja_put(coh_jinja_run *run, const value *string)
 {
     coh_jinja_text *out = run->out;
@@ -45,7 +39,8 @@ coh_status coh_jinja_put(coh_jinja_run *run, const value *string)
     if (string->origins)
         memcpy(out->origins + out->count, string->origins, string->count * sizeof(uint16_t));
     else
-        fill(out->origins + out->count, string->origin, string->count);
+        for (size_t i = 0; i < string->count; i++)
+            out->origins[out->count + i] = string->origin;
     out->count += string->count;
     return COH_OK;
 }
@@ -87,30 +82,18 @@ coh_status coh_jinja_cut(coh_jinja_run *run, size_t begin, value *out)
 coh_status coh_jinja_put_str(coh_jinja_run *run, const value *v)
 {
     char number[32];
-    switch ((coh_jinja_kind)v->kind) {
-    case COH_JINJA_MISSING:
-    case COH_JINJA_UNDEFINED:
+    if (v->kind <= COH_JINJA_UNDEFINED)
         return COH_OK;
-    case COH_JINJA_NONE:
+    if (v->kind == COH_JINJA_NONE)
         return put_text(run, "None");
-    case COH_JINJA_BOOL:
+    if (v->kind == COH_JINJA_BOOL)
         return put_text(run, v->whole ? "True" : "False");
-    case COH_JINJA_WHOLE:
-        snprintf(number, sizeof(number), "%lld", (long long)v->whole);
-        return put_text(run, number);
-    case COH_JINJA_STRING:
+    if (v->kind == COH_JINJA_STRING)
         return coh_jinja_put(run, v);
-    case COH_JINJA_LIST:
-    case COH_JINJA_GENERATOR:
-    case COH_JINJA_DICT:
-    case COH_JINJA_NAMESPACE:
-    case COH_JINJA_FUNCTION:
-    case COH_JINJA_METHOD:
-    case COH_JINJA_MACRO:
-    case COH_JINJA_LOOP:
-        break;
-    }
-    return coh_jinja_fail(run, "printing a %s is not known here", coh_jinja_type(v));
+    if (v->kind != COH_JINJA_WHOLE)
+        return coh_jinja_fail(run, "printing a %s is not known here", coh_jinja_type(v));
+    snprintf(number, sizeof(number), "%lld", (long long)v->whole);
+    return put_text(run, number);
 }
 
 coh_status coh_jinja_str(coh_jinja_run *run, const value *v, value *out)
@@ -135,19 +118,8 @@ size_t coh_jinja_character(const value *string, size_t at)
 size_t coh_jinja_character_count(const value *string)
 {
     size_t count = 0, at = 0;
-    while (at < string->count) {
-        uint64_t eight;
-        if (string->count - at >= sizeof(eight)) {
-            memcpy(&eight, string->bytes + at, sizeof(eight));
-            if (!(eight & UINT64_C(0x8080808080808080))) {
-                at += sizeof(eight);
-                count += sizeof(eight);
-                continue;
-            }
-        }
+    for (; at < string->count; count++)
         at += coh_jinja_character(string, at);
-        count++;
-    }
     return count;
 }
 
@@ -252,42 +224,21 @@ static int is_letter_with_case(uint32_t code)
            category == UTF8PROC_CATEGORY_LT;
 }
 
-/* Writes text in the place of the character at..at+bytes, with its origin. */
-static coh_status put_instead(coh_jinja_run *run, const value *string, size_t at, const void *text,
-                              size_t bytes)
+/* The lower case of the letter at..at+bytes. */
+static uint32_t lower_of(const value *string, size_t at, size_t bytes, int is_after_letter)
 {
-    const uint16_t origin = string->origins ? string->origins[at] : string->origin;
-    const value changed = coh_jinja_bytes(text, bytes, origin);
-    return coh_jinja_put(run, &changed);
-}
-
-static coh_status put_lower(coh_jinja_run *run, const value *string, size_t at, size_t bytes,
-                            int is_after_letter)
-{
-    uint8_t changed[4];
-    uint32_t code = code_at(string, at);
+    const uint32_t code = code_at(string, at);
     const int ends =
         at + bytes == string->count || !is_letter_with_case(code_at(string, at + bytes));
-    if (code == DOTTED_CAPITAL_I)
-        return put_instead(run, string, at, "i\xcc\x87", 3);
-    if (code == CAPITAL_SIGMA && is_after_letter && ends)
-        code = FINAL_SIGMA;
-    else
-        code = (uint32_t)utf8proc_tolower((utf8proc_int32_t)code);
-    return put_instead(run, string, at, changed, coh_utf8_write(code, changed));
+    return code == CAPITAL_SIGMA && is_after_letter && ends
+               ? FINAL_SIGMA
+               : (uint32_t)utf8proc_tolower((utf8proc_int32_t)code);
 }
 
-static coh_status put_upper(coh_jinja_run *run, const value *string, size_t at, int is_title)
+static uint32_t upper_of(uint32_t code, int is_title)
 {
-    uint8_t changed[4];
-    const uint32_t code = code_at(string, at);
-    if (grows_in_upper_case(code))
-        return coh_jinja_fail(run, "the upper case of U+%04X is not known here", (unsigned)code);
-    if (code == SHARP_S)
-        return put_instead(run, string, at, is_title ? "Ss" : "SS", 2);
-    const utf8proc_int32_t upper = is_title ? utf8proc_totitle((utf8proc_int32_t)code)
-                                            : utf8proc_toupper((utf8proc_int32_t)code);
-    return put_instead(run, string, at, changed, coh_utf8_write((uint32_t)upper, changed));
+    return (uint32_t)(is_title ? utf8proc_totitle((utf8proc_int32_t)code)
+                               : utf8proc_toupper((utf8proc_int32_t)code));
 }
 
 coh_status coh_jinja_change_case(coh_jinja_run *run, const value *string, coh_jinja_case change,
@@ -296,18 +247,25 @@ coh_status coh_jinja_change_case(coh_jinja_run *run, const value *string, coh_ji
     const size_t begin = run->out->count;
     int is_first = 1, is_letter = 0;
     for (size_t at = 0, bytes; at < string->count; at += bytes) {
-        const value part = { .kind = COH_JINJA_STRING,
-                             .bytes = string->bytes + at,
-                             .count = coh_jinja_character(string, at),
-                             .origin = string->origins ? string->origins[at] : string->origin };
-        bytes = part.count;
-        if (!coh_utf8_character(part.bytes, bytes)) /* invalid */
-            COH_TRY(coh_jinja_put(run, &part));
-        else if (change == COH_JINJA_UPPER || (change != COH_JINJA_LOWER && is_first))
-            COH_TRY(put_upper(run, string, at, change != COH_JINJA_UPPER));
-        else
-            COH_TRY(put_lower(run, string, at, bytes, is_letter));
-        is_letter = is_letter_with_case(code_at(string, at));
+        uint8_t text[4];
+        const uint32_t code = code_at(string, at);
+        const int is_upper = change == COH_JINJA_UPPER || (change != COH_JINJA_LOWER && is_first);
+        bytes = coh_jinja_character(string, at);
+        value part = coh_jinja_part(string, at, at + bytes);
+        if (is_upper && grows_in_upper_case(code))
+            return coh_jinja_fail(run, "the upper case of U+%04X is not known here", code);
+        const uint32_t changed = is_upper ? upper_of(code, change != COH_JINJA_UPPER)
+                                          : lower_of(string, at, bytes, is_letter);
+        part.origin = string->origins ? string->origins[at] : string->origin;
+        part.origins = NULL; /* the new letter may have more bytes */
+        if (code == SHARP_S && is_upper)
+            part = coh_jinja_bytes(change == COH_JINJA_UPPER ? "SS" : "Ss", 2, part.origin);
+        else if (code == DOTTED_CAPITAL_I && !is_upper)
+            part = coh_jinja_bytes("i\xcc\x87", 3, part.origin);
+        else if (code) /* valid */
+            part = coh_jinja_bytes(text, coh_utf8_write(changed, text), part.origin);
+        COH_TRY(coh_jinja_put(run, &part));
+        is_letter = is_letter_with_case(code);
         is_first = change == COH_JINJA_TITLE && !is_letter;
     }
     COH_TRY(coh_jinja_spend_bytes(run, 16 * string->count));

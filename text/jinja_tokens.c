@@ -24,7 +24,6 @@ void coh_jinja_lexer_init(lexer *l, const char *where, const char *text, size_t 
 {
     *l = (lexer){ .where = where,
                   .at = text,
-                  .counted = text,
                   .end = text + bytes,
                   .line = 1,
                   .after_line_end = 1,
@@ -58,29 +57,20 @@ static const char *strip_line(const lexer *l, const char *begin, const char *end
     return skip_space(line, end) == end ? line : end;
 }
 
-/* Moves behind the token that ends at `at`. */
+/* Moves on to `at`. */
 static void move(lexer *l, const char *at)
 {
-    l->at = at;
-    l->after_line_end = at[-1] == '\n';
-}
-
-static uint32_t line_at(lexer *l, const char *at)
-{
-    for (const char *found; l->counted < at; l->counted = found + 1) {
-        found = memchr(l->counted, '\n', (size_t)(at - l->counted));
-        if (!found)
-            break;
+    if (at > l->at)
+        l->after_line_end = at[-1] == '\n';
+    for (const char *line; (line = memchr(l->at, '\n', (size_t)(at - l->at))); l->at = line + 1)
         l->line++;
-    }
-    if (l->counted < at)
-        l->counted = at;
-    return l->line;
+    l->at = at;
 }
 
+/* A token at `begin`, to which the lexer has moved. */
 static void emit(lexer *l, coh_jinja_token_kind kind, const char *begin, const char *end, token *t)
 {
-    *t = (token){ kind, line_at(l, begin), begin, (size_t)(end - begin) };
+    *t = (token){ kind, l->line, begin, (size_t)(end - begin) };
 }
 
 /* ---- outside of code ---- */
@@ -116,16 +106,13 @@ static const char *strip_before(const lexer *l, const char *begin, const char *a
     return strip_line(l, begin, at);
 }
 
-static coh_status skip_comment(lexer *l, const char *begin)
+/* Skips the comment at which the lexer is. */
+static coh_status skip_comment(lexer *l)
 {
-    const char *at = begin + 2 + is_sign(begin + 2, l->end);
+    const char *at = l->at + 2 + is_sign(l->at + 2, l->end);
     const char *found = memmem(at, (size_t)(l->end - at), "#}", 2);
-    if (at == l->end) { /* Jinja lets it end the template */
-        move(l, at);
-        return COH_OK;
-    }
     if (!found)
-        return coh_jinja_refuse(l->where, line_at(l, begin), "a comment \"{#\" without \"#}\"");
+        return coh_jinja_refuse(l->where, l->line, "a comment \"{#\" without \"#}\"");
     if (found > at && is_sign(found - 1, l->end))
         found--;
     move(l, skip_end(found, l->end, '#', 1, 1));
@@ -151,14 +138,12 @@ static coh_status next_text(lexer *l, token *t)
         return COH_OK;
     }
     emit(l, COH_JINJA_T_DATA, begin, at ? strip_before(l, begin, at) : l->end, t);
-    if (!at) {
-        move(l, l->end);
+    move(l, at ? at : l->end);
+    if (!at)
         return COH_OK;
-    }
     if (at[1] == '#')
-        return skip_comment(l, at);
+        return skip_comment(l);
     l->pending = at[1] == '{' ? COH_JINJA_T_PRINT_BEGIN : COH_JINJA_T_BLOCK_BEGIN;
-    l->at = at;
     return COH_OK;
 }
 
@@ -186,7 +171,7 @@ static coh_status next_number(lexer *l, token *t)
     while (behind < l->end && is_name_sign(*behind))
         behind++;
     if (behind > at || (*begin == '0' && at > begin + 1))
-        return coh_jinja_refuse(l->where, line_at(l, begin),
+        return coh_jinja_refuse(l->where, l->line,
                                 "the number \"%.*s\" is not known here, only decimal integers",
                                 (int)(behind - begin < 80 ? behind - begin : 80), begin);
     emit(l, COH_JINJA_T_WHOLE, begin, at, t);
@@ -206,24 +191,7 @@ static coh_status next_string(lexer *l, token *t)
             return COH_OK;
         }
     }
-    return coh_jinja_refuse(l->where, line_at(l, begin), "a string without its closing %c", quote);
-}
-
-/* Keeps the stack of brackets: a }} ends code only outside of them. */
-static coh_status note_bracket(lexer *l, char sign)
-{
-    const char closing = sign == '(' ? ')' : sign == '[' ? ']' : sign == '{' ? '}' : 0;
-    if (closing) {
-        if (l->open == COH_JINJA_PARSE_DEPTH_MAX)
-            return coh_jinja_refuse(l->where, line_at(l, l->at), "more than %d brackets are open",
-                                    COH_JINJA_PARSE_DEPTH_MAX);
-        l->brackets[l->open++] = closing;
-    } else if (sign == ')' || sign == ']' || sign == '}') {
-        if (l->open == 0 || l->brackets[l->open - 1] != sign)
-            return coh_jinja_refuse(l->where, line_at(l, l->at), "an unexpected \"%c\"", sign);
-        l->open--;
-    }
-    return COH_OK;
+    return coh_jinja_refuse(l->where, l->line, "a string without its closing %c", quote);
 }
 
 static coh_status next_sign(lexer *l, token *t)
@@ -237,36 +205,29 @@ static coh_status next_sign(lexer *l, token *t)
     if (bytes == 0 && *at && strchr("+-/*%~[](){}><=.:|,;", *at))
         bytes = 1;
     if (bytes == 0)
-        return coh_jinja_refuse(l->where, line_at(l, at), "an unexpected character \"%.*s\"",
+        return coh_jinja_refuse(l->where, l->line, "an unexpected character \"%.*s\"",
                                 (int)coh_utf8_character((const uint8_t *)at, (size_t)(l->end - at)),
                                 at);
-    COH_TRY(note_bracket(l, *at));
+    if (strchr("([{", *at))
+        l->open++;
+    else if (strchr(")]}", *at))
+        l->open -= l->open > 0;
     emit(l, COH_JINJA_T_SIGN, at, at + bytes, t);
     move(l, at + bytes);
     return COH_OK;
 }
 
-/* The end of the code at `at`; NULL: the code goes on. */
-static const char *skip_code_end(const lexer *l, const char *at)
-{
-    if (l->open)
-        return NULL;
-    return l->code == COH_JINJA_T_BLOCK_BEGIN ? skip_end(at, l->end, '%', 1, 1)
-                                              : skip_end(at, l->end, '}', 0, 0);
-}
-
 static coh_status next_code(lexer *l, token *t)
 {
     const char *at = skip_space(l->at, l->end), *behind = NULL;
-    if (at > l->at)
-        move(l, at);
+    const int is_block = l->code == COH_JINJA_T_BLOCK_BEGIN;
+    move(l, at);
     if (at == l->end) {
         emit(l, COH_JINJA_T_END, at, at, t);
         return COH_OK;
     }
-    if ((behind = skip_code_end(l, at))) {
-        emit(l, l->code == COH_JINJA_T_BLOCK_BEGIN ? COH_JINJA_T_BLOCK_END : COH_JINJA_T_PRINT_END,
-             at, behind, t);
+    if (!l->open && (behind = skip_end(at, l->end, is_block ? '%' : '}', is_block, is_block))) {
+        emit(l, is_block ? COH_JINJA_T_BLOCK_END : COH_JINJA_T_PRINT_END, at, behind, t);
         l->code = COH_JINJA_T_END;
     } else if (is_digit(*at)) {
         return next_number(l, t);

@@ -1,7 +1,7 @@
 /* jinja_tree.h - a template as a tree: its tokens (jinja_tokens.c), nodes (jinja_parse.c) and
  * names. Private to jinja_*.c.
  *
- *   {% if a %}{{ b.c }}{% endif %}   IF - BRANCH(NAME a, PRINT(ATTRIBUTE(NAME b, "c")))
+ *   {% if a %}{{ b.c }}{% endif %}   IF - BRANCH(NAME a, PRINT(ITEM(NAME b, CONSTANT "c")))
  *
  * Siblings (statements, arguments, items) are linked by `next`. The tree lives in an arena of the
  * template. */
@@ -12,7 +12,6 @@
 
 enum {
     COH_JINJA_PARSE_DEPTH_MAX = 200, /* brackets in brackets, statements in statements */
-    COH_JINJA_HEIGHT_MAX = 400,      /* of an expression: a + b + c + ... is a tree this high */
     COH_JINJA_NAMES_MAX = 4096,
     COH_JINJA_TREE_BYTES_MAX = 256 << 20,
 };
@@ -42,12 +41,11 @@ typedef struct coh_jinja_token {
 /* The state of the tokenizer. */
 typedef struct coh_jinja_lexer {
     const char *where;
-    const char *at, *end, *counted; /* lines are counted up to `counted` */
-    uint32_t line;
+    const char *at, *end;
+    uint32_t line;      /* at `at` */
     int after_line_end; /* did the token before end with a line end? */
     coh_jinja_token_kind code, pending;
-    char brackets[COH_JINJA_PARSE_DEPTH_MAX]; /* open, as their closing signs */
-    int open;
+    size_t open; /* brackets: a }} ends code only outside of them */
 } coh_jinja_lexer;
 
 void coh_jinja_lexer_init(coh_jinja_lexer *lexer, const char *where, const char *text,
@@ -61,50 +59,44 @@ coh_status coh_jinja_refuse(const char *where, uint32_t line, const char *format
 
 typedef enum coh_jinja_node_kind {
     /* expressions */
-    COH_JINJA_N_CONSTANT,  /* value */
-    COH_JINJA_N_NAME,      /* name */
-    COH_JINJA_N_LIST,      /* list */
-    COH_JINJA_N_TUPLE,     /* list */
-    COH_JINJA_N_DICT,      /* list: key, value, key, value */
-    COH_JINJA_N_ATTRIBUTE, /* first . value */
-    COH_JINJA_N_ITEM,      /* first [second] */
-    COH_JINJA_N_SLICE,     /* first [list: three ends, none is a constant] */
-    COH_JINJA_N_CALL,      /* first (list) */
-    COH_JINJA_N_FILTER,    /* first | index (list) */
-    COH_JINJA_N_TEST,      /* first is index (list) */
-    COH_JINJA_N_KEYWORD,   /* value = first: an argument by name */
-    COH_JINJA_N_SPREAD,    /* * first or ** first: not known here */
-    COH_JINJA_N_NOT,       /* first */
-    COH_JINJA_N_SIGN,      /* op first: a unary + or - */
-    COH_JINJA_N_BINARY,    /* first op second */
-    COH_JINJA_N_CONCAT,    /* list */
-    COH_JINJA_N_COMPARE,   /* first op second */
-    COH_JINJA_N_AND,       /* first, second */
-    COH_JINJA_N_OR,        /* first, second */
-    COH_JINJA_N_CHOICE,    /* second if first else third (NULL: undefined) */
-    COH_JINJA_N_MEMBER,    /* name . value: a target, of a namespace */
-    COH_JINJA_N_CAPTURE,   /* what the statements in list write */
+    COH_JINJA_N_CONSTANT, /* value */
+    COH_JINJA_N_NAME,     /* name */
+    COH_JINJA_N_LIST,     /* list */
+    COH_JINJA_N_TUPLE,    /* list */
+    COH_JINJA_N_DICT,     /* list: key, value, key, value */
+    COH_JINJA_N_ITEM,     /* first [second]; op: first . second, a constant */
+    COH_JINJA_N_SLICE,    /* first [list: three ends, none is a constant] */
+    COH_JINJA_N_CALL,     /* first (list) */
+    COH_JINJA_N_FILTER,   /* first | index (list) */
+    COH_JINJA_N_TEST,     /* first is index (list) */
+    COH_JINJA_N_KEYWORD,  /* value = first: an argument by name */
+    COH_JINJA_N_NOT,      /* first */
+    COH_JINJA_N_BINARY,   /* first op second */
+    COH_JINJA_N_SUM,      /* list, with +; second: its last item */
+    COH_JINJA_N_CONCAT,   /* list, with ~; likewise */
+    COH_JINJA_N_COMPARE,  /* first op second */
+    COH_JINJA_N_AND,      /* first, second */
+    COH_JINJA_N_OR,       /* first, second */
+    COH_JINJA_N_CHOICE,   /* second if first else third (NULL: undefined) */
+    COH_JINJA_N_MEMBER,   /* name . value: a target, of a namespace */
+    COH_JINJA_N_CAPTURE,  /* what the statements in list write */
+    COH_JINJA_N_UNKNOWN,  /* value: what is not known here */
     /* statements */
     COH_JINJA_N_TEXT,       /* value */
     COH_JINJA_N_PRINT,      /* first; op: it must be a string */
     COH_JINJA_N_IF,         /* list of branches */
     COH_JINJA_N_BRANCH,     /* first: the test (NULL: else), list */
     COH_JINJA_N_FOR,        /* first: target, second: what, third: filter or NULL, list */
-    COH_JINJA_N_BREAK,      /* */
-    COH_JINJA_N_CONTINUE,   /* */
+    COH_JINJA_N_JUMP,       /* op: a coh_jinja_flow */
     COH_JINJA_N_SET,        /* first: target, second: the value */
     COH_JINJA_N_MACRO,      /* name, first: list of parameters, list */
-    COH_JINJA_N_CALL_BLOCK, /* not known here */
     COH_JINJA_N_PARAMETER,  /* name, value: its text, first: default or NULL */
     COH_JINJA_N_GENERATION, /* list */
 } coh_jinja_node_kind;
 
-/* Operators of comparison that are words. */
-enum { COH_JINJA_OP_IN = 1, COH_JINJA_OP_NOT_IN = 2 };
-
 typedef struct coh_jinja_node {
     uint8_t kind;
-    uint16_t op, height;
+    uint16_t op;
     uint32_t line;
     int32_t index;  /* of a name, filter or test; below 0: not known */
     uint32_t count; /* of `list` */
@@ -112,7 +104,7 @@ typedef struct coh_jinja_node {
     coh_jinja_value value; /* a constant; the text of a name, filter or test */
 } coh_jinja_node;
 
-enum { COH_JINJA_NAME_LISTS = 64 };
+enum { COH_JINJA_NAME_LISTS = 64, COH_JINJA_NAME_OF_LOOP = 0 };
 
 struct coh_jinja {
     char *where, *text;
@@ -123,7 +115,6 @@ struct coh_jinja {
     int32_t *following; /* in a list; -1: none */
     size_t name_count, name_capacity, following_capacity;
     int32_t first[COH_JINJA_NAME_LISTS];
-    int32_t loop; /* the number of "loop" */
     int marks_answers;
     coh_jinja_value *variables; /* for each name; first those that every run has */
     coh_jinja_run run;          /* kept for its memory */

@@ -13,65 +13,40 @@ typedef coh_jinja_value value;
 
 enum { ARENA_BYTES_LEAST = 16 << 10 };
 
-static size_t round_up(size_t bytes, size_t to)
+static size_t round_up(size_t bytes)
 {
+    const size_t to = alignof(max_align_t);
     return (bytes + to - 1) / to * to;
 }
 
-/* The memory of a block lies behind it. */
-static uint8_t *memory_of(coh_jinja_block *block)
-{
-    return (uint8_t *)block + round_up(sizeof(*block), alignof(max_align_t));
-}
-
-/* Makes a block of at least `bytes` the current one. Blocks double, so that there are few. */
+/* The memory of a block lies behind it. Blocks double, so that there are few. */
 static coh_status arena_grow(coh_jinja_arena *arena, size_t bytes)
 {
-    coh_jinja_block *last = arena->current, *block;
-    size_t capacity = last ? 2 * last->bytes : ARENA_BYTES_LEAST;
+    coh_jinja_block *block;
+    size_t capacity = arena->last ? 2 * arena->last->bytes : ARENA_BYTES_LEAST;
     while (capacity < bytes)
         capacity *= 2;
-    COH_TRY(
-        coh_alloc(round_up(sizeof(*block), alignof(max_align_t)) + capacity, 1, (void **)&block));
-    block->bytes = capacity;
-    block->next = last ? last->next : NULL;
-    if (last)
-        last->next = block;
-    else
-        arena->first = block;
-    arena->current = block;
+    COH_TRY(coh_alloc(round_up(sizeof(*block)) + capacity, 1, (void **)&block));
+    *block = (coh_jinja_block){ arena->last, capacity, 0 };
+    arena->last = block;
     return COH_OK;
 }
 
 coh_status coh_jinja_arena_take(coh_jinja_arena *arena, size_t bytes, void **out_memory)
 {
-    bytes = round_up(bytes, alignof(max_align_t));
-    while (!arena->current || arena->current->bytes - arena->current->used < bytes) {
-        if (arena->current && arena->current->next && arena->current->next->bytes >= bytes) {
-            arena->current = arena->current->next;
-            arena->current->used = 0;
-        } else {
-            COH_TRY(arena_grow(arena, bytes));
-        }
-    }
-    *out_memory = memory_of(arena->current) + arena->current->used;
-    arena->current->used += bytes;
+    bytes = round_up(bytes);
+    if (!arena->last || arena->last->bytes - arena->last->used < bytes)
+        COH_TRY(arena_grow(arena, bytes));
+    *out_memory = (uint8_t *)arena->last + round_up(sizeof(*arena->last)) + arena->last->used;
+    arena->last->used += bytes;
     arena->taken += bytes;
     return COH_OK;
 }
 
-void coh_jinja_arena_reset(coh_jinja_arena *arena)
-{
-    arena->current = arena->first;
-    if (arena->current)
-        arena->current->used = 0;
-    arena->taken = 0;
-}
-
 void coh_jinja_arena_fini(coh_jinja_arena *arena)
 {
-    for (coh_jinja_block *block = arena->first, *next; block; block = next) {
-        next = block->next;
+    for (coh_jinja_block *block = arena->last, *before; block; block = before) {
+        before = block->before;
         coh_free(block);
     }
     *arena = (coh_jinja_arena){ 0 };
@@ -111,6 +86,7 @@ coh_status coh_jinja_spend_pairs(coh_jinja_run *run, size_t a, size_t b)
 
 coh_status coh_jinja_take(coh_jinja_run *run, size_t count, size_t bytes, void **out_memory)
 {
+    *out_memory = NULL;
     if (bytes > 0 && count > (COH_JINJA_BYTES_MAX - run->arena.taken) / bytes)
         return coh_jinja_fail(run, "the values of the chat template take more than %d MiB",
                               COH_JINJA_BYTES_MAX >> 20);
@@ -144,29 +120,15 @@ const char *coh_jinja_type(const value *v)
 
 int coh_jinja_is_true(const value *v)
 {
-    switch ((coh_jinja_kind)v->kind) {
-    case COH_JINJA_MISSING:
-    case COH_JINJA_UNDEFINED:
-    case COH_JINJA_NONE:
-        return 0;
-    case COH_JINJA_BOOL:
-    case COH_JINJA_WHOLE:
+    if (v->kind == COH_JINJA_BOOL || v->kind == COH_JINJA_WHOLE)
         return v->whole != 0;
-    case COH_JINJA_STRING:
+    if (v->kind == COH_JINJA_STRING)
         return v->count > 0;
-    case COH_JINJA_LIST:
+    if (v->kind == COH_JINJA_LIST)
         return v->list->count > 0;
-    case COH_JINJA_DICT:
+    if (v->kind == COH_JINJA_DICT)
         return v->dict->count > 0;
-    case COH_JINJA_GENERATOR:
-    case COH_JINJA_NAMESPACE:
-    case COH_JINJA_FUNCTION:
-    case COH_JINJA_METHOD:
-    case COH_JINJA_MACRO:
-    case COH_JINJA_LOOP:
-        return 1;
-    }
-    return 0;
+    return v->kind > COH_JINJA_NONE;
 }
 
 coh_status coh_jinja_equal(coh_jinja_run *run, const value *a, const value *b, int *out_is)
@@ -189,37 +151,30 @@ coh_status coh_jinja_equal(coh_jinja_run *run, const value *a, const value *b, i
     return COH_OK;
 }
 
-coh_status coh_jinja_order(coh_jinja_run *run, const value *a, const value *b, int *out_order)
+static int64_t order_of_strings(const value *a, const value *b)
 {
-    if (coh_jinja_is_integer(a) && coh_jinja_is_integer(b)) {
-        *out_order = (a->whole > b->whole) - (a->whole < b->whole);
-        return COH_OK;
-    }
-    if (a->kind == COH_JINJA_STRING && b->kind == COH_JINJA_STRING) {
-        const size_t common = a->count < b->count ? a->count : b->count;
-        const int order = memcmp(a->bytes, b->bytes, common);
-        *out_order = order ? order : (a->count > b->count) - (a->count < b->count);
-        return coh_jinja_spend_bytes(run, common);
-    }
-    return coh_jinja_fail(run, "values of the types %s and %s have no order here",
-                          coh_jinja_type(a), coh_jinja_type(b));
+    const int order = memcmp(a->bytes, b->bytes, a->count < b->count ? a->count : b->count);
+    return order ? order : (a->count > b->count) - (a->count < b->count);
 }
 
 coh_status coh_jinja_compare(coh_jinja_run *run, uint16_t op, const value *a, const value *b,
                              int *out_is)
 {
-    int order = 0;
+    const int is_string = a->kind == COH_JINJA_STRING && b->kind == COH_JINJA_STRING;
     if (op == COH_JINJA_OP('=', '=') || op == COH_JINJA_OP('!', '=')) {
         COH_TRY(coh_jinja_equal(run, a, b, out_is));
         *out_is ^= op != COH_JINJA_OP('=', '=');
         return COH_OK;
     }
-    COH_TRY(coh_jinja_order(run, a, b, &order));
-    *out_is = op == '<'                      ? order < 0
-              : op == '>'                    ? order > 0
-              : op == COH_JINJA_OP('<', '=') ? order <= 0
-                                             : order >= 0;
-    return COH_OK;
+    if (!is_string && !(coh_jinja_is_integer(a) && coh_jinja_is_integer(b)))
+        return coh_jinja_fail(run, "values of the types %s and %s have no order here",
+                              coh_jinja_type(a), coh_jinja_type(b));
+    const int64_t x = is_string ? order_of_strings(a, b) : a->whole, y = is_string ? 0 : b->whole;
+    *out_is = op == '<'                      ? x < y
+              : op == '>'                    ? x > y
+              : op == COH_JINJA_OP('<', '=') ? x <= y
+                                             : x >= y;
+    return is_string ? coh_jinja_spend_bytes(run, a->count) : COH_OK;
 }
 
 coh_status coh_jinja_contains(coh_jinja_run *run, const value *whole, const value *part,
@@ -304,14 +259,6 @@ coh_status coh_jinja_binary(coh_jinja_run *run, uint16_t op, const value *a, con
         return coh_jinja_fail(run, "formatting a string with %% is not known here");
     return coh_jinja_fail(run, "%s of values of the types %s and %s is not known here", sign,
                           coh_jinja_type(a), coh_jinja_type(b));
-}
-
-coh_status coh_jinja_sign(coh_jinja_run *run, uint16_t op, const value *v, value *out)
-{
-    const value zero = coh_jinja_whole(0);
-    if (!coh_jinja_is_integer(v))
-        return coh_jinja_fail(run, "a value of the type %s has no sign", coh_jinja_type(v));
-    return coh_jinja_binary(run, op, &zero, v, out);
 }
 
 /* ---- lists ---- */
@@ -433,20 +380,6 @@ coh_status coh_jinja_dict_set(coh_jinja_run *run, coh_jinja_dict *dict, const va
 
 /* ---- members ---- */
 
-static void set_undefined(value *out, const value *name)
-{
-    *out = (value){ .kind = COH_JINJA_UNDEFINED, .bytes = (const uint8_t *)"" };
-    if (name->kind == COH_JINJA_STRING) {
-        out->bytes = name->bytes;
-        out->count = name->count;
-    }
-}
-
-static coh_status refuse_undefined(const coh_jinja_run *run, const value *v)
-{
-    return coh_jinja_fail(run, "\"%.*s\" is undefined, so it has no members", COH_JINJA_SHOWN(v));
-}
-
 /* An index from the end is below 0. Returns 0 if there is no such item. */
 static int index_of(const value *key, size_t count, size_t *out_index)
 {
@@ -485,9 +418,7 @@ static int item_by_number(const value *v, const value *key, value *out)
 coh_status coh_jinja_item(coh_jinja_run *run, const value *v, const value *key, value *out)
 {
     const value *found = NULL;
-    if (v->kind == COH_JINJA_UNDEFINED)
-        return refuse_undefined(run, v);
-    if (key->kind == COH_JINJA_STRING)
+    if (key->kind == COH_JINJA_STRING || v->kind == COH_JINJA_UNDEFINED)
         return coh_jinja_attribute(run, v, key, 1, out);
     if (v->kind == COH_JINJA_STRING)
         COH_TRY(coh_jinja_spend_bytes(run, v->count));
@@ -496,14 +427,14 @@ coh_status coh_jinja_item(coh_jinja_run *run, const value *v, const value *key, 
     if (found)
         *out = *found;
     else if (!item_by_number(v, key, out))
-        set_undefined(out, key);
+        *out = coh_jinja_undefined(NULL);
     return COH_OK;
 }
 
 /* The members of a loop's variable "loop". */
 static void loop_member(const coh_jinja_loop *loop, const value *name, value *out)
 {
-    const int64_t index = (int64_t)loop->index, count = (int64_t)loop->list->count;
+    const int64_t index = (int64_t)loop->index, count = (int64_t)loop->list.count;
     const struct {
         const char *name;
         int64_t whole;
@@ -512,7 +443,7 @@ static void loop_member(const coh_jinja_loop *loop, const value *name, value *ou
                     { "length", count },
                     { "revindex", count - index },
                     { "revindex0", count - index - 1 } };
-    set_undefined(out, name);
+    *out = coh_jinja_undefined(name);
     for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
         if (coh_jinja_is(name, numbers[i].name))
             *out = coh_jinja_whole(numbers[i].whole);
@@ -521,9 +452,9 @@ static void loop_member(const coh_jinja_loop *loop, const value *name, value *ou
     else if (coh_jinja_is(name, "last"))
         *out = coh_jinja_bool(index + 1 == count);
     else if (coh_jinja_is(name, "previtem") && index > 0)
-        *out = loop->list->items[index - 1];
+        *out = loop->list.items[index - 1];
     else if (coh_jinja_is(name, "nextitem") && index + 1 < count)
-        *out = loop->list->items[index + 1];
+        *out = loop->list.items[index + 1];
 }
 
 static coh_status bind_method(coh_jinja_run *run, const value *v, int method, value *out)
@@ -540,8 +471,9 @@ coh_status coh_jinja_attribute(coh_jinja_run *run, const value *v, const value *
 {
     const value *found = NULL;
     if (v->kind == COH_JINJA_UNDEFINED)
-        return refuse_undefined(run, v);
-    const int method = coh_jinja_method_index(v, name->bytes, name->count);
+        return coh_jinja_fail(run, "\"%.*s\" is undefined, so it has no members",
+                              COH_JINJA_SHOWN(v));
+    const int method = coh_jinja_find_builtin(COH_JINJA_METHOD_OF, v, name);
     const int is_method = method >= 0 || coh_jinja_is_method_of_python(v, name);
     if (v->kind == COH_JINJA_NAMESPACE ||
         (v->kind == COH_JINJA_DICT && (prefers_item || !is_method)))
@@ -556,7 +488,7 @@ coh_status coh_jinja_attribute(coh_jinja_run *run, const value *v, const value *
     else if (v->kind == COH_JINJA_LOOP)
         loop_member(v->loop, name, out);
     else
-        set_undefined(out, name);
+        *out = coh_jinja_undefined(name);
     return COH_OK;
 }
 

@@ -1,8 +1,8 @@
 /* jinja_values.h - the values of a template's run, and the run's state: private to jinja_*.c.
  *
- * The one idea: a run takes memory from an arena that begins again with the next run, and values
- * never change, except namespaces. So a string may be a part of another one, or of a message, and
- * nothing is freed. New strings are written at the end of the output, then cut off from there:
+ * The one idea: a run takes memory from an arena that ends with the next run, and values never
+ * change, except namespaces. So a string may be a part of another one, or of a message, and nothing
+ * is freed. New strings are written at the end of the output, then cut off from there:
  *
  *     const size_t begin = run->out->count;
  *     COH_TRY(coh_jinja_put(run, &left));
@@ -26,23 +26,23 @@ enum {
 /* ---- arena ---- */
 
 typedef struct coh_jinja_block {
-    struct coh_jinja_block *next;
+    struct coh_jinja_block *before;
     size_t bytes, used;
 } coh_jinja_block;
 
 /* A zeroed arena is empty. */
 typedef struct coh_jinja_arena {
-    coh_jinja_block *first, *current;
+    coh_jinja_block *last;
     size_t taken;
 } coh_jinja_arena;
 
 /* Takes memory without a value. The memory is aligned for any type. Fails: COH_ERR_MEMORY. */
 coh_status coh_jinja_arena_take(coh_jinja_arena *arena, size_t bytes, void **out_memory);
-void coh_jinja_arena_reset(coh_jinja_arena *arena); /* keeps the memory */
 void coh_jinja_arena_fini(coh_jinja_arena *arena);
 
 /* ---- values ---- */
 
+/* In this order: those up to a string can be compared, printed and be keys. */
 typedef enum coh_jinja_kind {
     COH_JINJA_MISSING, /* no value: an argument that was not given */
     COH_JINJA_UNDEFINED,
@@ -54,8 +54,8 @@ typedef enum coh_jinja_kind {
     COH_JINJA_GENERATOR, /* a list without length and members; empty after its first use */
     COH_JINJA_DICT,
     COH_JINJA_NAMESPACE,
-    COH_JINJA_FUNCTION, /* `index`: as coh_jinja_function takes it */
-    COH_JINJA_METHOD,   /* `index`: as coh_jinja_method takes it */
+    COH_JINJA_FUNCTION, /* `index`: as coh_jinja_apply takes it */
+    COH_JINJA_METHOD,   /* likewise, of `receiver` */
     COH_JINJA_MACRO,
     COH_JINJA_LOOP,
 } coh_jinja_kind;
@@ -107,7 +107,7 @@ typedef struct coh_jinja_macro {
 } coh_jinja_macro;
 
 typedef struct coh_jinja_loop {
-    const coh_jinja_list *list;
+    coh_jinja_list list;
     size_t index;
 } coh_jinja_loop;
 
@@ -175,6 +175,14 @@ static inline coh_jinja_value coh_jinja_text_value(const char *text)
     return coh_jinja_bytes(text, strlen(text), COH_JINJA_OWN);
 }
 
+/* `name` may be NULL. */
+static inline coh_jinja_value coh_jinja_undefined(const coh_jinja_value *name)
+{
+    coh_jinja_value v = name ? *name : coh_jinja_text_value("");
+    v.kind = COH_JINJA_UNDEFINED;
+    return v;
+}
+
 /* The bytes begin..end of a string. */
 static inline coh_jinja_value coh_jinja_part(const coh_jinja_value *string, size_t begin,
                                              size_t end)
@@ -203,9 +211,6 @@ int coh_jinja_is_true(const coh_jinja_value *v);
 /* Fails for values that cannot be compared here: lists, mappings, functions. */
 coh_status coh_jinja_equal(coh_jinja_run *run, const coh_jinja_value *a, const coh_jinja_value *b,
                            int *out_is);
-/* *out_order: below 0, 0 or above 0. Fails for values that are not both integers or strings. */
-coh_status coh_jinja_order(coh_jinja_run *run, const coh_jinja_value *a, const coh_jinja_value *b,
-                           int *out_order);
 coh_status coh_jinja_contains(coh_jinja_run *run, const coh_jinja_value *whole,
                               const coh_jinja_value *part, int *out_is);
 
@@ -216,8 +221,6 @@ coh_status coh_jinja_binary(coh_jinja_run *run, uint16_t op, const coh_jinja_val
 /* The operators == != < > <= >=. */
 coh_status coh_jinja_compare(coh_jinja_run *run, uint16_t op, const coh_jinja_value *a,
                              const coh_jinja_value *b, int *out_is);
-coh_status coh_jinja_sign(coh_jinja_run *run, uint16_t op, const coh_jinja_value *v,
-                          coh_jinja_value *out);
 
 /* ---- lists and mappings ---- */
 
@@ -254,64 +257,22 @@ typedef struct coh_jinja_arguments {
     size_t count;
 } coh_jinja_arguments;
 
-enum { COH_JINJA_PARAMETERS_MAX = 8 };
+/* What is built in, by use. */
+typedef enum coh_jinja_use {
+    COH_JINJA_FILTER,
+    COH_JINJA_TEST,
+    COH_JINJA_METHOD_OF, /* a method of `self` */
+    COH_JINJA_GLOBAL,    /* a function that every template may call */
+} coh_jinja_use;
 
-/* What a function, filter, test or method is called with. `parameters` are the names,
- * separated by blanks; behind "/" no name may be used. The first `needed` must be given. */
-typedef struct coh_jinja_signature {
-    const char *name, *parameters;
-    int needed;
-} coh_jinja_signature;
-
-/* A call of a method, function, filter or test: what it may read. */
-typedef struct coh_jinja_call {
-    coh_jinja_run *run;
-    const coh_jinja_signature *signature;
-    const coh_jinja_value *self;  /* what a method, filter or test is applied to */
-    const coh_jinja_value *bound; /* the arguments by parameter; MISSING: not given */
-    const coh_jinja_arguments *all;
-} coh_jinja_call;
-
-/* Puts arguments into the order of the parameters. */
-coh_status coh_jinja_bind(coh_jinja_run *run, const coh_jinja_signature *signature,
-                          const coh_jinja_arguments *arguments,
-                          coh_jinja_value out_bound[COH_JINJA_PARAMETERS_MAX]);
-/* Checks the type of an argument. */
-coh_status coh_jinja_need(const coh_jinja_call *call, int parameter, coh_jinja_kind kind);
-/* Reads an integer; `missing` if it is not given. */
-coh_status coh_jinja_whole_of(const coh_jinja_call *call, int parameter, int64_t missing,
-                              int64_t *out);
-
-/* Is the argument given, and not none? */
-static inline int coh_jinja_is_given(const coh_jinja_value *v)
-{
-    return v->kind != COH_JINJA_MISSING && v->kind != COH_JINJA_NONE;
-}
-
-static inline int coh_jinja_is_named(const char *text, const void *name, size_t bytes)
-{
-    return bytes > 0 && text[0] == *(const char *)name && strlen(text) == bytes &&
-           memcmp(text, name, bytes) == 0;
-}
-
-/* Filters and tests by their index; -1: no such name. */
-int coh_jinja_filter_index(const void *name, size_t bytes);
-int coh_jinja_test_index(const void *name, size_t bytes);
-coh_status coh_jinja_filter(coh_jinja_run *run, int index, const coh_jinja_value *in,
-                            const coh_jinja_arguments *arguments, coh_jinja_value *out);
-coh_status coh_jinja_test(coh_jinja_run *run, int index, const coh_jinja_value *in,
-                          const coh_jinja_arguments *arguments, int *out_is);
-/* The method of a value's type; -1: the type has none of this name. */
-int coh_jinja_method_index(const coh_jinja_value *v, const void *name, size_t bytes);
-/* Has Python such a method of this type, but not this file? */
+/* The index of what has this name and, unless `self` is NULL, is for its type; -1: nothing. */
+int coh_jinja_find_builtin(coh_jinja_use use, const coh_jinja_value *self,
+                           const coh_jinja_value *name);
+/* Calls it. The result of a test is a boolean. */
+coh_status coh_jinja_apply(coh_jinja_run *run, int index, const coh_jinja_value *self,
+                           const coh_jinja_arguments *arguments, coh_jinja_value *out);
+/* Has Python such a method of this type, but is it not known here? */
 int coh_jinja_is_method_of_python(const coh_jinja_value *v, const coh_jinja_value *name);
-coh_status coh_jinja_method(coh_jinja_run *run, int index, const coh_jinja_value *receiver,
-                            const coh_jinja_arguments *arguments, coh_jinja_value *out);
-int coh_jinja_function_index(const void *name, size_t bytes);
-coh_status coh_jinja_function(coh_jinja_run *run, int index, const coh_jinja_arguments *arguments,
-                              coh_jinja_value *out);
-coh_status coh_jinja_clock(coh_jinja_run *run, const coh_jinja_arguments *arguments,
-                           coh_jinja_value *out);
 
 /* ---- strings ---- */
 
