@@ -219,7 +219,7 @@ static coh_status do_split(const call *c, value *out)
     if (has_separator && separator->count == 0)
         return coh_jinja_fail(c->run, "split() gets an empty separator");
     COH_TRY(read_whole(c, 1, -1, &most));
-    COH_TRY(coh_jinja_spend_pairs(c->run, c->self->count, separator->count));
+    COH_TRY(coh_jinja_spend_pairs(c->run, c->self->count, has_separator ? separator->count : 4));
     for (int fills = 0; fills < 2; fills++) {
         if (fills)
             COH_TRY(coh_jinja_list_make(c->run, COH_JINJA_LIST, p.count, out));
@@ -638,6 +638,7 @@ int coh_jinja_find_builtin(coh_jinja_use use, const value *self, const value *na
 {
     for (int i = 0; i < (int)(sizeof(builtins) / sizeof(builtins[0])); i++)
         if (builtins[i].use == use && (!self || builtins[i].kinds >> self->kind & 1) &&
+            name->count && builtins[i].name[0] == (char)name->bytes[0] &&
             coh_jinja_is(name, builtins[i].name))
             return i;
     return -1;

@@ -52,8 +52,8 @@ static inline coh_status unexpected(const parser *p, const char *expected)
     const coh_jinja_token *t = &p->now;
     if (t->kind <= COH_JINJA_T_PRINT_END)
         return REFUSE(p, "the code ends where %s is expected", expected);
-    const size_t shown = t->bytes < 40 ? t->bytes : 40;
-    return REFUSE(p, "\"%.*s\" where %s is expected", (int)shown, t->begin, expected);
+    return REFUSE(p, "\"%.*s\" where %s is expected", (int)(t->bytes < 40 ? t->bytes : 40),
+                  t->begin, expected);
 }
 
 static inline coh_status expect(parser *p, const char *text)

@@ -51,11 +51,6 @@ coh_status coh_jinja_put_own(coh_jinja_run *run, const char *text, size_t bytes)
     return coh_jinja_put(run, &string);
 }
 
-static coh_status put_text(coh_jinja_run *run, const char *text)
-{
-    return coh_jinja_put_own(run, text, strlen(text));
-}
-
 coh_status coh_jinja_cut(coh_jinja_run *run, size_t begin, value *out)
 {
     const size_t count = run->out->count - begin;
@@ -81,19 +76,21 @@ coh_status coh_jinja_cut(coh_jinja_run *run, size_t begin, value *out)
 
 coh_status coh_jinja_put_str(coh_jinja_run *run, const value *v)
 {
-    char number[32];
-    if (v->kind <= COH_JINJA_UNDEFINED)
+    char text[32];
+    if (v->kind == COH_JINJA_MISSING || v->kind == COH_JINJA_UNDEFINED)
         return COH_OK;
-    if (v->kind == COH_JINJA_NONE)
-        return put_text(run, "None");
-    if (v->kind == COH_JINJA_BOOL)
-        return put_text(run, v->whole ? "True" : "False");
     if (v->kind == COH_JINJA_STRING)
         return coh_jinja_put(run, v);
-    if (v->kind != COH_JINJA_WHOLE)
+    if (v->kind > COH_JINJA_STRING)
         return coh_jinja_fail(run, "printing a %s is not known here", coh_jinja_type(v));
-    snprintf(number, sizeof(number), "%lld", (long long)v->whole);
-    return put_text(run, number);
+    if (v->kind == COH_JINJA_WHOLE)
+        snprintf(text, sizeof(text), "%lld", (long long)v->whole);
+    else
+        snprintf(text, sizeof(text),
+                 v->kind == COH_JINJA_NONE ? "None"
+                 : v->whole                ? "True"
+                                           : "False");
+    return coh_jinja_put_own(run, text, strlen(text));
 }
 
 coh_status coh_jinja_str(coh_jinja_run *run, const value *v, value *out)

@@ -473,10 +473,11 @@ coh_status coh_jinja_attribute(coh_jinja_run *run, const value *v, const value *
     if (v->kind == COH_JINJA_UNDEFINED)
         return coh_jinja_fail(run, "\"%.*s\" is undefined, so it has no members",
                               COH_JINJA_SHOWN(v));
-    const int method = coh_jinja_find_builtin(COH_JINJA_METHOD_OF, v, name);
-    const int is_method = method >= 0 || coh_jinja_is_method_of_python(v, name);
-    if (v->kind == COH_JINJA_NAMESPACE ||
-        (v->kind == COH_JINJA_DICT && (prefers_item || !is_method)))
+    if (v->kind == COH_JINJA_NAMESPACE || (v->kind == COH_JINJA_DICT && prefers_item))
+        COH_TRY(coh_jinja_dict_get(run, v->dict, name, &found));
+    const int method = found ? -1 : coh_jinja_find_builtin(COH_JINJA_METHOD_OF, v, name);
+    const int is_method = !found && (method >= 0 || coh_jinja_is_method_of_python(v, name));
+    if (v->kind == COH_JINJA_DICT && !prefers_item && !is_method)
         COH_TRY(coh_jinja_dict_get(run, v->dict, name, &found));
     if (found)
         *out = *found;
