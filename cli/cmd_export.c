@@ -102,7 +102,8 @@ static void add_chat(export_run *run)
     if (is_beside(run)) {
         if (coh_chat_template_text(run->chat))
             cli_note("note: the run's conversations have the form %s, which is not that of the "
-                     "model's own files: --merge-lora writes a folder whose files say so",
+                     "model's own files: export the run with --merge-lora for a folder whose "
+                     "files say so",
                      coh_chat_description(run->chat));
         return;
     }

@@ -313,7 +313,7 @@ static coh_status end_of_answer(const coh_chat_template *t, size_t content_end, 
             return COH_OK;
     }
     *out_end = content_end;
-    if (room >= tail && memcmp(t->text.bytes + content_end, t->tail.bytes, tail) == 0)
+    if (tail > 0 && room >= tail && memcmp(t->text.bytes + content_end, t->tail.bytes, tail) == 0)
         *out_end += tail;
     return COH_OK;
 }

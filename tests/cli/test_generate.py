@@ -278,7 +278,7 @@ class Generate(ProgramTest):
         self.assertNotEqual(ids(kept), ids(out))
         os.remove(own)
         beside, said = exported("beside", "--lora", "2")
-        self.assertIn("form ChatML (<|im_start|>), which is not that of the model's own files: --merge-lora", said)
+        self.assertIn("form ChatML (<|im_start|>), which is not that of the model's own files: export the run with --merge-lora", said)
         self.assertFalse(os.path.exists(os.path.join(beside, "chat_template.jinja")))
 
     # ---- conversations ----
