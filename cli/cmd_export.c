@@ -79,16 +79,24 @@ static int is_beside(const export_run *run)
     return run->model.adapters.rank > 0 && !run->options->merge_lora;
 }
 
-/* Opens the form of the run's conversations. */
+/* Opens the form of the run's conversations. Weights leave without it, too: its files may be
+ * gone. */
 static coh_status open_chat(export_run *run)
 {
     const cli_recipe *recipe = &run->recipe;
     if (!run->weights.checkpoint || !recipe->form.chat ||
         cli_recipe_has_no_tokenizer(recipe->tokenizer))
         return COH_OK;
-    CLI_TRY(coh_tokenizer_open(recipe->tokenizer, &run->chat_tokenizer));
-    CLI_TRY(coh_chat_open(run->chat_tokenizer, recipe->tokenizer,
-                          (coh_chat_form)recipe->form.chat_form, &run->chat));
+    coh_status status = coh_tokenizer_open(recipe->tokenizer, &run->chat_tokenizer);
+    if (status == COH_OK)
+        status = coh_chat_open(run->chat_tokenizer, recipe->tokenizer,
+                               (coh_chat_form)recipe->form.chat_form, &run->chat);
+    if (status == COH_ERR_MEMORY)
+        return status;
+    if (status != COH_OK)
+        cli_note(
+            "note: the folder does not say how the run's conversations are written and end: %s",
+            coh_last_error());
     run->end_of_turn = coh_chat_end_of_turn(run->chat);
     return COH_OK;
 }

@@ -268,6 +268,16 @@ class Generate(ProgramTest):
         broken = self.write("model/generation_config.json", "[1]")
         self.fails(4, "export", self.path("run-out"), "-o", self.path("refused"), says=f"{broken} is no object of JSON")
         os.remove(broken)
+        # weights leave without the files of conversations, too
+        tokenizer, moved = self.path("run-out", "tokenizer"), self.path("moved")
+        os.rename(folder, moved)
+        if os.path.exists(tokenizer):
+            os.rename(tokenizer, self.path("kept"))
+        said = self.succeeds("export", self.path("run-out"), "-o", self.path("bare"), "--tokenizer", "none").err
+        self.assertIn("does not say how the run's conversations are written and end", said)
+        os.rename(moved, folder)
+        if os.path.exists(self.path("kept")):
+            os.rename(self.path("kept"), tokenizer)
         # a form of another name than the template's
         own = self.write("model/chat_template.jinja", "{% for m in messages %}{{ m.content + '<|im_end|>' }}{% endfor %}")
         named = exported("named", "--chat-form", "chatml")[0]
