@@ -1,6 +1,7 @@
 /* Collects the ids at which a text ends. The one idea: the files that name them are those that an
  * export copies, with the id that ends an answer, so that the program and the exported folder end
- * texts alike. Ids of another tokenizer mean other text and do not count. Next: cmd_generate.c, the caller; cmd_export.c. */
+ * texts alike. Ids of another tokenizer mean other text and do not count. Next: cmd_generate.c, the
+ * caller; cmd_export.c. */
 #include "cli/ends.h"
 
 #include <jansson.h>
