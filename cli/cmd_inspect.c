@@ -177,7 +177,7 @@ static void tokens_text(const char *path, const coh_token_file_facts *facts, dou
            path, cli_count(facts->token_count, "token").at, facts->vocabulary,
            facts->tokenizer_identity, entropy);
     if (facts->window > 0)
-        printf("  documents aligned for sequences of %s\n",
+        printf("  documents in sequences of %s\n",
                cli_count((uint64_t)facts->window, "token").at);
     else if (facts->has_mask)
         printf("  conversations: only what the assistant says counts\n");

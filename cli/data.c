@@ -239,6 +239,7 @@ void cli_data_build_options(const cli_data_source *source, const char *what,
         strcmp(source->tokenizer_path, "bytes") == 0 ? NULL : source->tokenizer_path;
     out_options->chat_form = (coh_chat_form)form->chat_form;
     out_options->window = form->aligned ? source->sequence : 0;
+    out_options->fitted = form->aligned == COH_DOCUMENTS_FITTED;
     out_options->seed = source->seed;
     out_options->thread_count = source->thread_count;
     out_options->vocabulary = source->vocabulary;
@@ -473,7 +474,7 @@ static coh_status check_facts(const cli_data_source *source, const char *flag, c
                         flag, what, facts->tokenizer_identity, identity);
     if (facts->window > 0 && facts->window != source->sequence)
         return cli_fail(COH_ERR_ARGUMENT,
-                        "--%s %s is aligned for sequences of %" PRId64 " tokens, and these have "
+                        "--%s %s has documents in sequences of %" PRId64 " tokens, and these have "
                         "%" PRId64 ": give --sequence %" PRId64 ", or tokenize the text again",
                         flag, what, facts->window, source->sequence, facts->window);
     return COH_OK;

@@ -29,8 +29,9 @@ coh_status cli_score_init(const cli_data *data, const char *flag, const char *wh
                         stride, sequence);
     if (data->facts.window > 0 && stride != sequence)
         return cli_fail(COH_ERR_ARGUMENT,
-                        "--stride %" PRId64 " is for packed text; --%s %s is aligned, and its"
-                        " windows do not overlap: leave --stride out",
+                        "--stride %" PRId64
+                        " is for packed text; --%s %s has documents in sequences, "
+                        "which do not overlap: leave --stride out",
                         stride, flag, what);
     const uint64_t total = count_windows(data, sequence, stride);
     if (total == 0)

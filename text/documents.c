@@ -16,19 +16,30 @@
 /* Number of ids that hold a document's hash in a record. */
 enum { HASH_IDS = sizeof(uint64_t) / sizeof(int32_t) };
 
+static coh_status window_init(coh_window_ids *window, size_t tokens)
+{
+    COH_TRY(COH_ALLOC(tokens + 1, &window->ids));
+    return COH_ALLOC(tokens + 1, &window->is_target);
+}
+
+static void window_fini(coh_window_ids *window)
+{
+    coh_free(window->ids);
+    coh_free(window->is_target);
+}
+
 coh_status coh_documents_init(coh_documents *documents, size_t window)
 {
     documents->window = window;
-    if (window == 0)
-        return COH_OK;
-    COH_TRY(COH_ALLOC(window + 1, &documents->ids));
-    return COH_ALLOC(window + 1, &documents->is_target);
+    return window == 0 ? COH_OK : window_init(&documents->now, window);
 }
 
 void coh_documents_fini(coh_documents *documents)
 {
-    coh_free(documents->ids);
-    coh_free(documents->is_target);
+    for (int writer = 0; writer < 2; writer++)
+        for (int i = 0; i < COH_OPEN_WINDOWS; i++)
+            window_fini(&documents->open[writer][i]);
+    window_fini(&documents->now);
     coh_free(documents->record.bytes);
 }
 
@@ -129,39 +140,113 @@ coh_status coh_documents_begin(coh_documents *documents, uint64_t hash)
         return record(documents, CALL_BEGIN, halves, NULL, HASH_IDS);
     documents->writer = is_held_out(documents, documents->count++, hash);
     documents->counts[documents->writer]++;
-    documents->filled = 0;
+    documents->now.filled = 0;
     return COH_OK;
 }
 
-static coh_status write_window(coh_documents *d)
+static int has_target(const coh_window_ids *window)
 {
-    int counts = 0;
-    for (size_t i = 1; i <= d->window; i++)
-        counts |= d->is_target[i];
-    if (!counts) {
+    for (size_t i = 1; i < window->filled; i++)
+        if (window->is_target[i])
+            return 1;
+    return 0;
+}
+
+/* Writes the window, padded, and empties it. */
+static coh_status write_window(coh_documents *d, coh_window_ids *window, int writer)
+{
+    const int counts = has_target(window);
+    for (; window->filled <= d->window; window->filled++) {
+        window->ids[window->filled] = d->padding;
+        window->is_target[window->filled] = 0;
+    }
+    window->filled = 0;
+    if (counts)
+        return coh_token_writer_add(d->writers[writer], window->ids, window->is_target,
+                                    d->window + 1);
+    d->empty_window_count++;
+    return COH_OK;
+}
+
+/* ---- fitting ---- */
+
+/* The fullest open window with room for `count` ids; NULL: there is none. */
+static coh_window_ids *fullest_with_room(coh_documents *d, size_t count)
+{
+    coh_window_ids *best = NULL;
+    for (int i = 0; i < d->open_count[d->writer]; i++) {
+        coh_window_ids *window = &d->open[d->writer][i];
+        if (window->filled + count <= d->window + 1 && (!best || window->filled > best->filled))
+            best = window;
+    }
+    return best;
+}
+
+static int open_most(const coh_documents *d)
+{
+    const size_t bytes = (d->window + 1) * (sizeof(int32_t) + 1),
+                 most = COH_OPEN_WINDOW_BYTES / bytes;
+    return most >= COH_OPEN_WINDOWS ? COH_OPEN_WINDOWS : most > 1 ? (int)most : 1;
+}
+
+/* Finds an empty window: a new one, or the fullest after it is written. */
+static coh_status make_room(coh_documents *d, coh_window_ids **out_window)
+{
+    if (d->open_count[d->writer] == open_most(d)) {
+        *out_window = fullest_with_room(d, 0);
+        return write_window(d, *out_window, d->writer);
+    }
+    *out_window = &d->open[d->writer][d->open_count[d->writer]++];
+    return window_init(*out_window, d->window);
+}
+
+/* Moves the rest of the document to an open window. */
+static coh_status place(coh_documents *d)
+{
+    const coh_window_ids *now = &d->now;
+    if (!has_target(now)) {
         d->empty_window_count++;
         return COH_OK;
     }
-    return coh_token_writer_add(d->writers[d->writer], d->ids, d->is_target, d->window + 1);
+    coh_window_ids *window = fullest_with_room(d, now->filled);
+    if (!window)
+        COH_TRY(make_room(d, &window));
+    memcpy(window->ids + window->filled, now->ids, now->filled * sizeof(*now->ids));
+    memcpy(window->is_target + window->filled, now->is_target, now->filled);
+    window->filled += now->filled;
+    return COH_OK;
 }
+
+coh_status coh_documents_finish(coh_documents *documents)
+{
+    coh_documents *d = documents;
+    for (int writer = 0; writer < 2; writer++)
+        for (int i = 0; i < d->open_count[writer]; i++)
+            if (d->open[writer][i].filled > 0)
+                COH_TRY(write_window(d, &d->open[writer][i], writer));
+    return COH_OK;
+}
+
+/* ---- documents ---- */
 
 coh_status coh_documents_add(coh_documents *documents, const int32_t *ids, const uint8_t *counts,
                              size_t count)
 {
     coh_documents *d = documents;
+    coh_window_ids *now = &d->now;
     if (d->turn)
         return record_add(d, ids, counts, count);
     if (d->window == 0)
         return coh_token_writer_add(d->writers[d->writer], ids, counts, count);
     for (size_t i = 0; i < count; i++) {
-        if (d->filled == d->window + 1) { /* the last target is the next window's first token */
-            COH_TRY(write_window(d));
-            d->ids[0] = d->ids[d->window];
-            d->filled = 1;
+        if (now->filled == d->window + 1) { /* the last target is the next window's first token */
+            COH_TRY(write_window(d, now, d->writer));
+            now->ids[0] = now->ids[d->window];
+            now->filled = 1;
         }
-        d->ids[d->filled] = ids[i];
-        d->is_target[d->filled] = d->filled > 0 && (!counts || counts[i]);
-        d->filled++;
+        now->ids[now->filled] = ids[i];
+        now->is_target[now->filled] = now->filled > 0 && (!counts || counts[i]);
+        now->filled++;
     }
     return COH_OK;
 }
@@ -171,11 +256,7 @@ coh_status coh_documents_end(coh_documents *documents)
     coh_documents *d = documents;
     if (d->turn)
         return record(d, CALL_END, NULL, NULL, 0);
-    if (d->filled < 2) /* packed, or no target is left */
+    if (d->now.filled < 2) /* packed, or no target is left */
         return COH_OK;
-    for (; d->filled <= d->window; d->filled++) {
-        d->ids[d->filled] = d->padding;
-        d->is_target[d->filled] = 0;
-    }
-    return write_window(d);
+    return d->is_fitted ? place(d) : write_window(d, &d->now, d->writer);
 }

@@ -14,6 +14,13 @@
  * The rest of the last window is padded with ids that do not count. A window without counted ids is
  * left out.
  *
+ * For a fitted file the last window of a document, its only one if it is short, goes to an open
+ * window that others share: the fullest that has room for it (best fit). If none has and no more
+ * may be open, the fullest is written, and so are all at the end.
+ *
+ *     windows of 6 tokens         0 1 2 3 | 0 1 2     the first id of a document never is a target
+ *     documents of 4 and 3 ids    - + + + | - + +
+ *
  * Threads that process several files at a time (token_build.c) record their calls as bytes of a
  * part (turns.h). coh_documents_replay makes the calls again in order. */
 #ifndef COH_TEXT_DOCUMENTS_H
@@ -22,6 +29,16 @@
 #include "text/lists.h"
 #include "text/token_file.h"
 #include "text/turns.h"
+
+/* The most open windows of a file, and bytes of all of them: of long windows there are fewer. */
+enum { COH_OPEN_WINDOWS = 64, COH_OPEN_WINDOW_BYTES = 32 << 20 };
+
+/* Ids, and for each: does it count as a target? */
+typedef struct coh_window_ids {
+    int32_t *ids;
+    uint8_t *is_target;
+    size_t filled;
+} coh_window_ids;
 
 typedef struct coh_documents {
     coh_turn *turn;       /* if set, calls are recorded there and the fields below are unused */
@@ -33,6 +50,7 @@ typedef struct coh_documents {
     uint64_t seed;
     int is_cut;    /* there are two documents, the parts of one text: the second is held out */
     size_t window; /* tokens; 0: packed */
+    int is_fitted; /* with a window: documents share one */
     int32_t padding;
     uint64_t count;              /* documents begun */
     uint64_t counts[2];          /* by writer */
@@ -40,9 +58,11 @@ typedef struct coh_documents {
 
     /* The current document. */
     int writer;
-    int32_t *ids;       /* window + 1 */
-    uint8_t *is_target; /* for each id: does it count as a target? */
-    size_t filled;
+    coh_window_ids now; /* window + 1 ids */
+
+    /* Fitted: by writer. */
+    coh_window_ids open[2][COH_OPEN_WINDOWS];
+    int open_count[2];
 } coh_documents;
 
 /* Allocates room for a window. The caller sets the rest of the struct. Fails: COH_ERR_MEMORY. */
@@ -55,6 +75,8 @@ coh_status coh_documents_begin(coh_documents *documents, uint64_t hash);
 coh_status coh_documents_add(coh_documents *documents, const int32_t *ids, const uint8_t *counts,
                              size_t count);
 coh_status coh_documents_end(coh_documents *documents);
+/* Writes the open windows of a fitted file: call it after the last document. */
+coh_status coh_documents_finish(coh_documents *documents);
 
 /* Makes recorded calls; `bytes` holds whole calls. */
 coh_status coh_documents_replay(coh_documents *documents, const uint8_t *bytes, size_t byte_count);

@@ -525,6 +525,9 @@ static coh_status check_arguments(const coh_tokenizer *tokenizer,
         return coh_fail(COH_ERR_ARGUMENT,
                         "windows of %" PRId64 " tokens: 0 for packed documents, or 1 to %d",
                         options->window, COH_TOKEN_WINDOW_MAX);
+    if (options->fitted && options->window == 0)
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "documents are fitted into windows: give the tokens of one");
     if (options->vocabulary < 0)
         return coh_fail(COH_ERR_ARGUMENT,
                         "a vocabulary of %" PRId64 " ids: at least 1, or 0 for the "
@@ -609,6 +612,7 @@ static coh_status build(coh_token_builder *b, int is_folder)
     d->seed = options->seed;
     const int32_t end = b->tokenizer->end_of_text;
     d->padding = end >= 0 && end < vocabulary_of(b) ? end : 0;
+    d->is_fitted = options->fitted != 0;
     COH_TRY(coh_documents_init(d, (size_t)options->window));
     /* Listed before any file is created, since new files may be in the same folder. */
     if (is_folder)
@@ -618,6 +622,7 @@ static coh_status build(coh_token_builder *b, int is_folder)
     COH_TRY(create_writers(b));
     COH_TRY(build_all(b, is_folder));
     COH_TRY(check_shares(b));
+    COH_TRY(coh_documents_finish(d));
     for (int i = 0; i < 2 && d->writers[i]; i++)
         COH_TRY(coh_token_writer_finish(d->writers[i]));
     for (int i = 0; i < 2 && d->writers[i]; i++)

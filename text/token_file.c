@@ -581,7 +581,7 @@ static coh_status no_window(const coh_token_file *file, int64_t tokens)
 {
     if (file->header.window > 0 && tokens != file->header.window)
         return coh_fail(COH_ERR_ARGUMENT,
-                        "%s is aligned for windows of %" PRIu32 " tokens, not %" PRId64
+                        "%s has documents in windows of %" PRIu32 " tokens, not %" PRId64
                         ": use sequences of %" PRIu32 ", or make it again",
                         file->path, file->header.window, tokens, file->header.window);
     return coh_fail(COH_ERR_ARGUMENT,

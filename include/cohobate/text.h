@@ -143,13 +143,15 @@ COH_API const char *coh_chat_answer_prefix(const coh_chat *chat);
  * identity, XXH3 of the ids) and little-endian ids. Written under a temporary name, flushed and
  * renamed.
  *
- * A file holds documents in one of two layouts:
+ * A file holds documents in one of three layouts:
  *
  *   packed    | document 1 |end| document 2 |end| ...      one stream, cut into windows anywhere
  *   aligned   | document 1 |end|pad.. | document 2 .... |  a window holds one document only
+ *   fitted    | document 1 |end| document 3 |end|pad |     whole documents share a window
  *
- * A file of conversations or of aligned documents also marks which ids count as targets: padding
- * and text not written by the assistant do not. */
+ * Only a document longer than a window is cut in the last two.
+ * A file of conversations, of aligned or of fitted documents also marks which ids count as targets:
+ * padding and text not written by the assistant do not. */
 
 /* Forms of text. */
 typedef enum coh_data_form {
@@ -174,7 +176,7 @@ typedef struct coh_token_build_options {
     const char *chat_folder;
     /* For COH_DATA_CHAT: a format to use instead of the template's. */
     coh_chat_form chat_form;
-    int64_t window; /* 0: packed; else aligned, with this many tokens per window */
+    int64_t window; /* 0: packed; else aligned or fitted, with this many tokens per window */
     /* Documents for validation: the last of each `held_out` (> 1) documents, or those that a hash
      * of `seed` and their bytes puts into the share `validation_split`. Of a single text file, the
      * last part: a `held_out`th of its bytes or that share, from a line end on. All 0 or NULL:
@@ -192,6 +194,10 @@ typedef struct coh_token_build_options {
      * which then leaves nothing behind. NULL: not called. */
     coh_status (*go_on)(void *go_on_context);
     void *go_on_context;
+    /* 1, with a window: fitted. A window that is full enough is written before later documents are
+     * seen, so the order of the documents decides which of them share one. Memory: at most 32 MiB
+     * for each file. */
+    int32_t fitted;
 } coh_token_build_options;
 /* As coh_token_build_options_init; `bytes` is the size that the caller was compiled with. */
 COH_API void coh_token_build_options_init_sized(coh_token_build_options *out_options, size_t bytes);
@@ -207,7 +213,8 @@ typedef struct coh_token_build_facts {
     uint32_t struct_bytes;
     uint64_t token_count, held_out_token_count; /* ids in the files, padding included */
     uint64_t document_count, held_out_document_count;
-    uint64_t empty_window_count;  /* aligned: windows omitted because no target in them counts */
+    /* Aligned, fitted: windows, or parts of them, omitted because no target in them counts. */
+    uint64_t empty_window_count;
     uint64_t lines_as_text_count; /* *.jsonl and *.ndjson files of a folder, read as plain text */
     uint64_t replaced_count;      /* JSON escapes of half a surrogate pair, replaced by U+FFFD */
     char chat_form[160];          /* format of conversations, for people; "": there were none */
@@ -285,7 +292,7 @@ typedef struct coh_token_file_facts {
     /* Hash of the ids, of which of them count, and of the alignment: identifies the data in
      * checkpoints. */
     uint64_t hash;
-    int64_t window;   /* > 0: aligned, only for windows of this many tokens */
+    int64_t window;   /* > 0: aligned or fitted, only for windows of this many tokens */
     int32_t has_mask; /* 1: not every id counts as a target */
     int32_t is_raw;
     int32_t is_llmc;  /* 1: a raw file with llm.c's header */

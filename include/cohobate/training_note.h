@@ -97,12 +97,19 @@ typedef struct coh_pattern_optimizers {
     coh_optimizer_choice at[COH_NOTE_PATTERNS]; /* a later one wins */
 } coh_pattern_optimizers;
 
+/* How documents lie in windows (text.h). */
+typedef enum coh_documents_layout {
+    COH_DOCUMENTS_PACKED,  /* one after the other, cut anywhere */
+    COH_DOCUMENTS_ALIGNED, /* a window holds one */
+    COH_DOCUMENTS_FITTED   /* a window holds several whole ones */
+} coh_documents_layout;
+
 /* How a text became documents and ids; all zero: plain text, or ids. */
 typedef struct coh_text_form {
     char field[COH_PATH_BYTES]; /* of JSON lines; "": "text", if the input is JSON lines */
     int64_t chat;               /* 1: JSON lines hold conversations */
     int64_t chat_form;          /* coh_chat_form (text.h) */
-    int64_t aligned;            /* 1: no window holds two documents */
+    int64_t aligned;            /* a coh_documents_layout */
     double validation_split;    /* share of the documents that was held out; 0: none */
     int64_t id_bytes;           /* of a *.bin without a header; 0: by the vocabulary */
 } coh_text_form;

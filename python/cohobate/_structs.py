@@ -344,7 +344,7 @@ class coh_token_build_options(Structure):
                 ("chat_form", c_int), ("window", c_int64), ("held_out", c_int32),
                 ("validation_split", c_double), ("seed", c_uint64), ("held_out_path", c_char_p),
                 ("thread_count", c_int32), ("vocabulary", c_int64), ("go_on", GoOn),
-                ("go_on_context", c_void_p)]
+                ("go_on_context", c_void_p), ("fitted", c_int32)]
 
 
 class coh_token_build_facts(Structure):

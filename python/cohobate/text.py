@@ -101,7 +101,7 @@ class Tokenizer(Owner):
 def tokenize(tokenizer: Tokenizer | str | os.PathLike, text_path, out_path, *, form: str = "text",
              field: str | None = None, chat_form: str = "auto", window: int = 0,
              held_out_path=None, validation_split: float = 0.0, seed: int = 1, vocabulary: int = 0,
-             threads: int = 0) -> int:
+             threads: int = 0, fitted: bool = False) -> int:
     """Writes the token file of a file, or of a folder with everything in it. Returns its number of
     ids. `tokenizer` may be what Tokenizer takes. An existing output is replaced only if it is empty
     or a token file. Options, as `cohobate tokenize` has them:
@@ -114,6 +114,7 @@ def tokenize(tokenizer: Tokenizer | str | os.PathLike, text_path, out_path, *, f
     chat_form   "auto": that of the tokenizer's chat template; else "chatml", "llama3", "llama2",
                 "plain"
     window      0: documents follow one another. Else no window of this many tokens has two of them
+    fitted      with a window: whole documents share one as long as they fit
     held_out_path, validation_split, seed   a share (0 to 1) of the documents of a folder or of JSON
                 lines, drawn by a hash of seed and text, goes to a second token file; of one text
                 file the last part, from a line end on
@@ -132,6 +133,7 @@ def tokenize(tokenizer: Tokenizer | str | os.PathLike, text_path, out_path, *, f
     options.chat_folder = None if tokenizer.what == "bytes" else as_path(tokenizer.what)
     options.held_out_path = None if held_out_path is None else as_path(held_out_path)
     options.window = as_count(window, "window", 0, INT64_MOST)
+    options.fitted = int(fitted)
     options.validation_split, options.seed = validation_split, as_count(seed, "seed")
     options.vocabulary = as_count(vocabulary, "vocabulary", 0, INT32_MOST)
     options.thread_count = as_count(threads, "threads", 0, INT32_MOST)

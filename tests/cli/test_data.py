@@ -3,6 +3,7 @@
 import fcntl
 import json
 import os
+import random
 import resource
 import shutil
 import signal
@@ -46,6 +47,36 @@ def windows_by_hand(documents, length):
             tokens, targets = tokens + [END] * padding, targets + [-1] * (length - len(targets))
             if any(t >= 0 for t in targets):
                 windows.append((tokens, targets))
+    return windows
+
+
+def fitted_by_hand(documents, length):
+    """Whole documents share a window: each goes to the fullest of at most 64 open ones that has room; if none has, the fullest
+    is closed. The ids of windows, -1 for padding, and their targets."""
+    closed, opened = [], []
+    for ids, counts in documents:
+        counts = [0, *counts[1:]]
+        while len(ids) > length + 1:  # the last target of a window is the first token of the next
+            if any(counts[1:length + 1]):
+                closed.append((ids[:length + 1], counts[:length + 1]))
+            ids, counts = ids[length:], [0, *counts[length + 1:]]
+        if not any(counts):
+            continue
+        fitting = [w for w in opened if len(w[0]) + len(ids) <= length + 1]
+        if not fitting and len(opened) == 64:
+            full = max(opened, key=lambda w: len(w[0]))
+            closed.append((full[0][:], full[1][:]))
+            full[0][:], full[1][:] = [], []
+            fitting = [full]
+        if not fitting:
+            opened.append(([], []))
+            fitting = opened[-1:]
+        best = max(fitting, key=lambda w: len(w[0]))
+        best[0].extend(ids), best[1].extend(counts)
+    windows = []
+    for ids, counts in closed + [w for w in opened if w[0]]:
+        ids, counts = ids + [END] * (length + 1 - len(ids)), counts + [0] * (length + 1 - len(counts))
+        windows.append((ids[:-1], [t if c else -1 for t, c in zip(ids[1:], counts[1:])]))
     return windows
 
 
@@ -253,6 +284,37 @@ class Data(ProgramTest):
             by_hand = windows_by_hand([(ids_of(d), [1] * len(ids_of(d))) for d in DOCUMENTS], length)
             self.assertEqual((file.version, file.window), (2, length))
             self.assertEqual(file.windows(), by_hand)
+
+    def test_fitted_documents_share_windows_and_are_whole(self):
+        draw = random.Random(5)
+        many = ["".join(draw.choices("abcdefgh", k=draw.choice((2, 5, 9, 14, 20, 40)))) for _ in range(600)]
+        for length in (1, 4, 16, 100):
+            for documents in (DOCUMENTS, many):
+                file = self.tokenize(self.documents(documents=documents), "--documents", "fitted", "--sequence", length)
+                by_hand = fitted_by_hand([(ids_of(d), [1] * len(ids_of(d))) for d in documents], length)
+                self.assertEqual((file.version, file.window, file.windows()), (2, length, by_hand))
+        used = sum(len(ids_of(text)) for text in many)
+        self.assertLess(len(by_hand) * 101, 1.1 * used)  # of sequences of 100 hardly any are padding
+        aligned = self.tokenize(self.documents(documents=many), "--documents", "aligned", "--sequence", 100)
+        self.assertGreater(len(aligned.windows()), 4 * len(by_hand))
+
+    def test_fitted_conversations_keep_what_counts(self):
+        chats = [*CHATS, *([("user", "x" * n), ("assistant", "y" * (n % 7))] for n in range(1, 90))]
+        for length in (16, 64, 200):
+            file = self.tokenize(self.chats(chats=chats), "--chat", "--documents", "fitted", "--sequence", length)
+            self.assertEqual(file.windows(), fitted_by_hand([plain_chat(chat) for chat in chats], length))
+
+    def test_a_run_reads_and_goes_on_with_fitted_documents(self):
+        data = self.documents(documents=[f"document {i} " * (1 + i % 4) for i in range(60)])
+        flags = ["--documents", "fitted", "--validation-split", "0.2", "--sequence", 64]
+        told = self.succeeds("train", "gpt2-pico", "--data", data, *flags, "--batch", 2, "--threads", 2, "--steps", 2,
+                             "--save", self.path("run"), "--json").json
+        self.fails(2, "train", "gpt2-pico", "--data", self.path("run", "data.tokens"), "--sequence", 32, "--steps", 1,
+                   says="give --sequence 64")
+        held = self.succeeds("eval", self.path("run"), "--data", self.path("run", "validation.tokens"), "--json").json
+        self.assertEqual(held["loss"], told["validation_loss"])
+        os.remove(self.path("run", "data.tokens"))
+        self.succeeds("train", "--resume", self.path("run"), "--steps", 3, "--data", data)  # made again in the same form
 
     def test_conversations_count_what_the_assistant_says(self):
         expected = [plain_chat(chat) for chat in CHATS]
@@ -546,7 +608,8 @@ class Data(ProgramTest):
 
     def test_eval_reads_text_in_the_form_of_the_run(self):
         chats = self.chats(chats=[[("user", f"What is {i}?"), ("assistant", f"It is {i * i % 97}.")] for i in range(12)])
-        for name, form in (("chat", ["--chat", "--documents", "aligned"]), ("aligned", ["--documents", "aligned"])):
+        for name, form in (("chat", ["--chat", "--documents", "aligned"]), ("aligned", ["--documents", "aligned"]),
+                           ("fitted", ["--documents", "fitted"])):
             data = chats if name == "chat" else self.documents(documents=[f"document {i}" * 3 for i in range(20)])
             done = self.succeeds("train", "gpt2-pico", "--sequence", 32, "--batch", 2, "--threads", 2, "--data", data,
                                  "--validation", data, *form, "--steps", 1, "--save", self.path(name), "--json").json

@@ -369,7 +369,7 @@ static void an_aligned_document_has_windows_of_its_own(void **state)
         int32_t other[9];
         assert_int_equal(coh_token_file_window(file, 3, 0, (int64_t)window + 1, other, other),
                          COH_ERR_ARGUMENT);
-        assert_non_null(strstr(coh_last_error(), "aligned for windows of"));
+        assert_non_null(strstr(coh_last_error(), "has documents in windows of"));
         coh_token_file_close(file);
     }
 }
@@ -638,6 +638,10 @@ static void a_failed_build_leaves_nothing_behind(void **state)
     (void)state;
     write_text("in", GOOD_CHAT "\n" GOOD_CHAT "\n" GOOD_CHAT "\n" GOOD_CHAT "\n");
     coh_token_build_options options = options_for("in", COH_DATA_CHAT);
+    options.fitted = 1;
+    assert_int_equal(coh_token_file_make(bytes, &options, NULL), COH_ERR_ARGUMENT);
+    assert_string_equal(coh_last_error(),
+                        "documents are fitted into windows: give the tokens of one");
     options.window = 6;
     options.held_out = 2;
     options.held_out_path = folder_file("held");
