@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "base/refusal.h"
+#include "cohobate/model.h"
 
 /* 4 KiB: the block of O_DIRECT on every drive tested, and the page. Slots, chunks in memory and
  * chunks in files begin and end at multiples of it. */
@@ -14,6 +15,13 @@
 /* 16 Ki elements: the unit of norm partials, hashes and RNG counters, counted from a tensor's
  * start. Chunks end at grain or tensor ends, so no partial result depends on chunking. */
 #define COH_GRAIN_ELEMENTS 16384u
+
+/* Returns the least number of elements whose bytes are whole pages and whole grains. Chunks and
+ * ranges of rows end after a multiple of it. */
+static inline uint64_t coh_dtype_unit(coh_dtype dtype)
+{
+    return dtype == COH_DTYPE_NF4 ? 8 * COH_GRAIN_ELEMENTS : COH_GRAIN_ELEMENTS;
+}
 
 /* Checked arithmetic. Fails: COH_ERR_FULL, a refusal with COH_REFUSAL_SIZE. */
 static inline coh_status coh_bytes_mul(uint64_t a, uint64_t b, uint64_t *out_product)

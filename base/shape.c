@@ -23,6 +23,15 @@ size_t coh_dtype_bytes(coh_dtype dtype)
     case COH_DTYPE_BF16:
     case COH_DTYPE_F16:
         return 2;
+    case COH_DTYPE_NF4:
+        return 0;
     }
     return 0;
+}
+
+uint64_t coh_dtype_array_bytes(coh_dtype dtype, uint64_t count)
+{
+    if (dtype == COH_DTYPE_NF4)
+        return (count + COH_NF4_BLOCK - 1) / COH_NF4_BLOCK * COH_NF4_BLOCK_BYTES;
+    return count * coh_dtype_bytes(dtype);
 }

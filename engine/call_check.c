@@ -30,8 +30,8 @@ static size_t bytes_of(const coh_graph_op_entry *op, coh_phase phase, const coh_
     case COH_ROLE_WORKSPACE:
         return (size_t)op->workspace_bytes[COH_DEVICE_HOST][phase];
     default:
-        return (size_t)coh_shape_elements(&port->view.shape) *
-               coh_dtype_bytes(port->view.shape.dtype);
+        return (size_t)coh_dtype_array_bytes(port->view.shape.dtype,
+                                             (uint64_t)coh_shape_elements(&port->view.shape));
     }
 }
 
@@ -160,7 +160,7 @@ static coh_status refuse(const coh_checked_call *checked, const coh_bound_port *
 {
     char sentence[COH_OP_SENTENCE_BYTES], name[COH_OP_PORT_BYTES], before[16];
     const coh_trial_role role = trial_role((coh_role)port->role);
-    const int has_elements = role < COH_TRIAL_SAVED;
+    const int has_elements = role < COH_TRIAL_SAVED && coh_dtype_bytes(port->view.shape.dtype) > 0;
     const int64_t bytes = has_elements ? (int64_t)coh_dtype_bytes(port->view.shape.dtype) : 1;
     const int64_t element = offset >= 0 ? offset / bytes : -((-offset + bytes - 1) / bytes);
     const coh_trial_buffer buffer = { .shape = has_elements ? port->view.shape : (coh_shape){ 0 } };

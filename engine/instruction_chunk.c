@@ -5,6 +5,7 @@
  *   f32    work chunk            -> the visitor reads and writes it in place
  *   bf16   work + its states     -> joined into a scratch of f32, a few grains at a time;
  *          (high)  (low)            values that a visitor wrote there are split again
+ *   nf4    work                  -> likewise: dequantised, and quantised again
  *   states                       -> the blocks of each stream, in place
  *
  * So a visitor sees weights and gradients in one dtype. Values that no visitor asks for are not
@@ -16,6 +17,7 @@
 #include "engine/segments.h"
 #include "engine/step_state.h"
 #include "kernels/kernels.h"
+#include "kernels/nf4.h"
 #include "planner/comm_parts.h"
 
 /* A run of whole grains of one part of one tensor. */
@@ -25,6 +27,7 @@ typedef struct run {
     uint64_t seed;
     float *values;
     uint16_t *high, *low; /* NULL: the chunk holds the values themselves. low NULL: no low half */
+    char *packed;         /* NF4; NULL: it is not */
 } run;
 
 /* Returns the number of elements of piece `index`; *out_begin is its first one, in the run. */
@@ -69,8 +72,12 @@ static void join_piece(void *argument, int64_t index)
     const run *r = argument;
     uint64_t begin;
     int64_t count = run_piece(r, index, &begin);
-    coh_kernel_join(r->values + begin, r->high + begin, r->low != NULL ? r->low + begin : NULL,
-                    count);
+    if (r->packed != NULL)
+        coh_nf4_dequantise(r->values + begin, coh_element_at(r->packed, COH_DTYPE_NF4, begin),
+                           count);
+    else
+        coh_kernel_join(r->values + begin, r->high + begin, r->low != NULL ? r->low + begin : NULL,
+                        count);
 }
 
 static void split_piece(void *argument, int64_t index)
@@ -78,8 +85,11 @@ static void split_piece(void *argument, int64_t index)
     const run *r = argument;
     uint64_t begin;
     int64_t count = run_piece(r, index, &begin);
-    coh_kernel_split(r->high + begin, r->low != NULL ? r->low + begin : NULL, r->values + begin,
-                     count);
+    if (r->packed != NULL)
+        coh_nf4_quantise(coh_element_at(r->packed, COH_DTYPE_NF4, begin), r->values + begin, count);
+    else
+        coh_kernel_split(r->high + begin, r->low != NULL ? r->low + begin : NULL, r->values + begin,
+                         count);
 }
 
 /* INIT and IMPORT give all values of a chunk, EDIT changes some: the visitor's are kept. */
@@ -103,17 +113,17 @@ static coh_status show_run(coh_step *step, const coh_ticket *ticket, run *r, coh
 {
     int64_t piece_count = (int64_t)((r->count + COH_GRAIN_ELEMENTS - 1) / COH_GRAIN_ELEMENTS);
     int begins = visit->opcode == COH_OP_INIT && visit->stream == COH_STREAM_WORK;
-    const int wanted = is_wanted(ticket, visit);
+    const int wanted = is_wanted(ticket, visit), is_scratch = r->values == step->visit_values;
     if (!wanted && !begins)
         return COH_OK;
     if (begins)
         coh_pool_run(step->pool, piece_count, init_piece, r);
-    else if (r->high != NULL)
+    else if (is_scratch)
         coh_pool_run(step->pool, piece_count, join_piece, r);
     visit->data = r->values;
     if (wanted)
         COH_TRY(ticket->visitor(ticket->visitor_context, visit));
-    if (keeps_values((uint8_t)visit->opcode) && r->high != NULL)
+    if (keeps_values((uint8_t)visit->opcode) && is_scratch)
         coh_pool_run(step->pool, piece_count, split_piece, r);
     return COH_OK;
 }
@@ -153,16 +163,17 @@ static uint16_t *low_of(const place *at)
     return NULL;
 }
 
-/* Shows the values of one segment of a stream in f32 or bf16: at once if they are f32, else through
- * the scratch. */
+/* Shows the values of one segment of a stream: at once if they are f32, else through the scratch.
+ */
 static coh_status show_values(coh_step *step, const coh_ticket *ticket, const place *at,
                               const coh_segment *segment, coh_chunk_visit *visit, void *data)
 {
     const coh_dtype dtype =
         visit->stream == COH_STREAM_GRAD ? coh_group_grad_dtype(at->group) : at->group->dtype;
-    const int is_split = dtype == COH_DTYPE_BF16;
+    const int is_split = dtype == COH_DTYPE_BF16, is_packed = dtype == COH_DTYPE_NF4;
     uint16_t *low = visit->stream == COH_STREAM_WORK && is_split ? low_of(at) : NULL;
-    uint64_t most = is_split ? (uint64_t)COH_VISIT_GRAINS * COH_GRAIN_ELEMENTS : segment->count;
+    uint64_t most =
+        is_split || is_packed ? (uint64_t)COH_VISIT_GRAINS * COH_GRAIN_ELEMENTS : segment->count;
     for (uint64_t done = 0; done < segment->count; done += most) {
         uint64_t element = segment->chunk_element + done, left = segment->count - done;
         run r = { .parameter = &step->layout->parameters[segment->parameter],
@@ -177,6 +188,9 @@ static coh_status show_values(coh_step *step, const coh_ticket *ticket, const pl
                 memset(step->visit_low, 0, r.count * sizeof(*step->visit_low));
                 r.low = step->visit_low;
             }
+        } else if (is_packed) {
+            r.values = step->visit_values;
+            r.packed = coh_element_at(data, dtype, element);
         } else {
             r.values = (float *)data + element;
         }

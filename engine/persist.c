@@ -14,6 +14,7 @@
 #include "engine/entry.h"
 #include "engine/parameter_groups.h"
 #include "engine/visit.h"
+#include "kernels/nf4.h"
 #include "planner/comm_parts.h"
 #include "planner/fingerprint.h"
 #include "planner/graph.h"
@@ -36,10 +37,11 @@ static int32_t list_stream(const coh_state_stream *stream, coh_state_stream *str
     return (*count)++;
 }
 
-/* The form of frozen tensors so far, with one of `dtype` in addition: bf16 if all of them are. */
+/* The form of frozen tensors so far, with one of `dtype` in addition: bf16 if all of them are, as
+ * the numbers of NF4. */
 static coh_frozen_form frozen_form(coh_frozen_form before, coh_dtype dtype)
 {
-    return dtype == COH_DTYPE_BF16 && before != COH_FROZEN_F32 ? COH_FROZEN_BF16 : COH_FROZEN_F32;
+    return dtype != COH_DTYPE_F32 && before != COH_FROZEN_F32 ? COH_FROZEN_BF16 : COH_FROZEN_F32;
 }
 
 /* Lists the tensors of a checkpoint, in the order of layout->parameters, and the streams of their
@@ -444,8 +446,10 @@ static int is_rounded(const coh_engine *engine, const coh_chunk_visit *run)
 {
     const coh_layout *layout = &engine->plan->layout;
     const coh_group_layout *group = &layout->groups[layout->parameters[run->parameter].group];
-    return engine->tensors[run->parameter].optimizer == NULL && group->dtype == COH_DTYPE_BF16 &&
-           !coh_frozen_is_bf16(run->data, run->count);
+    if (engine->tensors[run->parameter].optimizer != NULL || group->dtype == COH_DTYPE_F32)
+        return 0;
+    return group->dtype == COH_DTYPE_NF4 ? !coh_nf4_holds(run->data, (int64_t)run->count)
+                                         : !coh_frozen_is_bf16(run->data, run->count);
 }
 
 static coh_status load_take(coh_visit *visit, const coh_chunk_visit *run)

@@ -36,7 +36,7 @@ typedef struct coh_segment {
 typedef struct coh_segments {
     const coh_layout *layout;
     uint64_t begin, end; /* [a, a+n) in WORK bytes of the group */
-    uint64_t element_bytes;
+    coh_dtype dtype;
     uint32_t parameter, parameter_end;
 } coh_segments;
 
@@ -56,10 +56,10 @@ static inline uint64_t coh_segment_grains(const coh_segment *segment, uint64_t *
     return (segment->count + COH_GRAIN_ELEMENTS - 1) / COH_GRAIN_ELEMENTS;
 }
 
-/* Returns the address of element `element` of an array of this dtype. */
+/* Returns the address of element `element` of an array of this dtype; in NF4 it begins a block. */
 static inline void *coh_element_at(void *data, coh_dtype dtype, uint64_t element)
 {
-    return (char *)data + element * coh_dtype_bytes(dtype);
+    return (char *)data + coh_dtype_array_bytes(dtype, element);
 }
 
 #endif

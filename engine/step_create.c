@@ -159,10 +159,10 @@ static void unshare_ticket(coh_step *step, coh_ticket *ticket)
 
 static coh_status allocate_visit(coh_step *step)
 {
-    int has_bf16 = 0;
+    int has_others = 0;
     for (uint32_t i = 0; i < step->layout->group_count; i++)
-        has_bf16 |= step->layout->groups[i].dtype == COH_DTYPE_BF16;
-    if (!has_bf16)
+        has_others |= step->layout->groups[i].dtype != COH_DTYPE_F32;
+    if (!has_others)
         return COH_OK;
     COH_TRY(COH_ALLOC((size_t)COH_VISIT_GRAINS * COH_GRAIN_ELEMENTS, &step->visit_values));
     if (coh_sent_partials_bytes(step->layout) == 0)

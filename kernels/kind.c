@@ -19,6 +19,8 @@ static const char *dtype_name(coh_dtype dtype)
         return "f16";
     case COH_DTYPE_I32:
         return "i32";
+    case COH_DTYPE_NF4:
+        return "nf4";
     }
     return "unknown dtype";
 }

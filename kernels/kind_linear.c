@@ -2,10 +2,12 @@
  * the same product. Next: kernels.h (coh_matmul), cohobate/kinds.h. */
 #include "cohobate/kinds.h"
 
+#include <inttypes.h>
 #include <math.h>
 
 #include "kernels/kernels.h"
 #include "kernels/kind.h"
+#include "kernels/nf4.h"
 
 /* linear, linear_uniform, linear_residual, linear_gelu, linear_relu: input 1 is the residual, if
  * the kind has one.
@@ -13,7 +15,9 @@
  * A large weight is multiplied in blocks of its rows, which are columns of y. Each block is a
  * product by itself, and dx is the sum over blocks, in order, in f32. So the weight may come in
  * ranges of whole blocks, and the number of blocks per call changes no bit. The blocks depend only
- * on the weight's shape and the kind of device: a GPU takes COH_GPU_ROW_BLOCKS of them as one. */
+ * on the weight's shape and the kind of device: a GPU takes COH_GPU_ROW_BLOCKS of them as one.
+ *
+ * A weight in NF4 is opened block by block, into the begin of the workspace. */
 
 /* A block has at least BLOCK_ELEMENTS elements, and a multiple of BLOCK_ROWS rows: small enough to
  * stream through a memory that the whole weight does not fit, large enough for a product to run at
@@ -43,15 +47,50 @@ static size_t sums_bytes(coh_dtype dtype, int64_t N, int64_t I, int64_t O, int64
                : 0;
 }
 
+/* Returns the bytes of a block of a weight in NF4 once it is opened; 0: the weight is as x. */
+static size_t opened_bytes(const coh_linear_attributes *a, const coh_shape *x, int64_t times)
+{
+    const int64_t I = x->dim[x->rank - 1];
+    return a->stored == COH_DTYPE_NF4
+               ? (size_t)(block_columns(I, a->outputs, times) * I) * coh_dtype_bytes(x->dtype)
+               : 0;
+}
+
+static coh_status check_stored(int32_t stored, int64_t I)
+{
+    if (stored != 0 && stored != COH_DTYPE_NF4)
+        return coh_kind_fail(COH_ERR_SHAPE, "a weight stored as dtype %d: 0, or %d for nf4", stored,
+                             COH_DTYPE_NF4);
+    if (stored != 0 && I % COH_NF4_ROW_UNIT != 0)
+        return coh_kind_fail(COH_ERR_SHAPE,
+                             "a weight in nf4 has rows of %" PRId64
+                             " elements: a multiple of %d is needed",
+                             I, COH_NF4_ROW_UNIT);
+    return COH_OK;
+}
+
+/* Sets the memory traffic with a weight in NF4: the ports, and the opened weight, written and
+ * read. */
+static void set_bytes(coh_dtype dtype, int64_t N, int64_t I, int64_t O, coh_op_facts *facts)
+{
+    const double element = (double)coh_dtype_bytes(dtype), weight = (double)I * (double)O;
+    const double packed = weight / COH_NF4_BLOCK * COH_NF4_BLOCK_BYTES;
+    for (int phase = 0; phase < COH_PHASE_COUNT; phase++)
+        facts->bytes[phase] = packed + (2 * weight + (double)N * (double)(I + O)) * element;
+}
+
 static coh_status infer(const void *attributes, const coh_shape *inputs, coh_op_facts *facts)
 {
     const coh_linear_attributes *a = attributes;
     coh_status status = coh_check_float("x", &inputs[0], 0);
     if (status == COH_OK)
         status = coh_check_count("outputs", a->outputs);
+    if (status == COH_OK)
+        status = check_stored(a->stored, inputs[0].dim[inputs[0].rank - 1]);
     if (status != COH_OK)
         return status;
     const int64_t I = inputs[0].dim[inputs[0].rank - 1], N = coh_shape_rows(&inputs[0]);
+    const size_t opened = opened_bytes(a, &inputs[0], 1);
     facts->output[0] = inputs[0];
     facts->output[0].dim[inputs[0].rank - 1] = a->outputs;
     status = coh_check_float("y", &facts->output[0], 0);
@@ -59,7 +98,8 @@ static coh_status infer(const void *attributes, const coh_shape *inputs, coh_op_
         return status;
     facts->parameter[0] = (coh_parameter_facts){
         .name = "weight",
-        .shape = coh_shape_make(inputs[0].dtype, 2, a->outputs, I, 0),
+        .shape =
+            coh_shape_make(a->stored != 0 ? COH_DTYPE_NF4 : inputs[0].dtype, 2, a->outputs, I, 0),
         .init = a->init_std != 0.0f ? COH_INIT_NORMAL : COH_INIT_ZERO,
         .init_std = a->init_std,
         .decays = 1,
@@ -71,9 +111,13 @@ static coh_status infer(const void *attributes, const coh_shape *inputs, coh_op_
             .shape = coh_shape_make(inputs[0].dtype, 1, a->outputs, 0, 0),
             .init = COH_INIT_ZERO,
         };
-    facts->workspace_bytes[COH_PHASE_BACKWARD] = sums_bytes(inputs[0].dtype, N, I, a->outputs, 1);
+    facts->workspace_bytes[COH_PHASE_FORWARD] = opened;
+    facts->workspace_bytes[COH_PHASE_BACKWARD] =
+        opened + sums_bytes(inputs[0].dtype, N, I, a->outputs, 1);
     facts->flops[COH_PHASE_FORWARD] = 2.0 * (double)N * (double)I * (double)a->outputs;
     facts->flops[COH_PHASE_BACKWARD] = 2.0 * facts->flops[COH_PHASE_FORWARD];
+    if (a->stored != 0)
+        set_bytes(inputs[0].dtype, N, I, a->outputs, facts);
     return COH_OK;
 }
 
@@ -97,6 +141,10 @@ static coh_status infer_residual(const void *attributes, const coh_shape *inputs
         status = coh_check_tensor("residual", &inputs[1], inputs[0].dtype, 0);
     if (status == COH_OK)
         status = coh_check_leading("residual", &inputs[1], "y", &facts->output[0], 0);
+    for (int phase = 0; phase < COH_PHASE_COUNT; phase++)
+        if (facts->bytes[phase] > 0)
+            facts->bytes[phase] += (double)coh_shape_elements(&facts->output[0]) *
+                                   (double)coh_dtype_bytes(inputs[0].dtype);
     return status;
 }
 
@@ -131,6 +179,35 @@ static void *element(const void *x, coh_dtype dtype, int64_t index)
                : (void *)(uintptr_t)((const char *)x + index * (int64_t)coh_dtype_bytes(dtype));
 }
 
+/* Returns the weight's block of `count` elements from element `at` of the call's range on, opened
+ * if it is in NF4. */
+static const void *weight_block(const coh_call *call, coh_dtype dtype, int64_t at, int64_t count)
+{
+    const coh_view *weight = &call->parameter[0];
+    if (weight->shape.dtype != COH_DTYPE_NF4)
+        return element(weight->data, dtype, at);
+    const coh_nf4_weight packed = {
+        .dtype = dtype,
+        .count = count,
+        .packed = (const char *)weight->data + coh_dtype_array_bytes(COH_DTYPE_NF4, (uint64_t)at),
+        .y = call->workspace,
+    };
+    coh_kernel_nf4(call->queue, &packed);
+    return packed.y;
+}
+
+/* Returns the part of backward's workspace behind an opened block. */
+static void *behind_opened(const coh_call *call)
+{
+    const coh_linear_attributes *a = call->attributes;
+    const coh_shape *dy = &call->output_grad[0].shape;
+    const coh_shape x = { .dtype = dy->dtype,
+                          .rank = 1,
+                          .dim = { call->parameter[0].shape.dim[1] } };
+    const size_t opened = opened_bytes(a, &x, coh_kernel_row_blocks(call->queue));
+    return call->workspace == NULL ? NULL : (char *)call->workspace + opened;
+}
+
 /* Runs one block after the other: columns of y. */
 static coh_status run_blocks(const coh_call *call, const coh_matmul *whole)
 {
@@ -141,7 +218,7 @@ static coh_status run_blocks(const coh_call *call, const coh_matmul *whole)
     for (int64_t o = begin; o < end; o += block) {
         coh_matmul product = *whole;
         product.columns = end - o < block ? end - o : block;
-        product.b = element(whole->b, whole->dtype, (o - begin) * I);
+        product.b = weight_block(call, whole->dtype, (o - begin) * I, product.columns * I);
         product.c = element(whole->c, whole->c_dtype, o);
         product.bias = element(whole->bias, whole->dtype, o);
         product.residual = element(whole->residual, whole->dtype, o);
@@ -195,7 +272,7 @@ static void spread(const coh_call *call, const void *dy, void *workspace)
             product.layout = COH_MATMUL_NN;
             product.rows = N;
             product.depth = count;
-            product.b = element(call->parameter[0].data, dtype, at);
+            product.b = weight_block(call, dtype, at, count * I);
             product.c_dtype = has_sums ? COH_DTYPE_F32 : dtype;
             product.c = has_sums ? workspace : dx->data;
             product.adds = o > 0 || (!has_sums && dx_adds);
@@ -211,6 +288,7 @@ static void spread(const coh_call *call, const void *dy, void *workspace)
 static coh_status backward(const coh_call *call)
 {
     const coh_shape *dy = &call->output_grad[0].shape;
+    void *scratch = behind_opened(call);
     const int64_t N = coh_shape_rows(dy), O = dy->dim[dy->rank - 1];
     const coh_column_sum sum = { .dtype = dy->dtype,
                                  .sums_dtype = call->parameter_grad[1].shape.dtype,
@@ -219,10 +297,10 @@ static coh_status backward(const coh_call *call)
                                  .rows = N,
                                  .columns = O,
                                  .adds = (call->parameter_grad_adds & 2u) != 0,
-                                 .partials = call->workspace }; /* before the sums of dx */
+                                 .partials = scratch }; /* before the sums of dx */
     if (sum.sums != NULL)
         coh_kernel_column_sum(call->queue, &sum);
-    spread(call, call->output_grad[0].data, call->workspace);
+    spread(call, call->output_grad[0].data, scratch);
     if (call->input_grad[1].data != NULL && call->row_begin == 0)
         coh_kernel_pass(call->queue, dy->dtype, call->input_grad[1].data, call->output_grad[0].data,
                         N * O, (call->input_grad_adds & 2u) != 0);
@@ -247,7 +325,9 @@ static size_t gpu_workspace(const void *attributes, const coh_shape *inputs, coh
             ? (size_t)coh_kernel_column_sum_partials(coh_shape_rows(&inputs[0]), a->outputs) *
                   sizeof(float)
             : 0;
-    return phase != COH_PHASE_BACKWARD ? 0 : sums > partials ? sums : partials;
+    return opened_bytes(a, &inputs[0], COH_GPU_ROW_BLOCKS) + (phase != COH_PHASE_BACKWARD ? 0
+                                                              : sums > partials           ? sums
+                                                                                : partials);
 }
 
 /* Fields that all of them share. `outputs_read`: the mask of outputs that backward reads. */
@@ -256,7 +336,7 @@ static size_t gpu_workspace(const void *attributes, const coh_shape *inputs, coh
         .input_count = input_ports, .output_count = 1, .parameter_count = 2,                       \
         .backward_reads = { .inputs = 1u, .outputs = outputs_read, .parameters = 1u },             \
         .reads_for_parameters = { .inputs = 1u }, .row_split_parameters = 1u, .column_slices = 1,  \
-        .attribute_bytes = sizeof(coh_linear_attributes)
+        .attribute_bytes = offsetof(coh_linear_attributes, stored)
 
 const coh_op_kind coh_kind_linear = {
     LINEAR_KIND("linear", 2, 1, 0u),
@@ -293,9 +373,10 @@ static size_t gpu_workspace_activated(const void *attributes, const coh_shape *i
                                       coh_phase phase)
 {
     const coh_linear_attributes *a = attributes;
-    return phase == COH_PHASE_BACKWARD ? gpu_sums_bytes(a, &inputs[0]) +
+    const size_t opened = opened_bytes(a, &inputs[0], COH_GPU_ROW_BLOCKS);
+    return phase == COH_PHASE_BACKWARD ? opened + gpu_sums_bytes(a, &inputs[0]) +
                                              partials_bytes(coh_shape_rows(&inputs[0]), a->outputs)
-                                       : 0;
+                                       : opened;
 }
 
 /* `saves`: forward saves the sums before the activation. */
@@ -314,12 +395,14 @@ static coh_status infer_activated(const void *attributes, const coh_shape *input
     return COH_OK;
 }
 
-/* Workspace: partial sums, dx's sums. The first range overwrites dy with dh, of all columns. */
+/* Workspace: an opened block, partial sums, dx's sums. The first range overwrites dy with dh, of
+ * all columns. */
 static coh_status backward_activation(const coh_call *call, coh_activation activation,
                                       const void *of)
 {
     const coh_shape *dy = &call->output_grad[0].shape;
     const int64_t N = coh_shape_rows(dy), O = dy->dim[dy->rank - 1];
+    char *scratch = behind_opened(call);
     coh_activation_gradient gradient = {
         .activation = activation,
         .dtype = dy->dtype,
@@ -331,11 +414,11 @@ static coh_status backward_activation(const coh_call *call, coh_activation activ
         .sums = call->parameter_grad[1].data,
         .sums_adds = (call->parameter_grad_adds & 2u) != 0,
         .f32_grads = coh_call_has_f32_grads(call, 1),
-        .partials = call->workspace,
+        .partials = (float *)(void *)scratch,
     };
     if (call->row_begin == 0)
         coh_kernel_activation_gradient(call->queue, &gradient);
-    spread(call, gradient.dh, (char *)call->workspace + partials_bytes(N, O));
+    spread(call, gradient.dh, scratch + partials_bytes(N, O));
     return COH_OK;
 }
 

@@ -8,8 +8,8 @@
  * So a kind is written once. It passes pointers, shapes and constants, and reads no tensor itself,
  * because a pointer may refer to memory of a device that is still computing. Structs, and data of
  * theirs that is marked as host memory, are read before a function returns. The tables hold the
- * functions that kernels.h, optimizer.h, plain.h, quantise.h, fold.h and wire.h declare with a
- * queue, with the same signatures: one list makes fields, calls and the declarations of the host.
+ * functions that kernels.h, nf4.h, optimizer.h, plain.h, quantise.h, fold.h and wire.h declare with
+ * a queue, with the same signatures: one list makes fields, calls and the declarations of the host.
  *
  * A device computes what those headers define, with the host's formulas. Bits may differ between
  * devices where sums are folded in another order, never between runs. If it fails, it keeps the
@@ -20,6 +20,7 @@
 #include "base/queue_head.h"
 #include "kernels/fold.h"
 #include "kernels/kernels.h"
+#include "kernels/nf4.h"
 #include "kernels/optimizer.h"
 #include "kernels/plain.h"
 #include "kernels/quantise.h"
@@ -33,6 +34,7 @@
       (queue, dtype, to, from, count, adds))                                                       \
     X(matmul, (void *queue, const coh_matmul *matmul), (queue, matmul))                            \
     X(column_sum, (void *queue, const coh_column_sum *sum), (queue, sum))                          \
+    X(nf4, (void *queue, const coh_nf4_weight *weight), (queue, weight))                           \
     X(embedding, (void *queue, const coh_embedding *embedding, void *y, const void *weight),       \
       (queue, embedding, y, weight))                                                               \
     X(embedding_backward,                                                                          \

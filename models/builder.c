@@ -68,10 +68,24 @@ static coh_status add_adapter(coh_builder *b, const char *name, int64_t outputs,
     return add_op(b, &coh_kind_linear_residual, part, &up, sizeof(up), inputs, y, NULL);
 }
 
+/* Chooses how the weight of a linear of x is stored. */
+static coh_status choose_stored(const coh_builder *b, const char *name, coh_tensor x,
+                                coh_linear_attributes *linear)
+{
+    coh_shape shape;
+    if (!b->frozen_nf4 || !coh_adapters_freeze(b->adapters, name))
+        return COH_OK;
+    COH_TRY(coh_graph_tensor_shape(b->graph, x, &shape));
+    if (shape.dim[shape.rank - 1] % COH_NF4_ROW_UNIT == 0)
+        linear->stored = COH_DTYPE_NF4;
+    return COH_OK;
+}
+
 static coh_status add_linear(coh_builder *b, const char *name, coh_linear_attributes linear,
                              coh_tensor x, const coh_tensor *residual, coh_tensor *out_y)
 {
     const coh_tensor inputs[2] = { x, residual ? *residual : x };
+    COH_TRY(choose_stored(b, name, x, &linear));
     COH_TRY(add_op(b, residual ? &coh_kind_linear_residual : &coh_kind_linear, name, &linear,
                    sizeof(linear), inputs, out_y, NULL));
     return add_adapter(b, name, linear.outputs, x, out_y);
@@ -127,6 +141,7 @@ coh_status coh_builder_linear_activated(coh_builder *b, const char *name,
     char whole[NAME_BYTES], behind[WITHIN_LAYER_BYTES];
     coh_tensor sum;
     name_of(b, name, whole);
+    COH_TRY(choose_stored(b, whole, x, &linear));
     if (!coh_adapters_target(b->adapters, whole))
         return add_op(b, activation->fused, whole, &linear, sizeof(linear), &x, out_y, NULL);
     snprintf(behind, sizeof(behind), "%s.activation", name);
@@ -278,6 +293,11 @@ static coh_status build(coh_builder *b, const coh_model *model, int64_t sequence
     b->family = coh_family_of(model);
     b->adapters = &model->adapters;
     b->block = -1;
+    if (!b->decode) {
+        b->dropout = model->dropout;
+        b->atomics = model->atomics;
+        b->frozen_nf4 = model->frozen_nf4;
+    }
     COH_TRY(coh_graph_create(&b->graph));
     const coh_status status =
         b->decode ? add_decoding(b, config) : add_training(b, config, sequences);
@@ -293,7 +313,7 @@ coh_status coh_model_train_graph(const coh_model *model, int64_t sequences, int6
 {
     if (!model || !out_graph)
         return coh_fail(COH_ERR_ARGUMENT, "a graph needs a model and a place for itself");
-    coh_builder b = { .tokens = tokens, .dropout = model->dropout, .atomics = model->atomics };
+    coh_builder b = { .tokens = tokens };
     return build(&b, model, sequences, out_graph);
 }
 
@@ -303,9 +323,7 @@ coh_status coh_model_logits_graph(const coh_model *model, int64_t sequences, int
     if (!model || !out_graph || !out_logits)
         return coh_fail(COH_ERR_ARGUMENT,
                         "a graph with logits needs a model and places for itself and its logits");
-    coh_builder b = {
-        .tokens = tokens, .dropout = model->dropout, .atomics = model->atomics, .with_logits = 1
-    };
+    coh_builder b = { .tokens = tokens, .with_logits = 1 };
     COH_TRY(build(&b, model, sequences, out_graph));
     *out_logits = b.logits;
     return COH_OK;
@@ -317,9 +335,7 @@ coh_status coh_model_token_losses_graph(const coh_model *model, int64_t sequence
     if (!model || !out_graph || !out_losses)
         return coh_fail(COH_ERR_ARGUMENT,
                         "a graph with losses needs a model and places for itself and its losses");
-    coh_builder b = {
-        .tokens = tokens, .dropout = model->dropout, .atomics = model->atomics, .with_losses = 1
-    };
+    coh_builder b = { .tokens = tokens, .with_losses = 1 };
     COH_TRY(build(&b, model, sequences, out_graph));
     *out_losses = b.losses;
     return COH_OK;

@@ -206,13 +206,14 @@ static inline coh_axis_set coh_inner_axes(int count)
     return (1u << count) - 1;
 }
 
-/* Returns the most elements of a chunk of work whose states are divided over so many inner axes, if
- * `usual` would do without: whole grains, as many for each rank. Parts would be padded otherwise:
- * threefold where a chunk has 128 grains for 384 ranks. */
-static inline uint64_t coh_chunk_elements_most(const coh_mesh *mesh, int state_axes, uint64_t usual)
+/* Returns the most elements of a chunk of the group's work, if `usual` would do without ranks that
+ * divide its states: whole units of its dtype, as many for each rank. Parts would be padded
+ * otherwise: threefold where a chunk has 128 grains for 384 ranks. */
+static inline uint64_t coh_chunk_elements_most(const coh_mesh *mesh, const coh_group_layout *group,
+                                               uint64_t usual)
 {
-    const uint64_t of_all =
-        COH_GRAIN_ELEMENTS * (uint64_t)coh_mesh_group_size(mesh, coh_inner_axes(state_axes));
+    const uint64_t of_all = coh_dtype_unit(group->dtype) *
+                            (uint64_t)coh_mesh_group_size(mesh, coh_inner_axes(group->axes.state));
     return usual < of_all ? of_all : usual / of_all * of_all;
 }
 

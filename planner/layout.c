@@ -162,10 +162,10 @@ static coh_status add_work_object(builder *b, int32_t group_index, int32_t *out_
     const coh_group_layout *group = &b->layout->groups[group_index];
     const int is_divided = group->axes.state > 0;
     COH_TRY(add_object(b, COH_STREAM_WORK, group_index, group->axes.work == 0, out_object));
-    uint64_t pending = 0, element_bytes = coh_dtype_bytes(group->dtype);
-    const uint64_t most = coh_chunk_elements_most(&b->layout->mesh, group->axes.state,
-                                                  b->chunk_bytes / sizeof(float)) *
-                          element_bytes;
+    uint64_t pending = 0;
+    const uint64_t most = coh_dtype_array_bytes(
+        group->dtype,
+        coh_chunk_elements_most(&b->layout->mesh, group, b->chunk_bytes / sizeof(float)));
     for (uint32_t i = 0; i < group->parameter_count; i++) {
         const coh_parameter_layout *parameter = &b->layout->parameters[group->parameter_begin + i];
         int64_t unit = b->map->row_unit[parameter->parameter];
@@ -173,8 +173,8 @@ static coh_status add_work_object(builder *b, int32_t group_index, int32_t *out_
         uint64_t boundary = unit > 0 && unit < shape->dim[0]
                                 ? coh_shape_bytes(shape) / (uint64_t)shape->dim[0] * (uint64_t)unit
                                 : 0;
-        COH_TRY(cut_parameter(b, parameter->elements * element_bytes, boundary, most, is_divided,
-                              &pending));
+        COH_TRY(cut_parameter(b, coh_dtype_array_bytes(group->dtype, parameter->elements), boundary,
+                              most, is_divided, &pending));
     }
     return pending > 0 ? add_chunk(b, pending) : COH_OK;
 }
@@ -214,11 +214,11 @@ static coh_status add_to_group(builder *b, int32_t index)
     uint64_t offset = 0;
     if (group->parameter_count > 0) {
         const coh_parameter_layout *last = &layout->parameters[layout->parameter_count - 1];
-        offset =
-            last->offset + coh_bytes_round_page(last->elements * coh_dtype_bytes(group->dtype));
+        offset = last->offset +
+                 coh_bytes_round_page(coh_dtype_array_bytes(group->dtype, last->elements));
     }
     uint64_t elements = (uint64_t)coh_shape_elements(&parameter->facts.shape);
-    COH_TRY(check_sums(b, elements * coh_dtype_bytes(group->dtype), b->chunk_bytes));
+    COH_TRY(check_sums(b, coh_dtype_array_bytes(group->dtype, elements), b->chunk_bytes));
     uint64_t grains = (elements + COH_GRAIN_ELEMENTS - 1) / COH_GRAIN_ELEMENTS;
     if (layout->partial_count + grains > UINT32_MAX / 2)
         return refuse_length(b, COH_UNIT_GRAINS, layout->partial_count + grains, UINT32_MAX / 2,
@@ -361,14 +361,22 @@ static int stands_alone(const builder *b, int32_t parameter)
            (b->map->row_unit[parameter] > 0 && !is_sliced(b, parameter));
 }
 
+/* Is the parameter a group by itself, in the order of the operator's parameters? It is sliced, or
+ * in NF4, since the parameters of a group have one dtype. */
+static int is_apart(const builder *b, int32_t parameter)
+{
+    return !stands_alone(b, parameter) &&
+           (b->map->row_unit[parameter] > 0 ||
+            b->graph->parameters[parameter].facts.shape.dtype == COH_DTYPE_NF4);
+}
+
 /* Classes of parameters of an operator. */
 enum { PLAIN_TRAINED, PLAIN_FROZEN, ALONE };
 
-/* Makes a group of one parameter, if it is sliced and of class `which`. */
-static coh_status group_slices(builder *b, int32_t index, int which)
+/* Makes a group of one parameter, if it is one by itself and of class `which`. */
+static coh_status group_apart(builder *b, int32_t index, int which)
 {
-    if (!is_sliced(b, index) || b->map->row_unit[index] == 0 || b->use_count[index] > 1 ||
-        which != (b->is_trained[index] ? PLAIN_TRAINED : PLAIN_FROZEN))
+    if (!is_apart(b, index) || which != (b->is_trained[index] ? PLAIN_TRAINED : PLAIN_FROZEN))
         return COH_OK;
     COH_TRY(open_group(b, index));
     COH_TRY(add_to_group(b, index));
@@ -377,7 +385,7 @@ static coh_status group_slices(builder *b, int32_t index, int which)
 
 /* Makes the groups of one operator of one class: its plain parameters together, those that an
  * optimizer trains (its index; -1: any) and others separately, each shared or row-split one alone.
- * Sliced parameters come before the plain ones of their class, so that parameters have the same
+ * Parameters apart come before the plain ones of their class, so that parameters have the same
  * order with and without slices: norms are summed, and checkpoints written, in this order. */
 static coh_status group_parameters(builder *b, int32_t op_index, int which, int32_t optimizer)
 {
@@ -389,11 +397,11 @@ static coh_status group_parameters(builder *b, int32_t op_index, int which, int3
             b->graph->parameters[index].port != port ||
             (optimizer >= 0 && b->optimizer[index] != optimizer))
             continue;
-        COH_TRY(group_slices(b, index, which));
+        COH_TRY(group_apart(b, index, which));
         int class = stands_alone(b, index) ? ALONE
                     : b->is_trained[index] ? PLAIN_TRAINED
                                            : PLAIN_FROZEN;
-        if (class != which || (class != ALONE && b->map->row_unit[index] > 0))
+        if (class != which || is_apart(b, index))
             continue;
         if (!is_open)
             COH_TRY(open_group(b, index));

@@ -97,7 +97,7 @@ static inline size_t coh_port_index(int32_t op, int32_t port)
 /* Bytes of a tensor's elements. */
 static inline uint64_t coh_shape_bytes(const coh_shape *shape)
 {
-    return (uint64_t)coh_shape_elements(shape) * coh_dtype_bytes(shape->dtype);
+    return coh_dtype_array_bytes(shape->dtype, (uint64_t)coh_shape_elements(shape));
 }
 
 #endif

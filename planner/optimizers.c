@@ -205,9 +205,12 @@ static coh_group_stream *add_row(coh_group_layout *group, const char *name, coh_
 
 void coh_group_streams_make(coh_group_layout *group, const coh_optimizer *optimizer, int deferred)
 {
-    const uint32_t element_bytes = (uint32_t)coh_dtype_bytes(group->dtype);
+    const int is_packed = group->dtype == COH_DTYPE_NF4;
+    const uint32_t block = is_packed ? COH_NF4_BLOCK : 1;
     group->stream_count = 0;
-    coh_group_stream *work = add_row(group, "work", COH_STREAM_WORK, element_bytes);
+    coh_group_stream *work = add_row(group, "work", COH_STREAM_WORK,
+                                     (uint32_t)coh_dtype_array_bytes(group->dtype, block));
+    work->elements_per_block = block;
     work->part = 0;
     work->readers = COH_READER_OPERATORS;
     if (optimizer == NULL)
@@ -235,7 +238,7 @@ coh_status coh_optimizers_most_bytes(const coh_graph *graph, const coh_plan_opti
         const int trains = options->mode == COH_PLAN_TRAIN && !graph->parameters[i].frozen;
         coh_group_layout group = { .dtype = dtype, .f32_gradients = options->f32_gradients };
         coh_group_streams_make(&group, trains ? coh_optimizer_of(graph, options, i) : NULL, 1);
-        const uint64_t work_bytes = chunk_bytes / sizeof(float) * coh_dtype_bytes(dtype);
+        const uint64_t work_bytes = coh_dtype_array_bytes(dtype, chunk_bytes / sizeof(float));
         uint64_t bytes = 0;
         for (int object = COH_STREAM_WORK; object <= COH_STREAM_STATE; object++)
             bytes += coh_group_chunk_bytes(&group, (uint8_t)object, work_bytes);

@@ -23,7 +23,7 @@ static void count_parameters(const coh_plan *plan, coh_plan_summary *out)
         const coh_parameter_layout *parameter = &layout->parameters[i];
         out->parameter_count += parameter->elements;
         out->parameter_bytes +=
-            parameter->elements * coh_dtype_bytes(layout->groups[parameter->group].dtype);
+            coh_dtype_array_bytes(layout->groups[parameter->group].dtype, parameter->elements);
     }
     for (uint32_t i = 0; i < layout->object_count; i++) {
         const coh_object *object = &layout->objects[i];

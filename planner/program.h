@@ -194,6 +194,8 @@ static inline int coh_group_splits_master(const coh_group_layout *group)
 static inline uint64_t coh_part_bytes(const coh_group_layout *group, const coh_group_stream *stream,
                                       uint64_t work_bytes)
 {
+    if (group->dtype == COH_DTYPE_NF4)
+        return work_bytes; /* it has no other stream than work */
     const uint64_t elements = work_bytes / coh_dtype_bytes(group->dtype);
     const uint64_t blocks =
         (elements + stream->elements_per_block - 1) / stream->elements_per_block;

@@ -2,6 +2,7 @@
 #ifndef COH_PLANNER_ROW_UNIT_H
 #define COH_PLANNER_ROW_UNIT_H
 
+#include "base/bytes.h"
 #include "cohobate/model.h"
 #include "planner/graph.h"
 
@@ -41,8 +42,8 @@ static inline int64_t coh_row_unit(const coh_graph *graph, int32_t parameter,
     uint64_t row_elements =
         (uint64_t)coh_shape_elements(&facts->shape) / (uint64_t)facts->shape.dim[0];
     uint64_t block_elements = row_elements * (uint64_t)block;
-    uint64_t times =
-        COH_GRAIN_ELEMENTS / coh_greatest_common_divisor(block_elements, COH_GRAIN_ELEMENTS);
+    const uint64_t whole = coh_dtype_unit(facts->shape.dtype);
+    const uint64_t times = whole / coh_greatest_common_divisor(block_elements, whole);
     int64_t unit = block * (int64_t)times;
     return unit < facts->shape.dim[0] ? unit : facts->shape.dim[0];
 }

@@ -289,19 +289,6 @@ static coh_status check_mover(coh_verifier *v, uint32_t instruction_index)
     return COH_OK;
 }
 
-static uint64_t element_bytes(coh_dtype dtype)
-{
-    switch (dtype) {
-    case COH_DTYPE_F32:
-    case COH_DTYPE_I32:
-        return 4;
-    case COH_DTYPE_BF16:
-    case COH_DTYPE_F16:
-        return 2;
-    }
-    return 0;
-}
-
 /* Checks that operands that a call adds to are read and written. An input gradient that is read and
  * written is added to, unless it only accumulates the row ranges of one call. The gradient of an
  * output is read and written if the call may overwrite it; the first range of rows does. */
@@ -337,12 +324,15 @@ static coh_status check_binding(coh_verifier *v, uint32_t instruction_index,
                                 const coh_instruction_call *call, const coh_binding *binding)
 {
     const coh_operand *operand = &coh_instruction_operands(v, instruction_index)[binding->operand];
-    uint64_t bytes = element_bytes(binding->shape.dtype);
+    uint64_t elements = 1, bytes = 0;
     int good = binding->shape.rank >= 1 && binding->shape.rank <= COH_RANK_MAX &&
                binding->port < COH_PORT_MAX && binding->role == operand->role;
     for (int32_t i = 0; good && i < binding->shape.rank; i++)
         good = binding->shape.dim[i] >= 0 &&
-               !__builtin_mul_overflow(bytes, (uint64_t)binding->shape.dim[i], &bytes);
+               !__builtin_mul_overflow(elements, (uint64_t)binding->shape.dim[i], &elements);
+    good = good && elements <= COH_VERIFY_ELEMENTS_MOST;
+    if (good)
+        bytes = coh_verify_array_bytes(binding->shape.dtype, elements);
     if (!good || binding->object_offset < operand->object_offset || bytes > operand->bytes ||
         binding->object_offset - operand->object_offset > operand->bytes - bytes)
         COH_TRY(coh_verify_breach(v, COH_RULE_FORM, instruction_index, UINT32_MAX,

@@ -114,11 +114,10 @@ static int reaches(const coh_verifier *v, const coh_binding *binding, uint32_t c
     for (int32_t i = 0; i < binding->shape.rank && i < COH_RANK_MAX; i++)
         if (__builtin_mul_overflow(elements, (uint64_t)binding->shape.dim[i], &elements))
             return 0; /* rejected by FORM */
-    uint64_t bytes = 0, end = 0;
-    uint64_t size =
-        binding->shape.dtype == COH_DTYPE_F32 || binding->shape.dtype == COH_DTYPE_I32 ? 4 : 2;
-    if (__builtin_mul_overflow(elements, size, &bytes) ||
-        __builtin_add_overflow(binding->object_offset, bytes, &end))
+    uint64_t end = 0;
+    if (elements > COH_VERIFY_ELEMENTS_MOST ||
+        __builtin_add_overflow(binding->object_offset,
+                               coh_verify_array_bytes(binding->shape.dtype, elements), &end))
         return 0;
     return binding->object_offset < facts->object_offset + facts->bytes &&
            end > facts->object_offset;

@@ -136,6 +136,25 @@ static inline uint64_t coh_verify_part(const coh_mesh *mesh, int axis, uint64_t 
     return window;
 }
 
+/* More elements than any tensor has: their bytes fit 64 bits. */
+#define COH_VERIFY_ELEMENTS_MOST ((uint64_t)1 << 56)
+
+/* Returns the bytes of so many elements of a dtype; 0 for one that does not exist. */
+static inline uint64_t coh_verify_array_bytes(coh_dtype dtype, uint64_t elements)
+{
+    switch (dtype) {
+    case COH_DTYPE_F32:
+    case COH_DTYPE_I32:
+        return elements * 4;
+    case COH_DTYPE_BF16:
+    case COH_DTYPE_F16:
+        return elements * 2;
+    case COH_DTYPE_NF4: /* 64 elements: a scale of 2 bytes, 32 bytes of codes */
+        return (elements / 64 + (elements % 64 != 0)) * 34;
+    }
+    return 0;
+}
+
 /* Returns the bytes of a grain in a group's WORK, or with `is_grad` in its GRAD. */
 static inline uint64_t coh_verify_grain_bytes(const coh_group_layout *group, int is_grad)
 {

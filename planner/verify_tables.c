@@ -114,7 +114,7 @@ static coh_status check_objects(coh_verifier *v)
 }
 
 /* Returns 1 if a group's parameters lie in its work, each from a page on, without overlap. */
-static int parameters_fit(const coh_layout *layout, uint32_t group_index, uint64_t element_bytes)
+static int parameters_fit(const coh_layout *layout, uint32_t group_index)
 {
     const coh_group_layout *group = &layout->groups[group_index];
     uint64_t end = 0, most = (uint64_t)1 << 56;
@@ -126,7 +126,7 @@ static int parameters_fit(const coh_layout *layout, uint32_t group_index, uint64
         if (parameter->group != (int32_t)group_index || parameter->offset % COH_PAGE_BYTES != 0 ||
             parameter->offset < end || parameter->elements > most || parameter->offset > most)
             return 0;
-        end = parameter->offset + parameter->elements * element_bytes;
+        end = parameter->offset + coh_verify_array_bytes(group->dtype, parameter->elements);
     }
     return end <= layout->objects[group->work].bytes;
 }
@@ -194,7 +194,7 @@ static int is_row(const coh_group_stream *row, const char *name, coh_stream obje
 }
 
 /* Returns 1 if the rows of a group, from which the engine takes addresses, are those of its dtype
- * and optimizer. */
+ * and optimizer: nf4 only without one. */
 static int rows_match(const coh_layout *layout, const coh_group_layout *group)
 {
     const int is_half = group->dtype == COH_DTYPE_BF16;
@@ -203,7 +203,9 @@ static int rows_match(const coh_layout *layout, const coh_group_layout *group)
     const int has_low = is_half && optimizer != NULL && !optimizer->rounds_work;
     const int32_t states = 2 + has_low; /* work, grad, low */
     if (group->stream_count != (optimizer != NULL ? states + optimizer->stream_count : 1) ||
-        !is_row(&group->streams[0], "work", COH_STREAM_WORK, is_half ? 2 : 4, 1, 0))
+        !(group->dtype == COH_DTYPE_NF4
+              ? optimizer == NULL && is_row(&group->streams[0], "work", COH_STREAM_WORK, 34, 64, 0)
+              : is_row(&group->streams[0], "work", COH_STREAM_WORK, is_half ? 2 : 4, 1, 0)))
         return 0;
     if (optimizer == NULL)
         return 1;
@@ -275,11 +277,11 @@ static coh_status check_layout(coh_verifier *v)
     COH_TRY(check_objects(v));
     for (uint32_t i = 0; i < layout->group_count; i++) {
         const coh_group_layout *group = &layout->groups[i];
-        int is_half = group->dtype == COH_DTYPE_BF16;
         if (group->optimizer < -1 || group->optimizer >= layout->optimizer_count)
             return bad(v, COH_NO_INSTRUCTION, "a group whose optimizer is not in the list");
-        if (!is_half && group->dtype != COH_DTYPE_F32)
-            return bad(v, COH_NO_INSTRUCTION, "a group that is neither f32 nor bf16");
+        if (group->dtype != COH_DTYPE_F32 && group->dtype != COH_DTYPE_BF16 &&
+            group->dtype != COH_DTYPE_NF4)
+            return bad(v, COH_NO_INSTRUCTION, "a group that is neither f32, bf16 nor nf4");
         if (!rows_match(layout, group))
             return bad(v, COH_NO_INSTRUCTION,
                        "a group whose streams are not those of its optimizer");
@@ -293,7 +295,7 @@ static coh_status check_layout(coh_verifier *v)
             return bad(v, COH_NO_INSTRUCTION, "a group whose parts do not match its work");
         if (!contributions_match(layout, i))
             return bad(v, COH_NO_INSTRUCTION, "a group whose contributions do not match its work");
-        if (!parameters_fit(layout, i, is_half ? 2 : 4))
+        if (!parameters_fit(layout, i))
             return bad(v, COH_NO_INSTRUCTION, "a group whose parameters do not fit its work");
         if (!divided_chunks_fit(layout, group))
             return bad(v, COH_NO_INSTRUCTION,

@@ -67,11 +67,20 @@ typedef struct coh_rmsnorm_attributes {
 extern COH_API const coh_op_kind coh_kind_rmsnorm;
 
 /* Linear layer: x [..,I] -> y [..,O] = x weightᵀ + bias; weight [O,I], bias [O] (absent unless
- * has_bias). O is `outputs`. */
+ * has_bias). O is `outputs`.
+ *
+ * A frozen weight may be stored in 4.25 bits an element: `stored` COH_DTYPE_NF4 (Dettmers, Pagnoni,
+ * Holtzman and Zettlemoyer 2023, "QLoRA"). Blocks of 64 elements of a row share a scale, the
+ * largest magnitude rounded to bf16, and each element is the nearest of 16 quantiles of the normal
+ * distribution, times the scale, rounded to bf16. Products see these numbers in x's dtype: results
+ * are the bits of a weight that holds them. Quantising them again changes nothing. I must be a
+ * multiple of COH_NF4_ROW_UNIT. */
 typedef struct coh_linear_attributes {
     int64_t outputs;
     int32_t has_bias;
-    float init_std; /* 0: the weight starts at zero */
+    float init_std;   /* 0: the weight starts at zero */
+    int32_t stored;   /* of the weight: 0 as x, or COH_DTYPE_NF4 */
+    int32_t reserved; /* 0 */
 } coh_linear_attributes;
 extern COH_API const coh_op_kind coh_kind_linear;
 

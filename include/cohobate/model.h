@@ -24,8 +24,23 @@
 extern "C" {
 #endif
 
-/* Types of elements: F32, BF16 (the upper half of f32), F16 (IEEE half), I32 (signed integer). */
-typedef enum coh_dtype { COH_DTYPE_F32, COH_DTYPE_BF16, COH_DTYPE_F16, COH_DTYPE_I32 } coh_dtype;
+/* Types of elements: F32, BF16 (the upper half of f32), F16 (IEEE half), I32 (signed integer). NF4:
+ * 4 bits each, COH_NF4_BLOCK of them in COH_NF4_BLOCK_BYTES; only frozen parameters of linears have
+ * it (coh_linear_attributes). */
+typedef enum coh_dtype {
+    COH_DTYPE_F32,
+    COH_DTYPE_BF16,
+    COH_DTYPE_F16,
+    COH_DTYPE_I32,
+    COH_DTYPE_NF4
+} coh_dtype;
+
+/* Elements that share a scale in COH_DTYPE_NF4. */
+#define COH_NF4_BLOCK 64
+/* Bytes of such a block: a scale in bf16, then 4 bits for each element. */
+#define COH_NF4_BLOCK_BYTES 34
+/* Rows of a parameter in NF4 have a multiple of so many elements. */
+#define COH_NF4_ROW_UNIT 128
 
 /* most dimensions of a tensor */
 #define COH_RANK_MAX 5
@@ -313,8 +328,11 @@ COH_API coh_status coh_kind_fail(coh_status status, const char *format, ...)
 /* Returns the number of elements; 0 for rank 0. Shapes that a graph accepted never overflow. */
 COH_API int64_t coh_shape_elements(const coh_shape *shape);
 
-/* Returns the bytes of one element. */
+/* Returns the bytes of one element; 0 for NF4, whose elements have no bytes of their own. */
 COH_API size_t coh_dtype_bytes(coh_dtype dtype);
+
+/* Returns the bytes of `count` elements in a row, of NF4 in whole blocks. */
+COH_API uint64_t coh_dtype_array_bytes(coh_dtype dtype, uint64_t count);
 
 /* ---- graphs ---- */
 

@@ -187,6 +187,12 @@ typedef struct coh_model {
      * (kinds.h), except with attention dropout, which has no such kinds. Models are read with 0; it
      * belongs to a run, as dropout does. */
     int32_t atomics;
+    /* 1: training graphs store the frozen weights of linears in NF4 (coh_linear_attributes), those
+     * whose rows are multiples of COH_NF4_ROW_UNIT: 4.25 bits an element in place of 16 or 32. The
+     * head and the token table are as before. Models are read with 0; it belongs to a run, as
+     * dropout does: a checkpoint has the numbers, which are exact in bf16, so other graphs of it
+     * need not know. */
+    int32_t frozen_nf4;
 } coh_model;
 
 /* Creates a model by name: gpt2-nano (6 layers, 6 heads, 384 wide), or a published one: gpt2,

@@ -51,6 +51,13 @@ typedef struct coh_cuda_spread_arguments {
     int32_t adds, packed;
 } coh_cuda_spread_arguments;
 
+/* y = the numbers of 4-bit weights (kernels/nf4.h). */
+typedef struct coh_cuda_nf4_arguments {
+    int64_t count;
+    const void *packed;
+    void *y; /* begins on a boundary of 16 bytes */
+} coh_cuda_nf4_arguments;
+
 /* ---- dropout.cu ---- */
 
 typedef struct coh_cuda_dropout_arguments {

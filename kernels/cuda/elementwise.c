@@ -216,3 +216,15 @@ void coh_cuda_dropout(void *queue, const coh_dropout *dropout)
     const coh_cuda_grid grid = coh_cuda_flat(queue, groups * COH_RANDOM_GROUP / 4 / part);
     coh_cuda_launch(queue, coh_cuda_of(COH_CUDA_DROPOUT_F32, dropout->dtype), &grid, &arguments);
 }
+
+void coh_cuda_nf4(void *queue, const coh_nf4_weight *weight)
+{
+    enum { CODES = 8 }; /* of a thread */
+    if (weight->count <= 0)
+        return;
+    const coh_cuda_nf4_arguments arguments = { .count = weight->count,
+                                               .packed = weight->packed,
+                                               .y = weight->y };
+    const coh_cuda_grid grid = coh_cuda_flat(queue, coh_cuda_parts(weight->count, CODES));
+    coh_cuda_launch(queue, coh_cuda_of(COH_CUDA_NF4_F32, weight->dtype), &grid, &arguments);
+}

@@ -8,6 +8,7 @@
 #include "kernels/cuda/activation.cuh"
 #include "kernels/cuda/arguments.h"
 #include "kernels/cuda/pack.cuh"
+#include "kernels/nf4.h"
 
 template <typename T, int W>
 COH_DEVICE void gelu(const coh_cuda_map_arguments &a, int64_t begin, int64_t end)
@@ -232,3 +233,34 @@ COH_DEVICE void gated_backward(const coh_cuda_swiglu_arguments &a, int64_t begin
     COH_MAP_KERNELS(name##_backward, coh_cuda_swiglu_arguments, 4)
 COH_GATED(swiglu, coh_swish_of)
 COH_GATED(geglu, coh_gelu_gate_of)
+
+/* ---- 4-bit weights ----
+ *
+ * Memory-bound: a thread opens the eight codes of four bytes, 16 bytes of bf16. The bits are the
+ * host's: a product, and a rounding to bf16. */
+
+__device__ const float nf4_values[COH_NF4_CODES] = COH_NF4_VALUES;
+
+template <typename T> COH_DEVICE void nf4(const coh_cuda_nf4_arguments &a)
+{
+    constexpr int codes = 8, parts = COH_NF4_BLOCK / codes;
+    __shared__ float values[COH_NF4_CODES];
+    if (threadIdx.x < COH_NF4_CODES)
+        values[threadIdx.x] = nf4_values[threadIdx.x];
+    __syncthreads();
+    COH_EACH(at, 0, a.count, codes)
+    {
+        const uint16_t *block =
+            (const uint16_t *)a.packed + at / COH_NF4_BLOCK * (COH_NF4_BLOCK_BYTES / 2);
+        const uint16_t *of = block + 1 + at / codes % parts * 2;
+        const uint32_t packed = of[0] | (uint32_t)of[1] << 16;
+        const float scale = __uint_as_float((uint32_t)block[0] << 16);
+        coh_floats<codes> y;
+#pragma unroll
+        for (int i = 0; i < codes; i++)
+            y.x[i] = __uint_as_float(
+                (uint32_t)coh_bf16_of(__fmul_rn(values[packed >> 4 * i & 15u], scale)) << 16);
+        coh_put<T, codes>((T *)a.y + at, y);
+    }
+}
+COH_KERNELS(nf4, coh_cuda_nf4_arguments, 256, 8)

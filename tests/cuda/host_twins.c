@@ -50,6 +50,7 @@ static float *scratch(int which, int64_t count)
 
 JOB(matmul, coh_matmul)
 JOB(column_sum, coh_column_sum)
+JOB(nf4, coh_nf4_weight)
 JOB(position, coh_position)
 JOB(position_backward, coh_position_gradient)
 JOB(norm, coh_norm)

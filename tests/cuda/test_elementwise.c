@@ -9,8 +9,10 @@
 #include <cmocka.h>
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "kernels/kernels.h"
+#include "kernels/nf4.h"
 #include "tests/cuda/twins.h"
 
 static const coh_dtype dtypes[] = { COH_DTYPE_F32, COH_DTYPE_BF16 };
@@ -425,10 +427,44 @@ static void gradients_before_an_activation_are_the_hosts(void **state)
             }
 }
 
+static void run_nf4(void *queue, const void *call)
+{
+    coh_kernel_nf4(queue, call);
+}
+
+/* Codes of any bytes, scales of any size; more blocks than a grid has threads for at once. */
+static void weights_in_4_bits_have_the_hosts_bits(void **state)
+{
+    (void)state;
+    static const int64_t blocks[] = { 1, 2, 37, 5000 };
+    for (int d = 0; d < 2; d++)
+        for (int b = 0; b < 4; b++) {
+            const int64_t count = blocks[b] * COH_NF4_BLOCK;
+            const size_t bytes = (size_t)coh_dtype_array_bytes(COH_DTYPE_NF4, (uint64_t)count);
+            unsigned char *packed = coh_twins_zeros(bytes);
+            for (size_t i = 0; i < bytes; i++)
+                packed[i] = (unsigned char)(i * 167 + i / 256);
+            for (int64_t i = 0; i < blocks[b]; i++) {
+                const uint16_t scale = (uint16_t)(0x2000 + i * 97 % 0x5f00); /* finite, above 0 */
+                memcpy(packed + i * COH_NF4_BLOCK_BYTES, &scale, sizeof(scale));
+            }
+            const coh_nf4_weight call = { .dtype = dtypes[d],
+                                          .count = count,
+                                          .packed = packed,
+                                          .y = coh_twins_poisoned(dtypes[d], count, 0) };
+            coh_twins_check(&(coh_twins_case){ .name = "nf4",
+                                               .run = run_nf4,
+                                               .call = &call,
+                                               .outputs = { { dtypes[d], count, call.y } } });
+            coh_twins_release();
+        }
+}
+
 int coh_twins_elementwise(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(functions_of_an_element_are_the_hosts),
+        cmocka_unit_test(weights_in_4_bits_have_the_hosts_bits),
         cmocka_unit_test(what_rounds_at_most_once_has_the_hosts_bits),
         cmocka_unit_test(scaled_tensors_are_the_hosts),
         cmocka_unit_test(capped_rows_are_the_hosts),

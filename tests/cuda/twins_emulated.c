@@ -103,6 +103,7 @@ static const coh_kernel_table table = {
     .round = coh_cuda_round,
     .matmul = host_matmul,
     .column_sum = coh_cuda_column_sum,
+    .nf4 = coh_cuda_nf4,
     .embedding = coh_cuda_embedding,
     .embedding_backward = coh_cuda_embedding_backward,
     .position = coh_cuda_position,

@@ -37,6 +37,7 @@ static inline uint32_t made_bits(const char *name, uint64_t at, coh_dtype dtype)
         return (low & 0x807f) | (exponent % 255) << 7;
     case COH_DTYPE_F16:
     case COH_DTYPE_I32:
+    case COH_DTYPE_NF4:
         break;
     }
     return (low & 0x83ff) | (exponent % 31) << 10;

@@ -4,7 +4,7 @@ of the headers has to be declared in python/cohobate/_library.py, or named here.
 LEFT_OUT = {
     # reason: functions
     "graphs, layers and kinds of one's own are written in C, and reach Python as an extension (load_extension)":
-        """coh_cuda_begin coh_dtype_bytes coh_graph_chain coh_graph_create coh_graph_destroy coh_graph_input coh_graph_loss
+        """coh_cuda_begin coh_dtype_array_bytes coh_dtype_bytes coh_graph_chain coh_graph_create coh_graph_destroy coh_graph_input coh_graph_loss
         coh_graph_op coh_graph_operator_at coh_graph_operator_count coh_graph_output coh_graph_tensor_shape coh_kind_fail
         coh_layer_clear_grads coh_layer_infer coh_op_check coh_op_fault_name coh_optimizer_register coh_parallel
         coh_random_words coh_rank_pattern_register coh_shape_elements""",

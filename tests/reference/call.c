@@ -9,6 +9,7 @@
 #include "base/bytes.h"
 #include "base/rng.h"
 #include "kernels/kernels.h"
+#include "kernels/nf4.h"
 
 void coh_poison(void *data, size_t bytes)
 {
@@ -33,7 +34,7 @@ static void *take(coh_case *one, size_t bytes)
 
 static size_t bytes_of(const coh_shape *shape)
 {
-    return (size_t)coh_shape_elements(shape) * coh_dtype_bytes(shape->dtype);
+    return (size_t)coh_dtype_array_bytes(shape->dtype, (uint64_t)coh_shape_elements(shape));
 }
 
 static coh_view take_view(coh_case *one, const coh_shape *shape)
@@ -64,6 +65,12 @@ static void fill_normal(coh_view *view, uint64_t seed, uint64_t stream)
     for (int64_t begin = 0; begin < count; begin += RUN) {
         const int64_t length = count - begin < RUN ? count - begin : RUN;
         coh_kernel_normal(run, seed, stream, (uint64_t)begin, length, 1);
+        if (view->shape.dtype == COH_DTYPE_NF4) {
+            coh_nf4_quantise((char *)view->data +
+                                 coh_dtype_array_bytes(COH_DTYPE_NF4, (uint64_t)begin),
+                             run, length);
+            continue;
+        }
         for (int64_t i = 0; i < length; i++) {
             uint32_t bits;
             memcpy(&bits, &run[i], sizeof(bits));
@@ -146,7 +153,8 @@ void coh_case_create(coh_case *out_case, const coh_op_kind *kind, const void *at
     for (int i = 0; i < kind->parameter_count; i++) {
         call->parameter[i] = take_view(one, &one->facts.parameter[i].shape);
         fill_normal(&call->parameter[i], seed, 200 + (uint64_t)i);
-        call->parameter_grad[i] = take_view(one, &one->facts.parameter[i].shape);
+        if (call->parameter[i].shape.dtype != COH_DTYPE_NF4)
+            call->parameter_grad[i] = take_view(one, &one->facts.parameter[i].shape);
     }
     for (int i = 0; i < kind->state_count; i++) {
         call->state[i] = take_view(one, &one->facts.state[i]);
@@ -271,8 +279,8 @@ static void narrow(coh_view *view, int64_t begin, int64_t end)
 {
     if (view->data == NULL)
         return;
-    view->data =
-        (char *)view->data + (size_t)(begin * view->stride[0]) * coh_dtype_bytes(view->shape.dtype);
+    view->data = (char *)view->data +
+                 coh_dtype_array_bytes(view->shape.dtype, (uint64_t)(begin * view->stride[0]));
     view->shape.dim[0] = end - begin;
     view->origin[0] = begin;
 }

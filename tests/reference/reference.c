@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "cohobate/kinds.h"
+#include "kernels/nf4.h"
 
 static void *take(int64_t count)
 {
@@ -25,6 +26,20 @@ static float widened(uint16_t half)
     return value;
 }
 
+/* Decodes element `i` of blocks of 64: a scale in bf16, then 32 bytes of two codes each. */
+static float nf4_at(const void *data, int64_t i)
+{
+    static const float values[] = COH_NF4_VALUES;
+    const unsigned char *block = (const unsigned char *)data + i / 64 * 34;
+    const int pair = block[2 + i % 64 / 2], code = i % 2 ? pair / 16 : pair % 16;
+    const float number = values[code] * widened((uint16_t)(block[0] + block[1] * 256));
+    uint32_t bits;
+    memcpy(&bits, &number, sizeof(bits));
+    const uint32_t rest = bits & 0xffff,
+                   is_up = rest > 0x8000 || (rest == 0x8000 && bits >> 16 & 1);
+    return widened((uint16_t)((bits >> 16) + is_up));
+}
+
 double *coh_doubles_of(const coh_view *view)
 {
     if (view->data == NULL || view->shape.dtype == COH_DTYPE_I32)
@@ -33,7 +48,8 @@ double *coh_doubles_of(const coh_view *view)
     double *values = take(count);
     for (int64_t i = 0; i < count; i++)
         values[i] = view->shape.dtype == COH_DTYPE_BF16 ? widened(((const uint16_t *)view->data)[i])
-                                                        : ((const float *)view->data)[i];
+                    : view->shape.dtype == COH_DTYPE_NF4 ? nf4_at(view->data, i)
+                                                         : ((const float *)view->data)[i];
     return values;
 }
 

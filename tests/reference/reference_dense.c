@@ -32,8 +32,11 @@ static void linear_forward(coh_reference *r, int64_t N, int64_t I, int64_t O)
         }
 }
 
+/* Does nothing if the gradient is not wanted. */
 static void add_product(coh_array *to, int64_t at, double a, double b, double terms)
 {
+    if (to->count == 0)
+        return;
     to->value[at] += a * b;
     to->bound[at] += COH_EPS * terms * fabs(a * b);
 }
@@ -333,6 +336,8 @@ static linear_sums sums_before(coh_reference *r, int64_t N, int64_t I, int64_t O
 /* Adds a product whose left factor has the error `error`. */
 static void add_inexact(coh_array *to, int64_t at, double a, double error, double b, double terms)
 {
+    if (to->count == 0)
+        return;
     add_product(to, at, a, b, terms);
     to->bound[at] += error * fabs(b);
 }
