@@ -177,8 +177,7 @@ static void tokens_text(const char *path, const coh_token_file_facts *facts, dou
            path, cli_count(facts->token_count, "token").at, facts->vocabulary,
            facts->tokenizer_identity, entropy);
     if (facts->window > 0)
-        printf("  documents in sequences of %s\n",
-               cli_count((uint64_t)facts->window, "token").at);
+        printf("  documents in sequences of %s\n", cli_count((uint64_t)facts->window, "token").at);
     else if (facts->has_mask)
         printf("  conversations: only what the assistant says counts\n");
     printf("  hash %016" PRIx64 "\n", facts->hash);

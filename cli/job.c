@@ -19,6 +19,7 @@
 #include "cli/launch.h"
 #include "cli/progress.h"
 #include "cli/replay.h"
+#include "cli/settle.h"
 #include "cli/shares.h"
 #include "cli/topology.h"
 #include "cli/train.h"
@@ -340,66 +341,6 @@ static coh_status check_gradients(const cli_job *job)
                                       " leave it out, or add --dtype bf16");
 }
 
-/* Asks whether a GPU adds by atomics in any attention layer of this run. Fails: with the limit
- * as text. */
-static coh_status ask_for_atomics(const cli_job *job)
-{
-    const coh_model_size size = coh_model_size_get(&job->model);
-    const coh_llama_config *llama = &job->model.llama;
-    const coh_gemma_config *gemma = &job->model.gemma;
-    coh_attention_grouped_attributes attributes = { .heads = size.heads, .kv_heads = size.heads };
-    if (size.heads <= 0 || size.channels < size.heads)
-        return cli_fail(COH_ERR_SHAPE, "a model without heads");
-    int64_t width = size.channels / size.heads;
-    if (job->model.family == COH_FAMILY_LLAMA) {
-        width = llama->head_width;
-        attributes.scores.window = llama->window;
-    } else if (job->model.family == COH_FAMILY_GEMMA) { /* its global layers, if it has any */
-        width = gemma->head_width;
-        attributes.scores.cap = gemma->score_cap;
-        if (gemma->scalar != width)
-            attributes.scores.scale = 1.0f / sqrtf((float)gemma->scalar);
-        if (gemma->pattern == 0 || gemma->pattern > gemma->layers)
-            attributes.scores.window = gemma->window;
-    }
-    const coh_shape x = { .dtype = size.dtype,
-                          .rank = 3,
-                          .dim = { 1, job->recipe.sequence, size.heads * width } };
-    return coh_kind_attention_grouped_atomic.devices[COH_DEVICE_CUDA].accepts(
-        &attributes, (const coh_shape[]){ x, x, x });
-}
-
-/* Refuses --atomics if no kind of the run can use atomics; a resumed run continues without them. */
-static coh_status settle_atomics(cli_job *job)
-{
-    const char *of = NULL;
-    char limit[256];
-    if (!job->on_gpu)
-        of = "a GPU";
-    else if (coh_model_size_get(&job->model).dtype != COH_DTYPE_BF16)
-        of = "weights in bf16";
-    else if (job->recipe.dropout > 0)
-        of = "attention without dropout";
-    else if (ask_for_atomics(job) != COH_OK) {
-        snprintf(limit, sizeof(limit), "attention on cuDNN (%s)", coh_last_error());
-        of = limit;
-    }
-    const int is_given = cli_given(job->options, CLI_FLAG_ATOMICS);
-    uint64_t are_on = is_given ? (uint64_t)job->options->atomics : job->recipe.atomics;
-    if (are_on && of != NULL && is_given)
-        return cli_fail(COH_ERR_ARGUMENT, "--atomics on is of %s: leave it out", of);
-    if (are_on && of != NULL) {
-        cli_note_choice("atomics on -> off: they are of %s", of);
-        are_on = 0;
-    } else if (are_on != job->recipe.atomics) {
-        cli_note_choice("atomics %s -> %s: other rounding, the run will not continue bit for bit",
-                        job->recipe.atomics ? "on" : "off", are_on ? "on" : "off");
-    }
-    job->recipe.atomics = are_on;
-    job->model.atomics = (int32_t)are_on;
-    return COH_OK;
-}
-
 /* Checks patterns of groups before planning, which may take minutes. */
 static coh_status check_groups(const cli_job *job)
 {
@@ -449,7 +390,8 @@ coh_status cli_job_open_unplanned(const cli_options *options, cli_job *out_job)
     CLI_TRY_GOTO(status, cli_job_share(out_job), fail);
     CLI_TRY_GOTO(status, check_sequence(out_job), fail);
     CLI_TRY_GOTO(status, check_gradients(out_job), fail);
-    CLI_TRY_GOTO(status, settle_atomics(out_job), fail);
+    CLI_TRY_GOTO(status, cli_settle_atomics(out_job), fail);
+    CLI_TRY_GOTO(status, cli_settle_frozen_dtype(out_job), fail);
     if (options->command == CLI_PLAN)
         CLI_TRY_GOTO(status, cli_epochs_take_named(out_job), fail);
     out_job->model.dropout = out_job->recipe.dropout;

@@ -103,7 +103,7 @@ typedef struct cli_options {
     uint64_t link_bytes_per_s; /* 0: memory speed */
     uint64_t disk_write_limit; /* bytes a day */
     int64_t threads, ranks, node_ranks, pair_ranks, rank_timeout, recompute, search, state, dtype,
-        reduce, gradients, atomics, export_dtype;
+        reduce, gradients, atomics, frozen_dtype, export_dtype;
     int64_t steps, epochs, schedule, schedule_steps, batch, micro_batch, sequence, vocabulary;
     int64_t sweep_order, clip_mode, save_every, keep, validation_every, seed, tokens, top_k,
         held_out;

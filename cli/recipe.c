@@ -433,6 +433,7 @@ coh_status cli_recipe_from_options(const cli_options *options, cli_recipe *out_r
         cli_given(options, CLI_FLAG_SWEEP_ORDER) && options->sweep_order == COH_SWEEP_LAYER;
     recipe->f32_gradients = asks_for_f32_gradients(options);
     recipe->atomics = (uint64_t)options->atomics;
+    recipe->frozen_nf4 = (uint64_t)options->frozen_dtype;
 
     if (cli_given(options, CLI_FLAG_EPOCHS) && cli_given(options, CLI_FLAG_STEPS))
         return cli_fail(COH_ERR_ARGUMENT,

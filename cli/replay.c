@@ -37,6 +37,8 @@ coh_status cli_replay_note(const cli_job *job, cli_line *out_note)
                           job->options->disk_write_limit);
     if (job->model.dropout > 0)
         cli_line_add_json(out_note, "'dropout': %.17g", job->model.dropout);
+    if (job->model.frozen_nf4)
+        cli_line_add_json(out_note, "'frozen_nf4': true");
     cli_line_add(out_note, ", \"model\": %s}", model);
     if (out_note->cut)
         return cli_fail(COH_ERR_ARGUMENT, "the model's description is too long for a plan file");
@@ -67,12 +69,14 @@ static coh_status read_members(const char *path, json_t *root, cli_plan_note *ou
     json_t *model = NULL;
     json_int_t version = 0, batch = 0, micro = 0, sequence = 0, steps = 0, threads = 0;
     double dropout = 0;
+    int frozen_nf4 = 0;
     if (json_unpack_ex(root, &error, JSON_STRICT,
-                       "{s:I, s:I, s:I, s:I, s:I, s:F, s:I, s:s, s:s, s?s, s?F, s:o}", "version",
-                       &version, "batch", &batch, "micro_batch", &micro, "sequence", &sequence,
-                       "steps", &steps, "clip", &out->clip, "threads", &threads,
+                       "{s:I, s:I, s:I, s:I, s:I, s:F, s:I, s:s, s:s, s?s, s?F, s?b, s:o}",
+                       "version", &version, "batch", &batch, "micro_batch", &micro, "sequence",
+                       &sequence, "steps", &steps, "clip", &out->clip, "threads", &threads,
                        "device_memory_bytes", &device, "profile", &profile, "disk_write_limit",
-                       &limit, "dropout", &dropout, "model", &model) != 0)
+                       &limit, "dropout", &dropout, "frozen_nf4", &frozen_nf4, "model",
+                       &model) != 0)
         return corrupt(path, error.text);
     if (version != NOTE_VERSION)
         return corrupt(path, "is of another version");
@@ -97,6 +101,7 @@ static coh_status read_members(const char *path, json_t *root, cli_plan_note *ou
     coh_status status = coh_model_from_json(text, out_model);
     free(text);
     out_model->dropout = dropout;
+    out_model->frozen_nf4 = frozen_nf4;
     return status == COH_OK ? COH_OK : cli_blame(status, "%s", path);
 }
 
@@ -241,7 +246,8 @@ coh_status cli_replay_open(const cli_options *options, cli_replay *out_replay)
                       .clip = said.clip,
                       .clips_by_previous = said.clip > 0 && !out_replay->file.deferred_update,
                       .speculates = (uint64_t)out_replay->file.speculates,
-                      .dropout = job->model.dropout };
+                      .dropout = job->model.dropout,
+                      .frozen_nf4 = (uint64_t)job->model.frozen_nf4 };
     job->made_device_bytes = said.device_bytes;
     const int is_other_profile = options->profile != NULL;
     name_profile(&said, out_replay);

@@ -196,6 +196,8 @@ static void add_model(const cli_job *job, cli_line *line)
     else
         cli_dtype_describe(job->options, size.dtype, job->model.checkpoint[0] && !job->freezes_anew,
                            line);
+    if (job->model.frozen_nf4)
+        cli_line_add(line, "        frozen weights of linear layers in nf4, 4.25 bits each\n");
     if (job->plan_options.f32_gradients && size.dtype == COH_DTYPE_BF16)
         cli_line_add(line, "        gradients of weights in f32\n");
     if (coh_fold_shape_replicas(&job->plan_options.replicas) > 1)

@@ -100,6 +100,7 @@ static const note_row note_rows[] = {
     LATER("stop_after_worse", NOTE_AMOUNT, stop_after_worse),
     LATER("schedule", NOTE_SCHEDULE, schedule_kind),
     LATER("decay_steps", NOTE_AMOUNT, decay_steps),
+    LATER("frozen_nf4", NOTE_AMOUNT, frozen_nf4),
 };
 enum { NOTE_ROW_COUNT = sizeof(note_rows) / sizeof(note_rows[0]) };
 

@@ -157,6 +157,7 @@ typedef struct coh_training_note {
     /* Of `schedule`: its coh_schedule_kind, and the steps of the decay: at least 1 with
      * COH_SCHEDULE_WSD, and at most schedule_steps - warmup_steps; else 0. */
     uint64_t schedule_kind, decay_steps;
+    uint64_t frozen_nf4; /* 1: frozen weights of linears are stored in NF4 (coh_model) */
 } coh_training_note;
 
 /* As coh_training_note_init; `bytes` is the size that the caller was compiled with. */

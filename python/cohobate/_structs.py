@@ -53,7 +53,7 @@ class coh_model(Structure):
                 ("_configurations", c_int64 * 23), ("adapters", coh_adapters),
                 ("checkpoint", c_char * 4096), ("folder", c_char * 4096), ("extras", c_char * 2048),
                 ("dtypes", c_char * 2048), ("metadata", c_char * 1024), ("notes", c_char * 2048),
-                ("dropout", c_double), ("atomics", c_int32)]
+                ("dropout", c_double), ("atomics", c_int32), ("frozen_nf4", c_int32)]
 
 
 class coh_model_size(Structure):
@@ -302,7 +302,7 @@ class coh_training_note(Structure):
                 ("speculates", c_uint64), ("save_every", c_uint64), ("keep", c_uint64),
                 ("validation_every", c_uint64), ("validation_windows", c_uint64),
                 ("stop_after_worse", c_uint64), ("schedule_kind", c_uint64),
-                ("decay_steps", c_uint64)]
+                ("decay_steps", c_uint64), ("frozen_nf4", c_uint64)]
 
 
 class coh_checkpoint_tensor(Structure):

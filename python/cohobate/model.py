@@ -24,11 +24,13 @@ class Model:
                 to run
     lora        rank of adapters; everything else is frozen. lora_alpha 0 and lora_targets "" are
                 PEFT's defaults
-    freeze      globs of operators that are frozen: "wte,h.0.*" """
+    freeze      globs of operators that are frozen: "wte,h.0.*"
+    frozen_nf4  True: training stores frozen weights of linears in 4.25 bits an element; they are
+                rounded to that when they are loaded """
 
     def __init__(self, what, vocabulary: int = 0, dtype: str | None = None, dropout: float = 0.0,
                  lora: int = 0, lora_alpha: float = 0.0, lora_targets: str = "", freeze: str = "",
-                 atomics: bool = False):
+                 atomics: bool = False, frozen_nf4: bool = False):
         vocabulary = as_count(vocabulary, "vocabulary", 0, INT32_MOST)
         lora = as_count(lora, "lora", 0, INT32_MOST, "; 0: no adapters")
         if not lora and (lora_alpha or lora_targets):
@@ -40,6 +42,7 @@ class Model:
         if dtype is not None:
             library().coh_model_dtype_set(byref(self._model), chosen(dtype, DTYPES, "dtype"))
         self._model.dropout, self._model.atomics = dropout, bool(atomics)
+        self._model.frozen_nf4 = bool(frozen_nf4)
         if lora or freeze:
             kinds = dict(coh_adapters._fields_)
             adapters = coh_adapters(

@@ -283,7 +283,7 @@ class Plan(Owner):
         note.optimizer, note.optimizer_for = self.optimizer, self.optimizer_for
         note.f32_gradients, note.dropout = self.f32_gradients, model.dropout
         note.by_layers, note.replicas, note.atomics = self.by_layers, self.replicas, model.atomics
-        note.speculates = self.speculate
+        note.speculates, note.frozen_nf4 = self.speculate, model.frozen_nf4
         note.clips_by_previous = not self.exact_clip and not self.speculate
         note.base = os.path.abspath(model.folder) if model.folder else ""
 

@@ -126,7 +126,8 @@ class TrainingNote:
     def model_options(self) -> dict:
         """What Model needs of the recipe, next to the path of the checkpoint, which has the rest:
         Model("run", **note.model_options())."""
-        return {"dropout": self.dropout, "atomics": bool(self.atomics)}
+        return {"dropout": self.dropout, "atomics": bool(self.atomics),
+                "frozen_nf4": bool(self.frozen_nf4)}
 
     def plan_options(self) -> dict:
         """What Model.plan needs for the numeric plan of the run, batch and sequence included.

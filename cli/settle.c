@@ -1,0 +1,92 @@
+/* Settles options that need the model and the device, after the recipe is known. Next: job.c. */
+#include "cli/settle.h"
+
+#include <math.h>
+#include <stdio.h>
+
+/* Asks whether a GPU adds by atomics in any attention layer of this run. Fails: with the limit
+ * as text. */
+static coh_status ask_for_atomics(const cli_job *job)
+{
+    const coh_model_size size = coh_model_size_get(&job->model);
+    const coh_llama_config *llama = &job->model.llama;
+    const coh_gemma_config *gemma = &job->model.gemma;
+    coh_attention_grouped_attributes attributes = { .heads = size.heads, .kv_heads = size.heads };
+    if (size.heads <= 0 || size.channels < size.heads)
+        return cli_fail(COH_ERR_SHAPE, "a model without heads");
+    int64_t width = size.channels / size.heads;
+    if (job->model.family == COH_FAMILY_LLAMA) {
+        width = llama->head_width;
+        attributes.scores.window = llama->window;
+    } else if (job->model.family == COH_FAMILY_GEMMA) { /* its global layers, if it has any */
+        width = gemma->head_width;
+        attributes.scores.cap = gemma->score_cap;
+        if (gemma->scalar != width)
+            attributes.scores.scale = 1.0f / sqrtf((float)gemma->scalar);
+        if (gemma->pattern == 0 || gemma->pattern > gemma->layers)
+            attributes.scores.window = gemma->window;
+    }
+    const coh_shape x = { .dtype = size.dtype,
+                          .rank = 3,
+                          .dim = { 1, job->recipe.sequence, size.heads * width } };
+    return coh_kind_attention_grouped_atomic.devices[COH_DEVICE_CUDA].accepts(
+        &attributes, (const coh_shape[]){ x, x, x });
+}
+
+coh_status cli_settle_atomics(cli_job *job)
+{
+    const char *of = NULL;
+    char limit[256];
+    if (!job->on_gpu)
+        of = "a GPU";
+    else if (coh_model_size_get(&job->model).dtype != COH_DTYPE_BF16)
+        of = "weights in bf16";
+    else if (job->recipe.dropout > 0)
+        of = "attention without dropout";
+    else if (ask_for_atomics(job) != COH_OK) {
+        snprintf(limit, sizeof(limit), "attention on cuDNN (%s)", coh_last_error());
+        of = limit;
+    }
+    const int is_given = cli_given(job->options, CLI_FLAG_ATOMICS);
+    uint64_t are_on = is_given ? (uint64_t)job->options->atomics : job->recipe.atomics;
+    if (are_on && of != NULL && is_given)
+        return cli_fail(COH_ERR_ARGUMENT, "--atomics on is of %s: leave it out", of);
+    if (are_on && of != NULL) {
+        cli_note_choice("atomics on -> off: they are of %s", of);
+        are_on = 0;
+    } else if (are_on != job->recipe.atomics) {
+        cli_note_choice("atomics %s -> %s: other rounding, the run will not continue bit for bit",
+                        job->recipe.atomics ? "on" : "off", are_on ? "on" : "off");
+    }
+    job->recipe.atomics = are_on;
+    job->model.atomics = (int32_t)are_on;
+    return COH_OK;
+}
+
+/* Counts the frozen weights that can be stored in NF4. */
+static int64_t count_packable(const coh_model *model)
+{
+    coh_model_tensor tensor;
+    int64_t count = 0;
+    for (int64_t i = 0; coh_model_tensor_at(model, i, &tensor) == COH_OK; i++)
+        count +=
+            tensor.linear && tensor.dim[1] % COH_NF4_ROW_UNIT == 0 && coh_model_is_frozen(model, i);
+    return count;
+}
+
+coh_status cli_settle_frozen_dtype(cli_job *job)
+{
+    const int is_given = cli_given(job->options, CLI_FLAG_FROZEN_DTYPE);
+    const uint64_t is_on = is_given ? (uint64_t)job->options->frozen_dtype : job->recipe.frozen_nf4;
+    if (is_on && count_packable(&job->model) == 0)
+        return cli_fail(COH_ERR_ARGUMENT,
+                        "--frozen-dtype nf4 is of frozen weights of linear layers with rows of a "
+                        "multiple of %d elements, and this run has none: add --lora 16 or --freeze "
+                        "PATTERN, or leave it out",
+                        COH_NF4_ROW_UNIT);
+    if (is_on && !job->recipe.frozen_nf4)
+        cli_note_choice("frozen weights are rounded to nf4: the run goes on with other numbers");
+    job->recipe.frozen_nf4 = is_on;
+    job->model.frozen_nf4 = (int32_t)is_on;
+    return COH_OK;
+}

@@ -1,0 +1,101 @@
+"""--frozen-dtype nf4: a run over frozen weights in 4 bits has the bits of one whose plain weights hold the same numbers."""
+
+import os
+import shutil
+import struct
+import unittest
+
+import model_folder
+from program import TrainTest
+
+LORA = ["--lora", "2:4", "--lora-targets", "*"]
+NF4 = ["--frozen-dtype", "nf4"]
+VALUES = [-1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453, -0.28444138169288635, -0.18477343022823334,
+          -0.09105003625154495, 0.0, 0.07958029955625534, 0.16093020141124725, 0.24611230194568634, 0.33791524171829224,
+          0.44070982933044434, 0.5626170039176941, 0.7229568362236023, 1.0]
+NANO = ["gpt2-nano", "--sequence", 16, "--batch", 2, "--threads", 2, "--steps", 4, "--schedule-steps", 6]
+
+
+def bf16(number):
+    """Rounded to bf16, ties to even."""
+    bits = struct.unpack("<I", struct.pack("<f", number))[0]
+    return struct.unpack("<f", struct.pack("<I", (bits + 0x7fff + (bits >> 16 & 1)) >> 16 << 16))[0]
+
+
+def rounded(row):
+    """A row of numbers as 4 bits hold it."""
+    out = []
+    for begin in range(0, len(row), 64):
+        block = row[begin:begin + 64]
+        scale = bf16(max(map(abs, block)))
+        single = [struct.unpack("<f", struct.pack("<f", value))[0] for value in VALUES]
+        for x in block:
+            nearest = min(single, key=lambda value: abs(x - value * scale))
+            out.append(bf16(struct.unpack("<f", struct.pack("<f", nearest * scale))[0]))
+    return out
+
+
+class Nf4(TrainTest):
+    def nano(self, *more):
+        return self.succeeds("train", *NANO, "--data", self.corpus(), *LORA, *more)
+
+    def test_budgets_tiers_and_storage_change_no_bit(self):
+        for dtype in ("f32", "bf16"):
+            with self.subTest(dtype):
+                run, whole = self.path("run-" + dtype), ["--dtype", dtype, "--steps", 6, "--save", "none"]
+                done = self.nano(*NF4, *whole)
+                self.assertIn("frozen weights of linear layers in nf4, 4.25 bits each", done.out + done.err)
+                expected = self.says_hash(done)
+                tight = self.nano(*NF4, *whole, "--device-memory", "24MiB", "--disk", self.path())
+                self.assertEqual(self.says_hash(tight), expected)
+                self.nano(*NF4, "--dtype", dtype, "--save", run, "--save-every", 2, "--keep", 2)
+                shutil.copytree(run, self.path("plain-" + dtype))
+                self.assertEqual(self.says_hash(self.resumed(run, "--steps", 6)), expected)
+                self.assertEqual(self.says_hash(self.resumed(self.path("plain-" + dtype), "--frozen-dtype", "model", "--steps", 6)),
+                                 expected)
+                # one file of frozen numbers in both, since they are the same
+                frozen = {os.stat(self.path(name + dtype, "step-6", "frozen.bin")).st_ino for name in ("run-", "plain-")}
+                self.assertEqual(len(frozen), 2)
+                self.assertEqual(os.stat(self.path("plain-" + dtype, "step-6", "frozen.bin")).st_nlink, 2)
+
+    def test_a_folders_weights_are_rounded_once(self):
+        folder = self.path("model")
+        tensors = model_folder.make(folder, "llama", dtype="BF16", C=128, inner=256)
+        base = ["train", folder, "--data", self.corpus(60), "--sequence", 16, "--batch", 2, "--threads", 2, "--steps", 1]
+        self.succeeds(*base, "--lora", 2, *NF4, "--save", self.path("run"))
+        self.succeeds("export", self.path("run"), "-o", self.path("merged"), "--merge-lora", "--dtype", "f32")
+        merged = model_folder.read(self.path("merged"))
+        checked = 0
+        for name, (dtype, dims, data) in tensors.items():
+            if not name.endswith(("o_proj.weight", "up_proj.weight", "down_proj.weight", "embed_tokens.weight")):
+                continue
+            numbers, found = model_folder.widen(data, dtype), model_folder.widen(merged[name][2], merged[name][0])
+            if not name.endswith("embed_tokens.weight"):
+                numbers = rounded(list(numbers))
+                checked += 1
+            self.assertEqual(list(found), list(numbers), name)
+        self.assertGreater(checked, 2)
+        kept = self.succeeds(*base, "--lora", 2, "--save", "none")
+        self.assertNotIn("nf4", kept.out + kept.err)
+
+    def test_what_has_no_such_weights_is_refused(self):
+        says = "--frozen-dtype nf4 is of frozen weights of linear layers"
+        self.fails(2, "train", *NANO, "--data", self.corpus(), *NF4, says=says)
+        self.fails(2, "train", *NANO, "--data", self.corpus(), *NF4, "--freeze", "wte,wpe", says=says)
+        tiny = model_folder.make(self.path("tiny"), "llama")
+        self.assertTrue(tiny)
+        self.fails(2, "plan", self.path("tiny"), "--lora", 2, *NF4, says=says)
+
+    def test_a_plan_holds_a_quarter_and_can_be_replayed(self):
+        plan = ["plan", "llama-3.2-1b", "--lora", 16, "--dtype", "bf16", "--sequence", 128, "--batch", 1, "--device-memory", "8GiB"]
+        usual, packed = self.succeeds(*plan, "--json").json, self.succeeds(*plan, *NF4, "--json").json
+        weights = 16 * (2 * 2048 * 2048 + 2 * 2048 * 512 + 3 * 2048 * 8192)  # of all linears
+        self.assertEqual(usual["parameter_bytes"] - packed["parameter_bytes"], 2 * weights - weights // 64 * 34)
+        nano = ["plan", *NANO, "--data", self.corpus(), *LORA, *NF4, "-o", self.path("plan.json")]
+        self.succeeds(*nano)
+        made = self.succeeds("simulate", self.path("plan.json"), "--json").json
+        self.assertGreater(made["step_seconds"], 0)
+
+
+if __name__ == "__main__":
+    unittest.main()
