@@ -169,23 +169,6 @@ static coh_status take_buffers(cli_run *run)
 
 /* ---- engine ---- */
 
-/* The number of steps from the first one of the run on that `every` divides; 0: never. */
-static uint64_t count_due(const cli_run *run, uint64_t every)
-{
-    return every > 0 ? run->job.recipe.steps / every - run->job.first_step / every : 0;
-}
-
-/* The most future saves: one every --save-every steps and the last. A save at a stop replaces the
- * last. With --stop-after-worse each validation may save and the run continue. */
-static uint64_t save_count(const cli_run *run)
-{
-    const cli_recipe *recipe = &run->job.recipe;
-    const uint64_t every = recipe->save_every;
-    const uint64_t judged =
-        recipe->stop_after_worse > 0 ? count_due(run, recipe->validation_every) : 0;
-    return count_due(run, every) + (every == 0 || recipe->steps % every != 0) + judged;
-}
-
 /* Is this the process that looks at the drives, of those on its machine? */
 static int is_first_here(const cli_options *options)
 {
@@ -198,7 +181,7 @@ static coh_status find_room(cli_run *run)
 {
     const cli_job *job = &run->job;
     int keeps = run->folder.path[0] != '\0';
-    uint64_t count = keeps ? cli_run_folder_room_count(&run->folder, save_count(run)) : 0;
+    uint64_t count = keeps ? cli_run_folder_room_count(&run->folder, cli_train_save_count(run)) : 0;
     const uint64_t store_bytes =
         job->summary.peak_bytes[COH_TIER_DISK] * (uint64_t)cli_budget_local_ranks(run->options);
     uint64_t checkpoint_bytes, frozen_bytes, room_bytes = 0, record_bytes = 0;
@@ -364,8 +347,15 @@ static void describe_schedule(const cli_job *job, cli_line *line)
                  schedule->schedule_steps, cli_rate(schedule->lowest).at);
 }
 
+/* Does --keep-best save at validations between other saves? */
+static int saves_best(const cli_run *run)
+{
+    return run->folder.keeps_best && run->validation.file && run->job.recipe.validation_every > 0;
+}
+
 static void describe_keeping(const cli_run *run, cli_line *line)
 {
+    const int saves_once = run->job.recipe.save_every == 0 && !saves_best(run);
     cli_line_add(line, "keeps:  %s", run->folder.path[0] ? run->folder.path : "nothing");
     /* mpirun kills about a second after these signals, which may be before the save. */
     const char *killer =
@@ -381,7 +371,9 @@ static void describe_keeping(const cli_run *run, cli_line *line)
     else if (run->folder.path[0])
         cli_line_add(line, ", saved every %s (--save-every)",
                      cli_every(run->job.recipe.save_every, "step").at);
-    cli_run_folder_add_bytes(&run->folder, run->job.recipe.save_every == 0, line);
+    if (run->folder.path[0] && saves_best(run))
+        cli_line_add(line, " and at each validation loss below the lowest so far (--keep-best)");
+    cli_run_folder_add_bytes(&run->folder, saves_once, line);
     cli_line_add(line, "\n");
 }
 
@@ -760,10 +752,11 @@ static coh_status check_saves(const cli_options *options)
                         "--%s is for checkpoints, and --save none keeps nothing: leave one of them "
                         "out",
                         flag);
-    if (!options->resume && options->keep_best && options->save_every == 0)
+    if (!options->resume && options->keep_best && options->save_every == 0 &&
+        options->validation_every == 0)
         return cli_fail(COH_ERR_ARGUMENT,
                         "--keep-best compares checkpoints, and there is only one, at the end: add"
-                        " --save-every N");
+                        " --validation-every N or --save-every N");
     return COH_OK;
 }
 

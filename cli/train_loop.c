@@ -332,6 +332,21 @@ static int validation_due(const cli_run *run, uint64_t step)
            (save_due(run, step) || falls_on(step, run->job.recipe.validation_every));
 }
 
+/* The number of steps from the first one of the run on that `every` divides; 0: never. */
+static uint64_t count_due(const cli_run *run, uint64_t every)
+{
+    return every > 0 ? run->job.recipe.steps / every - run->job.first_step / every : 0;
+}
+
+uint64_t cli_train_save_count(const cli_run *run)
+{
+    const cli_recipe *recipe = &run->job.recipe;
+    const uint64_t every = recipe->save_every;
+    const int may_save = recipe->stop_after_worse > 0 || run->folder.keeps_best;
+    const uint64_t judged = may_save ? count_due(run, recipe->validation_every) : 0;
+    return count_due(run, every) + (every == 0 || recipe->steps % every != 0) + judged;
+}
+
 /* --stop-after-worse: were the last validations, including this step's, no better? */
 static int is_worse_for_long(const cli_run *run)
 {
@@ -339,7 +354,53 @@ static int is_worse_for_long(const cli_run *run)
     return most > 0 && run->validations.worse_in_row >= most;
 }
 
-/* Validates, and decides whether the run ends. */
+/* Sets *decision to rank 0's. Only it has the run folder, so all that validate together ask. */
+static coh_status ask_first(cli_run *run, int32_t *decision)
+{
+    int32_t decided[COH_WORLD_RANKS_MOST] = { *decision };
+    if (!validates_together(run))
+        return COH_OK;
+    CLI_TRY(cli_ranks_gather(run->ranks, decided, sizeof(decided[0])));
+    *decision = decided[0];
+    return COH_OK;
+}
+
+/* Returns the lowest loss of a checkpoint, also of one whose save is still under way. */
+static double lowest_kept(const cli_run *run)
+{
+    const double saving = run->saving_step == UINT64_MAX ? INFINITY : run->saving_loss;
+    return fmin(run->folder.best_loss, saving); /* without a loss it is NaN, which fmin ignores */
+}
+
+/* May this step, which has just been validated, be the best checkpoint? Losses over some windows
+ * are compared only with one another. */
+static int may_be_best(const cli_run *run)
+{
+    const cli_validations *validations = &run->validations;
+    if (!run->folder.keeps_best || run->stopped || validations->step != run->done_steps)
+        return 0;
+    return validations->is_of_all ? validations->loss < lowest_kept(run)
+                                  : validations->worse_in_row == 0;
+}
+
+/* --keep-best: decides whether a step that is not due for a save is saved as the best so far. */
+static coh_status judge_best(cli_run *run, int *saves)
+{
+    const int is_of_all = run->validations.is_of_all;
+    int32_t is_candidate = !*saves && may_be_best(run);
+    CLI_TRY(ask_first(run, &is_candidate));
+    if (!is_candidate)
+        return COH_OK;
+    if (!is_of_all) { /* checkpoints are compared by their losses over all windows */
+        CLI_TRY(validate(run, 1));
+        is_candidate = run->validations.is_of_all && may_be_best(run);
+        run->validations.worse_in_row = 0; /* the step was better over some */
+    }
+    *saves |= is_candidate;
+    return COH_OK;
+}
+
+/* Validates, and decides whether the run ends and whether it saves. */
 static coh_status validate_and_judge(cli_run *run, int *saves)
 {
     const uint64_t step = run->done_steps;
@@ -351,7 +412,7 @@ static coh_status validate_and_judge(cli_run *run, int *saves)
         CLI_TRY(validate(run, 1));
         run->ended = !run->stopped && (is_first || is_worse_for_long(run));
     }
-    return COH_OK;
+    return judge_best(run, saves);
 }
 
 /* Takes rank 0's decisions after its validation. */

@@ -136,6 +136,14 @@ class Processes(TrainTest):
         self.assertIn("ended:", done.out)
         self.assertEqual(self.says_hash(done), self.says_hash(whole))
 
+    def test_ranks_that_validate_together_follow_the_first_ones_search_for_the_best(self):
+        """Rank 0 alone knows the best checkpoint, and a validation over all windows is of all ranks."""
+        validates = ["--validation", self.write("held.txt", "a line\n" * 12), "--validation-every", 1, "--validation-windows", 1]
+        done = self.together(2, "--steps", 3, "--pattern", "zero3", *validates, "--keep-best", "--keep", 9, "--save", self.path("run"))
+        self.assertIn("best:", done.out)
+        self.assertIn("step-1", os.listdir(self.path("run")))
+        self.assertEqual(self.says_hash(done), self.alone("--steps", 3))
+
     def test_a_stop_saves_and_gives_its_code(self):
         steps = 15  # in which the signal arrives after the second
         whole = self.alone("--steps", steps)

@@ -313,7 +313,8 @@ class TrainFolder(TrainTest):
 
     def test_room_for_the_checkpoints_is_held_before_the_first_step_and_given_to_them(self):
         one = 12 * 11.14e6  # parameters and two states
-        for flags, least in ((["--save-every", 1000], 3), (["--save-every", 1000, "--keep", 1], 2), ([], 1)):
+        best = ["--keep-best", "--validation", self.corpus(), "--validation-every", 2000]  # each of the two may be
+        for flags, least in ((["--save-every", 1000], 3), (["--save-every", 1000, "--keep", 1], 2), ([], 1), (best, 3)):
             process = start("train", *NANO, "--data", self.corpus(), "--steps", 5000, "--save",
                             self.path(f"run-{len(flags)}"), *flags)
             for line in process.stderr:

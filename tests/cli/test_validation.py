@@ -317,6 +317,29 @@ class Best(TrainTest):
         self.begin(3, "--keep-best")
         self.assertEqual(self.kept(), (["step-3"], "step-3"))
 
+    def test_a_validation_between_saves_that_is_the_best_so_far_is_saved(self):
+        done = self.begin(5, "--keep-best", "--save-every", 4, "--validation-every", 1).json
+        self.assertEqual((self.kept(), done["best_step"]), ((["step-1", "step-5"], "step-1"), 1))
+        # it needs no other saves, and each better one is saved
+        self.flags[3] = self.flags[1]
+        self.flags[self.flags.index("--save") + 1] = self.path("other")
+        done = self.begin(5, "--keep-best", "--save-every", 0, "--validation-every", 2, "--keep", 9)
+        self.assertIn("and at each validation loss below the lowest so far (--keep-best)", done.err)
+        self.assertEqual(sorted(name for name in os.listdir(self.path("other")) if name.startswith("step-")),
+                         ["step-2", "step-4", "step-5"])
+        # a resumed run compares with the checkpoints that are there
+        self.resume(7, "--save-every", 0, "--validation-every", 1)
+        self.assertEqual(self.kept(), (["step-1", "step-7"], "step-1"))
+
+    def test_a_lower_loss_over_some_windows_saves_only_if_it_is_lower_over_all(self):
+        # the loss of the first window, of "a", falls at each step, and that of all rises
+        self.flags[3] = self.write("az.txt", "a" * 17 + "z" * 160)
+        done = self.begin(4, "--keep-best", "--save-every", 0, "--validation-every", 1, "--validation-windows", 1, "--keep", 9,
+                          "--stop-after-worse", 1)
+        self.assertEqual(self.kept(), (["step-1", "step-4"], "step-1"))
+        self.assertEqual([done.json[k] for k in ("step", "ended_early")], [4, False])
+        self.assertIn("over 1 of 11 windows", done.err)
+
     def test_a_run_ends_after_so_many_validations_without_a_better_one(self):
         done = self.begin(9, "--stop-after-worse", 2)
         self.assertEqual([done.json[k] for k in ("step", "ended_early", "stopped")], [3, True, False])
@@ -345,7 +368,7 @@ class Best(TrainTest):
         validates = [*train, "--validation", self.corpus()]
         self.fails(2, *validates, "--validation-windows", 4, says="add it, or leave this out")
         self.fails(2, *validates, "--stop-after-worse", 1, says="--validation-every N or --save-every N")
-        self.fails(2, *validates, "--keep-best", "--validation-every", 1, says="there is only one, at the end: add --save-every N")
+        self.fails(2, *validates, "--keep-best", says="there is only one, at the end: add --validation-every N or --save-every N")
         self.fails(2, *train[:-1], "none", "--validation", self.corpus(), "--keep-best", says="--save none keeps nothing")
         self.assertFalse(os.path.exists(self.path("none")))
         self.train("--steps", 1, "--save", self.path("run"))
