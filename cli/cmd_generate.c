@@ -277,7 +277,7 @@ static coh_status choose_ids(text_run *run)
     run->ends = calloc((size_t)run->vocabulary, sizeof(*run->ends));
     if (!run->ends)
         return no_memory(run);
-    cli_ends_mark(&run->inference, run->prompts.chat, run->vocabulary, run->ends);
+    cli_ends_mark(&run->inference, run->prompts.end_of_turn, run->vocabulary, run->ends);
     return COH_OK;
 }
 

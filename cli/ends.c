@@ -120,11 +120,10 @@ static void mark_listed(const cli_inference *inference, int64_t count, uint8_t *
     json_decref(settings);
 }
 
-void cli_ends_mark(const cli_inference *inference, const coh_chat *chat, int64_t count,
+void cli_ends_mark(const cli_inference *inference, int32_t end_of_turn, int64_t count,
                    uint8_t *ends)
 {
-    const int32_t own[] = { coh_tokenizer_end_of_text(inference->tokenizer),
-                            coh_chat_end_of_turn(chat) };
+    const int32_t own[] = { coh_tokenizer_end_of_text(inference->tokenizer), end_of_turn };
     for (size_t i = 0; i < sizeof(own) / sizeof(own[0]); i++)
         if (own[i] >= 0 && own[i] < count)
             ends[own[i]] = 1;

@@ -429,18 +429,43 @@ coh_status cli_prompts_check_flags(const cli_options *options)
     return COH_OK;
 }
 
-static coh_status open_chat(cli_prompts *prompts)
+/* Opens the form of the flag, else of the run. */
+static coh_status open_form(const cli_inference *inference, coh_chat **out_chat)
 {
-    const cli_inference *inference = prompts->inference;
     const cli_recipe *recipe = &inference->recipe;
     const cli_options *options = inference->options;
     const int is_noted = recipe->form.chat && !cli_given(options, CLI_FLAG_CHAT_FORM);
     const int64_t form = is_noted ? recipe->form.chat_form : options->chat_form;
-    if (!options->chat && !options->messages)
+    return coh_chat_open(inference->tokenizer,
+                         strcmp(recipe->tokenizer, "bytes") == 0 ? NULL : recipe->tokenizer,
+                         (coh_chat_form)form, out_chat);
+}
+
+/* A run on conversations ends a turn also behind a plain text, as its export does. A form that
+ * cannot be opened ends nothing: plain text needs none. */
+static void take_end_of_turn(cli_prompts *prompts)
+{
+    coh_chat *chat;
+    if (!prompts->inference->recipe.form.chat)
+        return;
+    cli_note(
+        "note: the run was trained on conversations, and the prompt is plain text: --chat asks "
+        "it as a question");
+    if (open_form(prompts->inference, &chat) != COH_OK)
+        return;
+    prompts->end_of_turn = coh_chat_end_of_turn(chat);
+    coh_chat_close(chat);
+}
+
+static coh_status open_chat(cli_prompts *prompts)
+{
+    const cli_options *options = prompts->inference->options;
+    if (!options->chat && !options->messages) {
+        take_end_of_turn(prompts);
         return COH_OK;
-    CLI_TRY(coh_chat_open(inference->tokenizer,
-                          strcmp(recipe->tokenizer, "bytes") == 0 ? NULL : recipe->tokenizer,
-                          (coh_chat_form)form, &prompts->chat));
+    }
+    CLI_TRY(open_form(prompts->inference, &prompts->chat));
+    prompts->end_of_turn = coh_chat_end_of_turn(prompts->chat);
     cli_note("conversations are written as %s", coh_chat_description(prompts->chat));
     return COH_OK;
 }
@@ -448,7 +473,7 @@ static coh_status open_chat(cli_prompts *prompts)
 coh_status cli_prompts_open(const cli_inference *inference, cli_prompts *out_prompts)
 {
     const cli_options *options = inference->options;
-    *out_prompts = (cli_prompts){ .inference = inference };
+    *out_prompts = (cli_prompts){ .inference = inference, .end_of_turn = -1 };
     CLI_TRY(open_chat(out_prompts));
     CLI_TRY(add_flags(out_prompts));
     CLI_TRY(take_file(out_prompts, "--prompt-file", options->prompt_file, add_file));

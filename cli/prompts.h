@@ -19,7 +19,8 @@ typedef struct cli_prompt {
 
 typedef struct cli_prompts {
     const cli_inference *inference;
-    coh_chat *chat; /* NULL: plain text */
+    coh_chat *chat;      /* NULL: plain text */
+    int32_t end_of_turn; /* of the chat, or of a run on conversations; -1: none */
     cli_prompt *list;
     size_t count, capacity;
 } cli_prompts;

@@ -351,6 +351,22 @@ class Generate(ProgramTest):
         answer = self.answer("--prompt", "Hi", "--temperature", 0, "--tokens", 2, tokenizer="qwen2")
         self.assertEqual((answer["finish"], answer["tokens"]), ("length", 2))
 
+    def test_a_run_on_conversations_says_that_a_prompt_is_plain_text_and_ends_its_turn(self):
+        folder = self.chatml()[0]
+        with open(os.path.join(folder, "tokenizer.json"), encoding="utf-8") as file:
+            end, = (token["id"] for token in json.load(file)["added_tokens"] if token["content"] == "<|im_end|>")
+        self.always(end)
+        turns = [{"role": "user", "content": "One?"}, {"role": "assistant", "content": "1"}]
+        chats = self.write("chats.jsonl", f"{json.dumps({'messages': turns})}\n" * 8)
+        still = ["--sequence", 16, "--batch", 1, "--steps", 1, "--lr", 0, "--threads", 2, "--validation", "none"]
+        self.succeeds("train", folder, "--data", chats, "--chat", *still, "--save", self.path("run"))
+        self.succeeds("train", folder, "--data", self.corpus(60), *still, "--save", self.path("other"))
+        told = "note: the run was trained on conversations, and the prompt is plain text: --chat asks it as a question\n"
+        ask = ["--prompt", "Hi", "--temperature", 0, "--tokens", 2, "--threads", 2, "--json"]
+        for name, flags, finish, count in (("run", [], "end", 1), ("run", ["--chat"], "end", 0), ("other", [], "length", 0)):
+            done = self.succeeds("generate", self.path(name), *ask, *flags)
+            self.assertEqual((json.loads(done.out)["finish"], done.err.count(told)), (finish, count), (name, flags))
+
     def test_a_template_that_loses_the_answer_is_refused_with_flags_that_generate_has(self):
         flags = self.model("llama3")
         self.write("model/tokenizer_config.json", json.dumps({"chat_template": "{{ bos_token }}{{ messages[0].content }}"}))
