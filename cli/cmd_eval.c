@@ -20,7 +20,7 @@
 #include "cli/stop.h"
 
 enum {
-    CONTEXT_MOST = 4096,  /* default maximum of a folder's window, in tokens */
+    CONTEXT_MOST = 4096,  /* default maximum of a window, in tokens */
     FOLDER_TOKENS = 2048, /* of a folder's micro-batch: enough for efficient matrix products */
     FOLDER_MICRO_BATCH_MOST = 8
 };
@@ -157,11 +157,11 @@ typedef struct evaluation {
 } evaluation;
 
 /* The micro-batch affects rounding, so it depends on the model and the sequence, never on the
- * budget. */
+ * budget. That of a run is made for windows of its sequence. */
 static int64_t default_micro_batch(const evaluation *run)
 {
     int64_t most = FOLDER_TOKENS / run->sequence;
-    if (run->inference.weights.is_checkpoint)
+    if (run->inference.weights.is_checkpoint && run->sequence <= run->inference.recipe.sequence)
         return run->inference.recipe.micro_batch;
     if (most > FOLDER_MICRO_BATCH_MOST)
         most = FOLDER_MICRO_BATCH_MOST;
@@ -277,20 +277,49 @@ static coh_status open_data(evaluation *run, int64_t vocabulary)
     return cli_stop_check("before anything was measured");
 }
 
-/* Chooses --sequence; else the sequence length of the run's training, since later positions are
- * untrained; for a folder the model's positions. */
+/* The windows without --sequence: as long as the weights were trained for. Documents that are
+ * aligned for the run's sequence stay so: longer windows would hold more padding, not more text. */
+static int64_t default_sequence(const evaluation *run)
+{
+    const cli_inference *inference = &run->inference;
+    const cli_recipe *recipe = &inference->recipe;
+    const int64_t trained = inference->trained_tokens;
+    const int64_t most = trained < CONTEXT_MOST ? trained : CONTEXT_MOST;
+    const int is_aligned = cli_given(inference->options, CLI_FLAG_DOCUMENTS)
+                               ? inference->options->documents != 0
+                               : recipe->form.aligned != 0;
+    if (!inference->weights.is_checkpoint)
+        return most;
+    return recipe->steps == 0 || is_aligned || recipe->sequence > most ? recipe->sequence : most;
+}
+
+/* Says which windows were chosen, if others are possible. */
+static void say_windows(const evaluation *run, int64_t positions)
+{
+    const cli_inference *inference = &run->inference;
+    const int is_checkpoint = inference->weights.is_checkpoint;
+    if (is_checkpoint && run->sequence > inference->recipe.sequence)
+        cli_note_choice("windows of %s, for which the weights were trained before the run, whose "
+                        "own have %" PRId64 ": --sequence changes it",
+                        cli_count((uint64_t)run->sequence, "token").at, inference->recipe.sequence);
+    else if (run->sequence < positions)
+        cli_note_choice(
+            "windows of %s, %s; the model has %" PRId64 " positions: --sequence changes it",
+            cli_count((uint64_t)run->sequence, "token").at,
+            !is_checkpoint                ? "the most by default"
+            : inference->recipe.steps > 0 ? "as the run was trained"
+                                          : "the default, as the checkpoint names no length",
+            positions);
+}
+
+/* Chooses --sequence and --stride, else their defaults. */
 static coh_status choose_windows(evaluation *run)
 {
     const cli_inference *inference = &run->inference;
     const cli_options *options = inference->options;
     const int64_t positions = coh_model_size_get(&inference->model).positions;
     const int is_given = cli_given(options, CLI_FLAG_SEQUENCE);
-    if (is_given)
-        run->sequence = options->sequence;
-    else if (inference->weights.is_checkpoint)
-        run->sequence = inference->recipe.sequence;
-    else
-        run->sequence = positions < CONTEXT_MOST ? positions : CONTEXT_MOST;
+    run->sequence = is_given ? options->sequence : default_sequence(run);
     run->stride = cli_given(options, CLI_FLAG_STRIDE) ? options->stride : run->sequence;
     if (run->sequence > positions) {
         cli_weights_say(&inference->model); /* a window may cover fewer positions */
@@ -299,15 +328,8 @@ static coh_status choose_windows(evaluation *run)
                         " positions: lower it",
                         run->sequence, positions);
     }
-    if (!is_given && run->sequence < positions)
-        cli_note_choice(
-            "windows of %s, %s; the model has %" PRId64 " positions: --sequence changes it",
-            cli_count((uint64_t)run->sequence, "token").at,
-            !inference->weights.is_checkpoint            ? "the most by default"
-            : inference->trained_tokens == run->sequence ? "as the run was trained"
-                                                         : "the default, as the checkpoint "
-                                                           "names no length",
-            positions);
+    if (!is_given)
+        say_windows(run, positions);
     return COH_OK;
 }
 

@@ -97,9 +97,9 @@ const char *const cli_help_details[CLI_COMMAND_COUNT] = {
     [CLI_EVAL] =
         "Prints the mean loss per token in nats, and the perplexity; with the bytes tokenizer\n"
         "also bits per byte. Every token except the first is scored once, in windows of\n"
-        "--sequence tokens (default: a folder's positions, at most 4096; a checkpoint's trained\n"
-        "sequence), --stride apart. DIR/best of a run is its best checkpoint (train\n"
-        "--keep-best).\n",
+        "--sequence tokens (default: as the weights were trained, at most 4096: all positions of\n"
+        "a folder and of a run from one, else the run's sequence), --stride apart. DIR/best of\n"
+        "a run is its best checkpoint (train --keep-best).\n",
     [CLI_TOKENIZE] =
         "IN is a text file, a folder (every text file under it, sorted by path), JSON lines or\n"
         "an array of JSON objects.\n"

@@ -11,12 +11,14 @@
 #include "cli/dtype.h"
 #include "cli/progress.h"
 
-/* Sets the length that the model was trained for, which limits the sequence. */
+/* Sets the length that the model was trained for, which limits the sequence: of a run at most
+ * `tokens`, else all positions. */
 static void set_trained(cli_inference *inference, int64_t tokens)
 {
-    inference->trained_tokens = tokens;
-    if (inference->recipe.sequence > tokens)
-        inference->recipe.sequence = tokens;
+    const int64_t positions = coh_model_size_get(&inference->model).positions;
+    inference->trained_tokens = tokens < positions ? tokens : positions;
+    if (inference->recipe.sequence > inference->trained_tokens)
+        inference->recipe.sequence = inference->trained_tokens;
 }
 
 static coh_status open_checkpoint(cli_inference *inference)
@@ -28,8 +30,7 @@ static coh_status open_checkpoint(cli_inference *inference)
     CLI_TRY(coh_model_resolve(inference->weights.facts.path, 0, &inference->model));
     CLI_TRY(cli_weights_open_adapters(options, &inference->model, &inference->weights));
     cli_recipe_set_tokenizer(recipe, options);
-    set_trained(inference, recipe->steps > 0 ? recipe->sequence
-                                             : coh_model_size_get(&inference->model).positions);
+    set_trained(inference, recipe->steps > 0 ? cli_recipe_trained(recipe) : INT64_MAX);
     CLI_TRY(cli_recipe_open_tokenizer(recipe, options, &inference->tokenizer));
     return cli_weights_check_vocabulary(&inference->model, inference->tokenizer);
 }
@@ -49,7 +50,7 @@ static coh_status open_folder(cli_inference *inference)
     if (inference->tokenizer)
         cli_weights_say_other_tokenizer(&inference->weights, &inference->model, options,
                                         inference->tokenizer);
-    set_trained(inference, coh_model_size_get(&inference->model).positions);
+    set_trained(inference, INT64_MAX);
     return COH_OK;
 }
 

@@ -12,7 +12,7 @@ typedef struct cli_inference {
     cli_weights weights;
     coh_model model;
     cli_recipe recipe;        /* for a folder: from flags and defaults */
-    int64_t trained_tokens;   /* the most tokens of a sequence */
+    int64_t trained_tokens;   /* of a sequence, up to which the positions are trained */
     coh_tokenizer *tokenizer; /* NULL: --tokenizer none */
     coh_graph *graph;         /* made by the caller, owned by this struct */
     coh_profile *profile;     /* of a GPU; NULL: the host's */

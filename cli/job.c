@@ -325,6 +325,9 @@ static coh_status fresh_recipe(cli_job *job)
         CLI_TRY(cli_recipe_set_steps(&job->recipe, options, (uint64_t)options->steps));
     CLI_TRY(set_adapters(job));
     CLI_TRY(open_weights(job));
+    if (is_pretrained(job))
+        cli_recipe_set_trained(&job->recipe, job->weights.checkpoint ? &job->weights.facts : NULL,
+                               positions);
     CLI_TRY(choose_dtype(job));
     cli_weights_say(&job->model);
     if (job->tokenizer)

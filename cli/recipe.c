@@ -513,6 +513,14 @@ coh_status cli_recipe_to_note(const cli_recipe *recipe, const coh_model *model, 
     return COH_OK;
 }
 
+void cli_recipe_set_trained(cli_recipe *recipe, const coh_checkpoint_facts *facts,
+                            int64_t positions)
+{
+    cli_recipe noted;
+    const int is_noted = facts && cli_recipe_from_note(facts->note_json, &noted) == COH_OK;
+    recipe->trained_positions = is_noted ? cli_recipe_trained(&noted) : positions;
+}
+
 static int is_of_training(const char *note_json)
 {
     json_t *note = json_loads(note_json, JSON_REJECT_DUPLICATES, NULL);

@@ -36,6 +36,18 @@ coh_status cli_recipe_set_optimizer(cli_recipe *recipe, const cli_options *optio
  * train prints the defaults of pretrained weights. Call it before cli_recipe_set_steps. */
 void cli_recipe_set_rate(cli_recipe *recipe, const cli_options *options, int is_pretrained);
 
+/* Sets up to which position a run is trained that begins with trained weights: those of checkpoint
+ * `facts`, or if it is NULL, of a folder whose model has that many positions. */
+void cli_recipe_set_trained(cli_recipe *recipe, const coh_checkpoint_facts *facts,
+                            int64_t positions);
+
+/* The tokens of a sequence up to which the positions of a run are trained. */
+static inline int64_t cli_recipe_trained(const cli_recipe *recipe)
+{
+    return recipe->trained_positions > recipe->sequence ? recipe->trained_positions
+                                                        : recipe->sequence;
+}
+
 /* Sets the length of the run to `steps`, and the schedule that the flags give for it. With --epochs
  * the length is known when the data is open (train.h). Fails: COH_ERR_ARGUMENT for flags that
  * contradict it. */

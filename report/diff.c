@@ -58,9 +58,19 @@ static coh_status add_number(const char *name, double before, double after, int 
 static int is_left_out(const char *name)
 {
     static const char *const names[] = {
-        "format", "version",    "batch",           "sequence",          "micro_batch",
-        "name",   "optimizer",  "data_first_step", "data_first_window", "dtype",
-        "data",   "validation",
+        "format",
+        "version",
+        "batch",
+        "sequence",
+        "micro_batch",
+        "name",
+        "optimizer",
+        "data_first_step",
+        "data_first_window",
+        "dtype",
+        "data",
+        "validation",
+        "trained_positions",
     };
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         if (strcmp(names[i], name) == 0)

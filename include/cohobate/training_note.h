@@ -158,6 +158,9 @@ typedef struct coh_training_note {
      * COH_SCHEDULE_WSD, and at most schedule_steps - warmup_steps; else 0. */
     uint64_t schedule_kind, decay_steps;
     uint64_t frozen_nf4; /* 1: frozen weights of linears are stored in NF4 (coh_model) */
+    /* Tokens of a sequence up to which the positions are trained, if the weights that the run began
+     * with had been trained on longer ones than `sequence`; 0: `sequence`. It changes no number. */
+    int64_t trained_positions;
 } coh_training_note;
 
 /* As coh_training_note_init; `bytes` is the size that the caller was compiled with. */

@@ -302,7 +302,8 @@ class coh_training_note(Structure):
                 ("speculates", c_uint64), ("save_every", c_uint64), ("keep", c_uint64),
                 ("validation_every", c_uint64), ("validation_windows", c_uint64),
                 ("stop_after_worse", c_uint64), ("schedule_kind", c_uint64),
-                ("decay_steps", c_uint64), ("frozen_nf4", c_uint64)]
+                ("decay_steps", c_uint64), ("frozen_nf4", c_uint64),
+                ("trained_positions", c_int64)]
 
 
 class coh_checkpoint_tensor(Structure):

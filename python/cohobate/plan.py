@@ -286,6 +286,7 @@ class Plan(Owner):
         note.speculates, note.frozen_nf4 = self.speculate, model.frozen_nf4
         note.clips_by_previous = not self.exact_clip and not self.speculate
         note.base = os.path.abspath(model.folder) if model.folder else ""
+        note.trained_positions = self.model.size.positions if model.folder else 0
 
     def engine(self, **options) -> Engine:
         """Makes an engine and its parameters. Engine has the options."""

@@ -8,6 +8,7 @@ import resource
 import shutil
 import unittest
 
+import model_folder
 from program import NANO, QUICK, TINY, TINY_USUAL, ProgramTest, environment
 
 
@@ -76,6 +77,32 @@ class Text(ProgramTest):
         for tokens, check in ((4, self.assertNotIn), (40, self.assertIn)):
             said = self.succeeds("generate", run, "--prompt", "x", "--tokens", tokens).err
             check("note: trained on sequences of 16 tokens, so later positions are untrained\n", said)
+
+    def test_the_positions_of_weights_that_were_trained_before_stay_trained(self):
+        """A model of 64 positions, tuned on sequences of 16: eval measures it in the windows of its base."""
+        base, text, beyond = self.path("base"), self.corpus(lines=30), "so later positions are untrained"
+        model_folder.make(base, "gpt2")
+        flags = ["--data", text, "--batch", 2, "--steps", 1, "--lr", 0, "--threads", 2, "--tokenizer", "bytes"]
+        self.succeeds("train", base, *flags, "--sequence", 16, "--validation", text, "--save", self.path("tuned"), "--dtype", "f32")
+        self.succeeds("train", self.path("tuned"), *flags, "--sequence", 8, "--save", self.path("again"))
+        self.succeeds("train", base, *flags, "--sequence", 16, "--from-scratch", "--save", self.path("new"))
+        self.succeeds("train", self.path("new"), *flags, "--sequence", 8, "--save", self.path("newer"))
+        for name, trained in (("tuned", 64), ("again", 64), ("new", 16), ("newer", 16)):
+            done = self.succeeds("eval", self.path(name), "--data", text, "--json")
+            self.assertEqual((done.json["sequence"], done.json["stride"]), (trained, trained), name)
+            self.assertEqual("for which the weights were trained before the run" in done.err, name in ("tuned", "again", "newer"), name)
+            said = self.succeeds("generate", self.path(name), "--prompt", "x", "--tokens", 40).err
+            self.assertEqual(beyond in said, trained == 16, said)
+        measured = [self.succeeds("eval", what, "--data", text, "--json", "--dtype", "f32", "--tokenizer", "bytes").json
+                    for what in (base, self.path("tuned"))]
+        self.assertEqual(*({**one, "step": 0, "tokens_per_second": 0} for one in measured))
+        self.succeeds("eval", self.path("tuned"), "--data", text, "--stride", 32)
+        told = self.succeeds("eval", self.path("tuned"), "--data", text, "--sequence", 16, "--json").json
+        log = self.succeeds("train", "--resume", self.path("tuned"), "--steps", 2, "--threads", 2, "--json").json
+        self.assertEqual(told["loss"], log["validation_loss"])
+        # aligned documents stay in windows of the run
+        self.succeeds("train", base, *flags, "--sequence", 16, "--documents", "aligned", "--save", self.path("aligned"))
+        self.assertEqual(self.succeeds("eval", self.path("aligned"), "--data", text, "--json").json["sequence"], 16)
 
     def test_a_moved_tokenizer_is_named_with_its_remedy_and_remembered_where_it_is(self):
         run, text = self.path("run"), self.corpus(lines=20)

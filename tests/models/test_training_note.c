@@ -64,6 +64,7 @@ static void a_note_is_read_as_it_was_written(void **state)
     note.stop_after_worse = 4;
     note.data_first_window = 60;
     note.replicas = (coh_fold_shape){ { 2, 2 } };
+    note.trained_positions = 1024;
     assert_int_equal(coh_training_note_write(&note, &model, text, sizeof(text)), COH_OK);
     assert_non_null(strstr(text, "\"data_hash\": \"0123456789abcdef\""));
     assert_non_null(strstr(text, "\"replicas\": \"2x2\""));

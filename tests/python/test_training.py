@@ -77,7 +77,8 @@ class Training(PackageTest):
                 engine.step(*batch, schedule)
             expected = hash_of(engine)
         with cohobate.Checkpoint(self.path("half")) as checkpoint:
-            self.assertEqual((checkpoint.training.base, checkpoint.training.dropout), (self.path("model"), 0.1))
+            note = checkpoint.training
+        self.assertEqual((note.base, note.dropout, note.trained_positions), (self.path("model"), 0.1, 64))
         done = self.succeeds("train", "--resume", self.path("half"), "--threads", 2, "--search", "quick", "--save", "none")
         self.assertEqual(self.says_hash(done), expected)
         self.succeeds("export", self.path("half"), "-o", self.path("adapters"))
