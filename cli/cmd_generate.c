@@ -27,6 +27,8 @@ static const char *const ending_names[] = { "length", "window", "end", "stop" };
 typedef struct text_run {
     cli_inference inference;
     cli_prompts prompts;
+    cli_generation_config config;
+    cli_sampler sampler; /* of the first prompt */
     coh_tensor logits;
     int64_t vocabulary; /* number of ids that may be drawn */
     uint8_t *ends;      /* of each of them: 1: it ends a text */
@@ -210,18 +212,13 @@ static coh_status begin_text(const text_run *run, size_t index)
 
 static coh_status write_one(text_run *run, size_t index)
 {
-    const cli_options *options = run->inference.options;
-    const cli_sampler sampler = { .temperature = options->temperature,
-                                  .top_k = options->top_k,
-                                  .top_p = options->top_p,
-                                  .min_p = options->min_p,
-                                  .penalty = options->repetition_penalty,
-                                  .seed = (uint64_t)options->seed + index };
+    cli_sampler sampler = run->sampler;
     uint64_t drawn;
     ending end;
+    sampler.seed += index;
     CLI_TRY(begin_text(run, index));
     CLI_TRY(write_answer(run, &run->prompts.list[index], &sampler, &drawn, &end));
-    if (!options->json)
+    if (!run->inference.options->json)
         return cli_write(STDOUT_FILENO, "\n", 1);
     print_json(run, index, &sampler, drawn, end);
     return COH_OK;
@@ -277,7 +274,8 @@ static coh_status choose_ids(text_run *run)
     run->ends = calloc((size_t)run->vocabulary, sizeof(*run->ends));
     if (!run->ends)
         return no_memory(run);
-    cli_ends_mark(&run->inference, run->prompts.end_of_turn, run->vocabulary, run->ends);
+    cli_ends_mark(&run->inference, &run->config, run->prompts.end_of_turn, run->vocabulary,
+                  run->ends);
     return COH_OK;
 }
 
@@ -300,7 +298,9 @@ static coh_status generate(text_run *run)
     cli_inference *inference = &run->inference;
     CLI_TRY(check_tokenizer(inference));
     CLI_TRY(cli_prompts_open(inference, &run->prompts));
+    cli_generation_config_open(inference, &run->config);
     CLI_TRY(choose_ids(run));
+    cli_generation_config_sampler(&run->config, inference, &run->sampler);
     choose_window(run);
     CLI_TRY(make_graph(run));
     CLI_TRY(cli_inference_plan(inference));
@@ -325,6 +325,7 @@ coh_status cli_generate(const cli_options *options)
     free(run.penalized);
     free(run.order);
     free(run.ends);
+    cli_generation_config_close(&run.config);
     cli_prompts_close(&run.prompts);
     cli_inference_close(&run.inference);
     return status;

@@ -1,20 +1,17 @@
 /* Collects the ids at which a text ends. The one idea: the files that name them are those that an
  * export copies, with the id that ends an answer, so that the program and the exported folder end
- * texts alike. Ids of another tokenizer mean other text and do not count. Next: cmd_generate.c, the
- * caller; cmd_export.c. */
+ * texts alike. Ids of another tokenizer mean other text and do not count. Next: generation_config.c
+ * reads the file; cmd_generate.c, the caller; cmd_export.c. */
 #include "cli/ends.h"
 
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "cli/artefact.h"
 
-/* Such a file has less than 1 KB, or some more if it lists suppressed tokens. A note shows
- * SHOWN_BYTES of a value. */
-enum { FILE_BYTES_MOST = 4 << 20, SHOWN_BYTES = 60 };
+enum { SHOWN_BYTES = 60 }; /* of a value in a note */
 
 static const char member[] = "eos_token_id";
 
@@ -54,27 +51,6 @@ static int names_ends(const json_t *root)
 
 /* ---- the files ---- */
 
-/* Reads generation_config.json of the folder; NULL: there is none, or a note says what is wrong
- * with it. */
-static json_t *read_settings(const char *folder, char path[CLI_PATH_BYTES])
-{
-    struct stat facts;
-    json_error_t error = { .text = "" };
-    if (snprintf(path, CLI_PATH_BYTES, "%s/generation_config.json", folder) >= CLI_PATH_BYTES ||
-        stat(path, &facts) != 0)
-        return NULL;
-    const int is_small = S_ISREG(facts.st_mode) && facts.st_size <= FILE_BYTES_MOST;
-    json_t *root = is_small ? json_load_file(path, 0, &error) : NULL;
-    if (json_is_object(root))
-        return root;
-    json_decref(root);
-    cli_note(
-        "note: %s is no object of JSON%s%s, so it names no ids that end a text: correct it, or "
-        "take a whole copy of the model",
-        path, error.text[0] ? ": " : "", error.text);
-    return NULL;
-}
-
 /* Reads the members of config.json that the model keeps: of a checkpoint they are in its note. */
 static json_t *kept_members(const coh_model *model)
 {
@@ -101,31 +77,25 @@ static int has_other_ids(const cli_inference *inference, const char *folder)
 }
 
 /* Marks the ids of the model's files. */
-static void mark_listed(const cli_inference *inference, int64_t count, uint8_t *ends)
+static void mark_listed(const cli_inference *inference, const cli_generation_config *config,
+                        int64_t count, uint8_t *ends)
 {
-    char path[CLI_PATH_BYTES];
-    const coh_model *model = &inference->model;
-    const cli_recipe *recipe = &inference->recipe;
-    const char *folder =
-        cli_recipe_origin(model->folder[0] ? model->folder : recipe->base, recipe->tokenizer);
-    if (has_other_ids(inference, folder))
+    if (has_other_ids(inference, config->folder))
         return;
-    json_t *settings = folder ? read_settings(folder, path) : NULL;
-    json_t *kept = kept_members(model);
-    if (names_ends(settings))
-        mark(path, json_object_get(settings, member), count, ends);
+    json_t *kept = kept_members(&inference->model);
+    if (names_ends(config->root))
+        mark(config->path, json_object_get(config->root, member), count, ends);
     else if (names_ends(kept))
         mark("config.json", json_object_get(kept, member), count, ends);
     json_decref(kept);
-    json_decref(settings);
 }
 
-void cli_ends_mark(const cli_inference *inference, int32_t end_of_turn, int64_t count,
-                   uint8_t *ends)
+void cli_ends_mark(const cli_inference *inference, const cli_generation_config *config,
+                   int32_t end_of_turn, int64_t count, uint8_t *ends)
 {
     const int32_t own[] = { coh_tokenizer_end_of_text(inference->tokenizer), end_of_turn };
     for (size_t i = 0; i < sizeof(own) / sizeof(own[0]); i++)
         if (own[i] >= 0 && own[i] < count)
             ends[own[i]] = 1;
-    mark_listed(inference, count, ends);
+    mark_listed(inference, config, count, ends);
 }

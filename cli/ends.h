@@ -9,13 +9,14 @@
 #ifndef COH_CLI_ENDS_H
 #define COH_CLI_ENDS_H
 
+#include "cli/generation_config.h"
 #include "cli/inference.h"
 
 /* Sets ends[id] to 1 for each id that ends a text; `ends` has `count` zeroed entries, and
  * `end_of_turn` is below 0 if no id ends a turn. Ids from `count` on are never drawn, so they are
- * left out. Prints a note about a member or a file that holds no ids. Call it before the weights
+ * left out. Prints a note about a member that holds no ids. Call it before the weights
  * are loaded, with an open tokenizer. */
-void cli_ends_mark(const cli_inference *inference, int32_t end_of_turn, int64_t count,
-                   uint8_t *ends);
+void cli_ends_mark(const cli_inference *inference, const cli_generation_config *config,
+                   int32_t end_of_turn, int64_t count, uint8_t *ends);
 
 #endif

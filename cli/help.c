@@ -93,7 +93,9 @@ const char *const cli_help_details[CLI_COMMAND_COUNT] = {
         "as in transformers. l is a logit, S the set of ids of prompt and text so far:\n"
         "  penalty r  l / r if l >= 0, else l * r, for each id of S, once (also at temperature 0)\n"
         "  top-p p    the fewest most probable tokens whose probabilities, after top-k, reach p\n"
-        "  min-p m    of these, all at least m times as probable as the most probable\n",
+        "  min-p m    of these, all at least m times as probable as the most probable\n"
+        "Where a flag is not given, the value of the model's generation_config.json is taken, if\n"
+        "it has one; a note tells.\n",
     [CLI_EVAL] =
         "Prints the mean loss per token in nats, and the perplexity; with the bytes tokenizer\n"
         "also bits per byte. Every token except the first is scored once, in windows of\n"

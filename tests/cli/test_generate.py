@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import unittest
@@ -101,6 +102,52 @@ class Generate(ProgramTest):
                              ("--tokens", ["0"])):
             for value in values:
                 self.fails(2, "generate", self.path("model"), "--prompt", "x", f"{flag}={value}", says=flag)
+
+    def drawn(self, settings, *flags, of=None):
+        """The text after a prompt with that generation_config.json, and the flags that it is said to stand for."""
+        what = [of, "--threads", 2] if of else self.model("qwen2")
+        self.write("model/generation_config.json", json.dumps(settings))
+        done = self.succeeds("generate", *what, *flags, "--prompt", "One two", "--tokens", 24, "--seed", 3, "--json")
+        said = re.findall(r"note: \S*/generation_config.json is taken as if it were flags: (.*); a flag that is given", done.err)
+        return json.loads(done.out)["text"], said, done.err
+
+    def test_values_of_the_models_settings_stand_for_flags_that_are_not_given(self):
+        plain = self.drawn({})
+        self.assertEqual(plain[1], [])
+        every = {"temperature": 0.7, "top_k": 20, "top_p": 0.8, "min_p": 0.01, "repetition_penalty": 1.3}
+        as_flags = ["--repetition-penalty", "1.3", "--temperature", "0.7", "--top-k", "20", "--top-p", "0.8", "--min-p", "0.01"]
+        text, said, _ = self.drawn({**every, "do_sample": True})
+        self.assertEqual((text, said), (self.drawn({}, *as_flags)[0], [" ".join(as_flags)]))
+        self.assertNotEqual(text, plain[0])
+        # a flag replaces its own value, and without others the values of the file are those of flags
+        text, said, _ = self.drawn(every, "--temperature", 1.5, "--top-k", 0)
+        self.assertEqual((text, said), (self.drawn({}, *as_flags[:2], "--temperature", 1.5, *as_flags[6:])[0],
+                                        ["--repetition-penalty 1.3 --top-p 0.8 --min-p 0.01"]))
+        text, said, _ = self.drawn(every, *as_flags)
+        self.assertEqual((text, said), (self.drawn({}, *as_flags)[0], []))
+        self.assertEqual(self.drawn(every, "--temperature", 0)[1], ["--repetition-penalty 1.3"])
+        # greedy, unless a flag draws; a file that says nothing of it draws
+        greedy = self.drawn({}, "--temperature", 0)[0]
+        self.assertEqual(self.drawn({"do_sample": False, "temperature": 0.7, "top_p": 0.8})[:2], (greedy, ["--temperature 0"]))
+        self.assertEqual(self.drawn({"do_sample": False, "top_k": 20}, "--top-p", 0.8)[:2],
+                         (self.drawn({}, "--top-k", 20, "--top-p", 0.8)[0], ["--top-k 20"]))
+        self.assertEqual(self.drawn({"top_k": None, "top_p": 1.0, "temperature": 1, "do_sample": None})[:2], plain[:2])
+        for member, value in (("temperature", -1), ("temperature", "0.7"), ("top_k", 2.5), ("top_k", -1), ("top_p", 1.5),
+                              ("min_p", True), ("repetition_penalty", 0)):
+            text, said, err = self.drawn({member: value})
+            self.assertEqual((text, said), plain[:2], (member, value))
+            self.assertIn(f'generation_config.json: "{member}" holds {json.dumps(value)}, which is out of the range of --', err)
+
+    def test_a_run_draws_as_the_model_that_it_began_with(self):
+        folder = self.model("qwen2")[0]
+        still = ["--data", self.corpus(60), "--sequence", 16, "--batch", 2, "--steps", 1, "--lr", 0, "--threads", 2]
+        self.succeeds("train", folder, *still, "--save", self.path("run"), "--dtype", "f32")
+        self.succeeds("train", "gpt2-pico", *still, "--save", self.path("new"), "--tokenizer", folder)
+        expected = self.drawn({}, "--top-k", 3)[0]
+        self.assertEqual(self.drawn({"top_k": 3}, of=self.path("run"))[:2], (expected, ["--top-k 3"]))
+        self.assertEqual(self.drawn({"top_k": 3}, of=self.path("new"))[1], [])
+        shutil.rmtree(folder)  # a run keeps a copy of the file, of the time at which it began
+        self.assertTrue(os.path.exists(self.path("run", "tokenizer", "generation_config.json")))
 
     def test_the_weights_files_are_closed_when_they_are_loaded(self):
         prompts = self.write("prompts", "a prompt that is printed again\n" * 2000)
