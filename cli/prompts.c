@@ -93,14 +93,10 @@ static cli_prompt *add_prompt(cli_prompts *prompts)
 
 /* ---- conversations ---- */
 
-static coh_status add_conversation(cli_prompts *prompts, const char *place,
-                                   const coh_chat_turn *turns, size_t count)
+/* Keeps ids that the chat has made, and frees them. `status`: of making them. */
+static coh_status keep_ids(cli_prompts *prompts, const char *place, cli_prompt *prompt,
+                           int32_t *ids, coh_status status)
 {
-    cli_prompt *prompt = add_prompt(prompts);
-    int32_t *ids;
-    if (!prompt)
-        return COH_ERR_MEMORY;
-    const coh_status status = coh_chat_prompt(prompts->chat, turns, count, &ids, &prompt->count);
     if (status != COH_OK)
         return cli_blame(status, "%s", place);
     prompt->ids = malloc((prompt->count + 1) * sizeof(*ids));
@@ -126,72 +122,45 @@ static coh_status add_question(cli_prompts *prompts, const char *place, const ch
         turn_of(COH_CHAT_SYSTEM, system ? system : "", system ? strlen(system) : 0),
         turn_of(COH_CHAT_USER, text, bytes),
     };
-    return add_conversation(prompts, place, system ? turns : turns + 1, system ? 2 : 1);
+    int32_t *ids = NULL;
+    cli_prompt *prompt = add_prompt(prompts);
+    if (!prompt)
+        return COH_ERR_MEMORY;
+    const coh_status status = coh_chat_prompt(prompts->chat, system ? turns : turns + 1,
+                                              system ? 2 : 1, &ids, &prompt->count);
+    return keep_ids(prompts, place, prompt, ids, status);
 }
 
-static coh_status read_turn(const char *place, size_t number, const json_t *message,
-                            coh_chat_turn *out_turn)
-{
-    static const char *const roles[] = { "system", "user", "assistant" };
-    const char *name = json_string_value(json_object_get(message, "role")), *key;
-    const json_t *content = json_object_get(message, "content");
-    json_t *value;
-    int role = 0;
-    while (role < 3 && !(name && strcmp(name, roles[role]) == 0))
-        role++;
-    if (role == 3 || !json_is_string(content))
-        return cli_fail(COH_ERR_CORRUPT,
-                        "%s: message %zu is not {\"role\": \"system\", \"user\" or \"assistant\", "
-                        "\"content\": a text}: write it so",
-                        place, number);
-    json_object_foreach((json_t *)message, key, value)
-    {
-        if (strcmp(key, "role") != 0 && strcmp(key, "content") != 0 && !json_is_null(value))
-            return cli_fail(COH_ERR_CORRUPT,
-                            "%s: message %zu has a member \"%.60s\", which no prompt holds: leave "
-                            "it out, or write it into the content",
-                            place, number, key);
-    }
-    *out_turn =
-        turn_of((coh_chat_role)role, json_string_value(content), json_string_length(content));
-    return COH_OK;
-}
-
-static coh_status read_turns(const cli_prompts *prompts, const char *place, const json_t *messages,
-                             coh_chat_turn *turns, size_t *out_count)
+/* Adds the conversation of a JSON text. */
+static coh_status add_json(cli_prompts *prompts, const char *place, const char *json)
 {
     const char *system = prompts->inference->options->system;
-    size_t count = 0;
-    if (system)
-        turns[count++] = turn_of(COH_CHAT_SYSTEM, system, strlen(system));
-    for (size_t i = 0; i < json_array_size(messages); i++, count++) {
-        CLI_TRY(read_turn(place, i + 1, json_array_get(messages, i), &turns[count]));
-        if (system && turns[count].role == COH_CHAT_SYSTEM)
-            return cli_fail(COH_ERR_ARGUMENT, "%s has its own system prompt: leave --system out",
-                            place);
-    }
-    *out_count = count;
-    return COH_OK;
+    size_t left_out = 0;
+    int32_t *ids = NULL;
+    cli_prompt *prompt = add_prompt(prompts);
+    if (!prompt)
+        return COH_ERR_MEMORY;
+    const coh_status status =
+        coh_chat_prompt_json(prompts->chat, json, system, &ids, &prompt->count, &left_out);
+    if (status == COH_ERR_ARGUMENT && system)
+        return cli_fail(status, "%s has its own system prompt: leave --system out", place);
+    prompts->answered_count += left_out > 0;
+    return keep_ids(prompts, place, prompt, ids, status);
 }
 
-/* Adds one conversation: a list of messages, or an object that holds it. */
+/* Adds one conversation: a list of messages, or an object in a form of the data's. */
 static coh_status add_messages(cli_prompts *prompts, const char *place, const json_t *value)
 {
-    const json_t *messages = json_is_object(value) ? json_object_get(value, "messages") : value;
-    size_t count = 0;
-    if (!json_is_array(messages))
-        return cli_fail(
-            COH_ERR_CORRUPT,
-            "%s holds no conversation: write [{\"role\": ..., \"content\": ...}, ...] or "
-            "{\"messages\": [...]}",
-            place);
-    coh_chat_turn *turns = calloc(json_array_size(messages) + 1, sizeof(*turns));
-    if (!turns)
+    if (!json_is_array(value) && !json_is_object(value))
+        return cli_fail(COH_ERR_CORRUPT,
+                        "%s holds no conversation: write [{\"role\": ..., \"content\": ...}, ...] "
+                        "or {\"messages\": [...]}",
+                        place);
+    char *json = json_dumps(value, JSON_COMPACT);
+    if (!json)
         return cli_fail(COH_ERR_MEMORY, "no memory for the messages of %s", place);
-    coh_status status = read_turns(prompts, place, messages, turns, &count);
-    if (status == COH_OK)
-        status = add_conversation(prompts, place, turns, count);
-    free(turns);
+    const coh_status status = add_json(prompts, place, json);
+    free(json);
     return status;
 }
 
@@ -339,7 +308,7 @@ static coh_status add_document(cli_prompts *prompts, const char *place, const js
 {
     char number[PLACE_BYTES + 64];
     const json_t *first = json_array_get(root, 0);
-    if (!json_is_array(root) || json_object_get(first, "role"))
+    if (!json_is_array(root) || json_object_get(first, "role") || json_object_get(first, "from"))
         return add_messages(prompts, place, root);
     for (size_t i = 0; i < json_array_size(root); i++) {
         snprintf(number, sizeof(number), "%s, conversation %zu", place, i + 1);
@@ -478,7 +447,12 @@ coh_status cli_prompts_open(const cli_inference *inference, cli_prompts *out_pro
     CLI_TRY(add_flags(out_prompts));
     CLI_TRY(take_file(out_prompts, "--prompt-file", options->prompt_file, add_file));
     CLI_TRY(take_file(out_prompts, "--prompts", options->prompts, add_lines));
-    return take_file(out_prompts, "--messages", options->messages, add_conversations);
+    CLI_TRY(take_file(out_prompts, "--messages", options->messages, add_conversations));
+    if (out_prompts->answered_count > 0)
+        cli_note("note: --messages %s: the answer at the end of %s is left out, for the model to "
+                 "write",
+                 options->messages, cli_count(out_prompts->answered_count, "conversation").at);
+    return COH_OK;
 }
 
 void cli_prompts_close(cli_prompts *prompts)

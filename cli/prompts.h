@@ -23,6 +23,7 @@ typedef struct cli_prompts {
     int32_t end_of_turn; /* of the chat, or of a run on conversations; -1: none */
     cli_prompt *list;
     size_t count, capacity;
+    uint64_t answered_count; /* conversations that ended with an answer, which is left out */
 } cli_prompts;
 
 /* Reads and encodes all prompts. Fails: COH_ERR_ARGUMENT (none, an empty one, one too long for the

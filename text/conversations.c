@@ -355,7 +355,7 @@ const char *coh_conversation_name(const json_t *object)
     return found->name;
 }
 
-coh_status coh_conversation_read(json_t *object, coh_conversation *out_conversation)
+coh_status coh_conversation_read_turns(json_t *object, coh_conversation *out_conversation)
 {
     coh_conversation *c = out_conversation;
     const form *found = find_form(object, 0);
@@ -371,7 +371,13 @@ coh_status coh_conversation_read(json_t *object, coh_conversation *out_conversat
                         "the object has %s and %s, and either is a conversation: leave one out",
                         found->name, other->name);
     COH_TRY(check_lost(object, found->writes_system));
-    COH_TRY(found->read(object, c));
+    return found->read(object, c);
+}
+
+coh_status coh_conversation_read(json_t *object, coh_conversation *out_conversation)
+{
+    coh_conversation *c = out_conversation;
+    COH_TRY(coh_conversation_read_turns(object, c));
     for (size_t i = c->prompt_count; i < c->count; i++)
         if (c->turns[i].role == COH_CHAT_ASSISTANT)
             return COH_OK;

@@ -30,6 +30,8 @@ const char *coh_conversation_name(const json_t *object);
  * parts in the object by their text. Fails: COH_ERR_CORRUPT, the message without a place,
  * COH_ERR_MEMORY. */
 coh_status coh_conversation_read(json_t *object, coh_conversation *out_conversation);
+/* Likewise one that is to be answered: none of its turns needs to be the assistant's. */
+coh_status coh_conversation_read_turns(json_t *object, coh_conversation *out_conversation);
 void coh_conversation_fini(coh_conversation *conversation); /* accepts a zeroed struct */
 
 #endif

@@ -127,6 +127,13 @@ COH_API const char *coh_chat_description(const coh_chat *chat);
  * order of roles that the format does not allow), COH_ERR_MEMORY. */
 COH_API coh_status coh_chat_prompt(coh_chat *chat, const coh_chat_turn *turns, size_t count,
                                    int32_t **out_ids, size_t *out_count);
+/* Likewise a conversation of `json`: an object in one of the forms that data sets have
+ * (docs/data.md), or an array of messages. `system` (may be NULL) is put before it as its system
+ * prompt. The assistant's turns at its end are left out; *out_left_out is their number.
+ * Fails: as above, COH_ERR_ARGUMENT also if the conversation has a system prompt and `system` is
+ * another, COH_ERR_CORRUPT also if it is no JSON, or has a member whose text would be lost. */
+COH_API coh_status coh_chat_prompt_json(coh_chat *chat, const char *json, const char *system,
+                                        int32_t **out_ids, size_t *out_count, size_t *out_left_out);
 /* Returns the chat template that makes other programs write conversations as this chat does, in
  * Jinja; NULL: they do by the tokenizer's own, or no template can (form PLAIN of a tokenizer that
  * puts tokens before each text). Static storage. */

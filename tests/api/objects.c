@@ -549,6 +549,8 @@ const char *valid_text(const char *function, const char *name)
         return "wte"; /* a pattern of parameters */
     if (is(function, "coh_engine_fetch_state"))
         return "m";
+    if (is(function, "coh_chat_prompt_json"))
+        return is(name, "system") ? "Be brief." : "[{\"role\": \"user\", \"content\": \"Hi\"}]";
     if (is(name, "json"))
         return "{\"family\": \"gpt2\"}";
     if (is(function, "coh_tokenizer_open"))

@@ -13,7 +13,7 @@ import public_api
 # NULL is documented as allowed: any status will do.
 MAY_BE_NULL = {
     "coh_engine_create_within.disk_folder",
-    "coh_checkpoint_check.out_hash", "coh_engine_evaluate.out_loss", "coh_engine_load.out_facts", "coh_engine_load_from.out_facts",
+    "coh_chat_prompt_json.system", "coh_checkpoint_check.out_hash", "coh_engine_evaluate.out_loss", "coh_engine_load.out_facts", "coh_engine_load_from.out_facts",
     "coh_graph_op.out_parameters",
     "coh_kernels_tune.report", "coh_terms_set.texts", "coh_kernels_use.out_machine",
     "coh_device_summarize.device", "coh_trace_read.out_lost", "coh_token_file_make.out_facts", "coh_token_file_build.held_out_path",

@@ -376,6 +376,27 @@ class Generate(ProgramTest):
         lines = self.write("m.jsonl", f"\n{json.dumps({'messages': said})}\n{json.dumps(more)}\n")
         self.assertEqual(self.answers("--tokens", 5, "--messages", lines, tokenizer="qwen2"), both)
 
+    def test_a_conversation_has_the_forms_of_data_and_its_last_answer_is_left_out(self):
+        self.chatml()
+        written = "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n"
+        told = self.answer("--tokens", 5, "--prompt", written, tokenizer="qwen2")
+        user, answer = {"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Oh", "weight": 1}
+        parts = [{"type": "text", "text": "H"}, {"type": "text", "text": "i"}]
+        human, gpt = {"from": "human", "value": "Hi"}, {"from": "gpt", "value": "Oh"}
+        for asked, is_answered in (
+                ([{"role": "user", "content": parts}], 0), ([user, answer], 1), ([user, answer, answer], 1), ([human, gpt], 1),
+                ({"conversations": [human]}, 0), ({"conversations": [human, gpt]}, 1), ({"prompt": "Hi", "completion": "Oh"}, 1),
+                ({"prompt": [user], "completion": [answer]}, 1), ({"instruction": "Hi", "input": "", "output": "Oh"}, 1)):
+            for text in (json.dumps(asked), json.dumps([asked], indent=1)):
+                done = self.succeeds("generate", *self.model("qwen2"), "--json", "--tokens", 5, "--messages", self.write("m.json", text))
+                self.assertEqual(json.loads(done.out), told, asked)
+                self.assertEqual("m.json: the answer at the end of 1 conversation is left out, for the model to write" in done.err,
+                                 bool(is_answered), asked)
+        chats = self.write("held.jsonl", f"{json.dumps({'messages': [user, answer]})}\n{json.dumps({'conversations': [human, gpt]})}\n")
+        done = self.succeeds("generate", *self.model("qwen2"), "--json", "--tokens", 5, "--messages", chats)
+        self.assertEqual(done.err.count("the answer at the end of 2 conversations is left out"), 1)
+        self.assertEqual([json.loads(line)["prompt_tokens"] for line in done.out.splitlines()], [told["prompt_tokens"]] * 2)
+
     def always(self, token):
         """Changes the model so that it draws this token after any text."""
         # the last norm gives the same vector for any input; the row of one token is that vector
@@ -437,8 +458,10 @@ class Generate(ProgramTest):
                  (2, ["--prompt", "x", "--chat-form", "plain"], "--chat-form"),
                  (2, ["--chat", "--prompt", "x", "--chat-form", "chatml"], "<|im_start|>")]
         for text, says in (
-                ("{", ":1 is not JSON"), (json.dumps([user]) + "\n{x", ":2 is not JSON"), ("[]", "holds no prompt"), ("[[]]", "does not end"),
-                ('{"a": 3}', "holds no conversation"), ("3", ":1 is not JSON"), ('[\n{},\nx]', ":3 is not JSON"), (json.dumps([user, assistant]), "does not end with a user's message"),
+                ("{", ":1 is not JSON"), (json.dumps([user]) + "\n{x", ":2 is not JSON"), ("[]", "holds no prompt"), ("[[]]", "conversation 1: \"messages\" is empty"), ("[3]", "holds no conversation"),
+                ('{"a": 3}', '"messages" is missing, and so are '), ("3", ":1 is not JSON"), ('[\n{},\nx]', ":3 is not JSON"),
+                (json.dumps([assistant]), "does not end with a user's message"),
+                (json.dumps({"messages": [user], "tools": [1]}), 'the member "tools" is not written into the conversation'),
                 (json.dumps([user, {"role": "tool", "content": "x"}]), "message 2"),
                 (json.dumps([{"role": "user", "content": 3}]), "message 1"),
                 (json.dumps([dict(user, tool_calls=[1])]), "tool_calls"), ("", "holds no prompt"),

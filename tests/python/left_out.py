@@ -15,7 +15,8 @@ LEFT_OUT = {
         coh_world_level_ranks coh_world_open coh_world_open_threads coh_world_rank coh_world_share_plan
         coh_world_set_pair_ranks coh_world_share_text coh_world_size coh_world_stop""",
     "decoders and conversations: `cohobate generate` and `cohobate eval` run a checkpoint; Engine.logits runs a window":
-        """coh_chat_answer_prefix coh_chat_close coh_chat_description coh_chat_end_of_turn coh_chat_open coh_chat_prompt coh_chat_template_text
+        """coh_chat_answer_prefix coh_chat_close coh_chat_description coh_chat_end_of_turn coh_chat_open coh_chat_prompt coh_chat_prompt_json
+        coh_chat_template_text
         coh_gpt2_decode_graph coh_model_decode_graph coh_model_token_losses_graph coh_tokenizer_piece""",
     "folders and adapters are written by `cohobate export`, from a checkpoint, and adapters are read by `cohobate train`":
         """coh_adapters_close coh_adapters_numbers coh_adapters_open coh_adapters_write coh_adapters_write_bytes coh_folder_clear coh_folder_describe coh_folder_facts_get

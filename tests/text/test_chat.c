@@ -221,6 +221,46 @@ static void prompts_are_those_of_transformers(void **state)
                 compare_prompts(&recorded_forms[i], (form_source)from);
 }
 
+/* The forms are those of test_conversations.c. */
+static void a_prompt_of_json_leaves_out_the_answers_at_its_end(void **state)
+{
+    (void)state;
+    static const char asked[] = "[{\"from\": \"human\", \"value\": \"u\"}]",
+                      answered[] = "{\"prompt\": \"u\", \"completion\": \"a\"}",
+                      own[] = "[{\"role\": \"system\", \"content\": \"o\"}, {\"role\": \"user\", "
+                              "\"content\": \"u\"}]",
+                      none[] = "[{\"role\": \"assistant\", \"content\": \"a\"}]",
+                      text[] = "system: s\nuser: u\nassistant:";
+    coh_tokenizer *tokenizer;
+    coh_chat *chat;
+    int32_t *ids;
+    size_t count, left_out;
+    assert_int_equal(coh_tokenizer_open("bytes", &tokenizer), COH_OK);
+    assert_int_equal(coh_chat_open(tokenizer, NULL, COH_CHAT_FORM_AUTO, &chat), COH_OK);
+    for (int i = 0; i < 2; i++) {
+        const char *json = i ? answered : asked;
+        assert_int_equal(coh_chat_prompt_json(chat, json, "s", &ids, &count, &left_out), COH_OK);
+        assert_int_equal(left_out, i);
+        assert_int_equal(count, sizeof(text) - 1);
+        for (size_t k = 0; k < count; k++)
+            assert_int_equal(ids[k], text[k]);
+        coh_text_free(ids);
+    }
+    assert_int_equal(coh_chat_prompt_json(chat, own, NULL, &ids, &count, &left_out), COH_OK);
+    coh_text_free(ids);
+    assert_int_equal(coh_chat_prompt_json(chat, own, "s", &ids, &count, &left_out),
+                     COH_ERR_ARGUMENT);
+    assert_non_null(strstr(coh_last_error(), "its own system prompt"));
+    static const char *const wrong[] = { none, "[]", "{", "3", "{\"a\": 1}", "[1]" };
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+        assert_int_equal(coh_chat_prompt_json(chat, wrong[i], NULL, &ids, &count, &left_out),
+                         COH_ERR_CORRUPT);
+        assert_null(ids);
+    }
+    coh_chat_close(chat);
+    coh_tokenizer_close(tokenizer);
+}
+
 static void a_prompt_ends_with_the_users_turn(void **state)
 {
     (void)state;
@@ -647,6 +687,7 @@ int main(void)
         IN_FOLDER(ids_and_what_counts_are_those_of_transformers),
         IN_FOLDER(prompts_are_those_of_transformers),
         cmocka_unit_test(a_prompt_ends_with_the_users_turn),
+        cmocka_unit_test(a_prompt_of_json_leaves_out_the_answers_at_its_end),
         IN_FOLDER(the_form_follows_from_the_template_and_else_from_special_tokens),
         IN_FOLDER(a_template_that_cannot_be_run_is_refused_unless_a_form_is_named),
         cmocka_unit_test(a_form_that_the_vocabulary_cannot_write_is_refused),
