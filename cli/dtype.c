@@ -3,6 +3,7 @@
  * frozen parameters. */
 #include "cli/dtype.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 #include "cohobate/engine.h"
@@ -42,4 +43,19 @@ void cli_dtype_describe(const cli_options *options, coh_dtype dtype, int has_che
     else
         why = "full precision; this CPU does not multiply bf16 in hardware";
     cli_line_add(line, "dtype:  %s (%s)\n", cli_dtype_name(dtype), why);
+}
+
+/* From here on a contribution is a few per cent of the sum, whose last place is 0.4 % of it. */
+enum { SUMS_NAMED = 16, MORE_BYTES = 2 };
+
+void cli_dtype_describe_gradients(const cli_options *options, int are_f32, int64_t sum_count,
+                                  uint64_t trained_count, cli_line *line)
+{
+    if (are_f32)
+        cli_line_add(line, "        gradients of weights in f32\n");
+    else if (sum_count >= SUMS_NAMED && !cli_given(options, CLI_FLAG_GRADIENTS))
+        cli_line_add(line,
+                     "        gradients of weights in bf16, rounded as each of %" PRId64
+                     " micro-batches adds to them: --gradients f32 does not, for %s more\n",
+                     sum_count, cli_size(MORE_BYTES * trained_count).at);
 }

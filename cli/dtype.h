@@ -24,4 +24,10 @@ coh_dtype cli_dtype_keep(const cli_options *options, coh_dtype trained);
 void cli_dtype_describe(const cli_options *options, coh_dtype dtype, int has_checkpoint,
                         cli_line *line);
 
+/* Adds a line on the gradients of bf16 weights that `sum_count` micro-batches add to: if they are
+ * f32, or if they are bf16 and so many roundings may lose what one contributes
+ * (docs/numerics.md). */
+void cli_dtype_describe_gradients(const cli_options *options, int are_f32, int64_t sum_count,
+                                  uint64_t trained_count, cli_line *line);
+
 #endif

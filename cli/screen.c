@@ -198,8 +198,10 @@ static void add_model(const cli_job *job, cli_line *line)
                            line);
     if (job->model.frozen_nf4)
         cli_line_add(line, "        frozen weights of linear layers in nf4, 4.25 bits each\n");
-    if (job->plan_options.f32_gradients && size.dtype == COH_DTYPE_BF16)
-        cli_line_add(line, "        gradients of weights in f32\n");
+    if (size.dtype == COH_DTYPE_BF16)
+        cli_dtype_describe_gradients(job->options, job->plan_options.f32_gradients,
+                                     job->recipe.batch / job->recipe.micro_batch,
+                                     coh_model_trained_count(&job->model), line);
     if (coh_fold_shape_replicas(&job->plan_options.replicas) > 1)
         cli_line_add(line, "        gradients of replicas made apart, added as %s\n",
                      cli_shape_text(&job->plan_options.replicas).at);

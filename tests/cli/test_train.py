@@ -255,6 +255,20 @@ class Train(TrainTest):
                    says="give --gradients f32")
         self.fails(2, "plan", *TINY, "--dtype", "f32", "--gradients", "bf16", says="add --dtype bf16")
 
+    def test_sums_of_many_micro_batches_in_bf16_name_the_flag_for_f32(self):
+        said = r"gradients of weights in bf16, rounded as each of 16 micro-batches adds to them: --gradients f32 does not, for (\S+ [KM]iB) more"
+        plan = ["plan", *TINY, "--batch", 16, "--dtype", "bf16"]
+        screen = " ".join(self.succeeds(*plan, "--micro-batch", 1).out.split())
+        found = re.search(said, screen)
+        self.assertTrue(found, screen)
+        parameters = float(re.search(r"([\d.]+) M parameters", screen)[1])
+        self.assertAlmostEqual(float(found[1].split()[0]), 2 * parameters * 1e6 / 2 ** (20 if "M" in found[1] else 10), delta=20)
+        for flags in (["--micro-batch", 2], ["--micro-batch", 1, "--dtype", "f32"], ["--micro-batch", 1, "--gradients", "f32"],
+                      ["--micro-batch", 1, "--gradients", "bf16"]):
+            self.assertNotIn("micro-batches adds", " ".join(self.succeeds(*plan, *flags).out.split()), flags)
+        trained = self.train("--steps", 1, "--save", "none", "--batch", 16, "--micro-batch", 1, "--dtype", "bf16")
+        self.assertRegex(" ".join(trained.err.split()), said)
+
     def test_a_sweep_order_that_is_chosen_is_said(self):
         small = ["gpt2-nano", "--sequence", "16", "--batch", "8", *QUICK, "--micro-batch", "1", "--device-memory", "12MiB",
                  "--disk", self.folder, "--recompute", "none"]
