@@ -145,7 +145,7 @@ static coh_status resume_recipe(cli_job *job)
     job->resumed = 1;
     job->first_step = job->weights.facts.step;
     CLI_TRY(cli_recipe_override(&job->recipe, options, job->first_step));
-    if (job->first_step >= job->recipe.steps)
+    if (job->first_step >= job->recipe.steps && !cli_given(options, CLI_FLAG_EPOCHS))
         return cli_fail(COH_ERR_ARGUMENT,
                         "%s is at step %" PRIu64 " already, and the run is to end at step %" PRIu64
                         ": give --steps %" PRIu64 " or more to go on",

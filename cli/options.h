@@ -104,7 +104,7 @@ typedef struct cli_options {
     uint64_t disk_write_limit; /* bytes a day */
     int64_t threads, ranks, node_ranks, pair_ranks, rank_timeout, recompute, search, state, dtype,
         reduce, gradients, atomics, frozen_dtype, export_dtype;
-    int64_t steps, epochs, schedule, schedule_steps, batch, micro_batch, sequence, vocabulary;
+    int64_t steps, schedule, schedule_steps, batch, micro_batch, sequence, vocabulary;
     int64_t sweep_order, clip_mode, save_every, keep, validation_every, seed, tokens, top_k,
         held_out;
     int64_t record; /* 0: none */
@@ -115,7 +115,7 @@ typedef struct cli_options {
     const char *optimizer, *replicas, *wire;
     int64_t reset_optimizer, from_scratch;
     int64_t validation_windows, stride, keep_best, stop_after_worse;
-    double validation_split;
+    double validation_split, epochs;
     double lr, min_lr, beta1, beta2, weight_decay, clip, dropout, temperature;
     double top_p, min_p, repetition_penalty;
     int64_t once, again, new_data, operators, hash, json, text, ascii, merge_lora, quick,

@@ -16,10 +16,9 @@ static coh_status check_fixed(const cli_options *options)
     static const cli_flag fixed[] = { CLI_FLAG_SEQUENCE, CLI_FLAG_SEED,   CLI_FLAG_VOCABULARY,
                                       CLI_FLAG_FREEZE,   CLI_FLAG_LORA,   CLI_FLAG_LORA_TARGETS,
                                       CLI_FLAG_ADAPTER,  CLI_FLAG_DROPOUT };
-    if (cli_given(options, CLI_FLAG_EPOCHS))
-        return cli_fail(COH_ERR_ARGUMENT,
-                        "--epochs is for a new run; with --resume --steps says at which step of "
-                        "the whole run it ends: give that");
+    if (cli_given(options, CLI_FLAG_EPOCHS) && cli_given(options, CLI_FLAG_STEPS))
+        return cli_fail(COH_ERR_ARGUMENT, "--epochs and --steps both say where the run ends: leave "
+                                          "one out");
     for (size_t i = 0; i < sizeof(fixed) / sizeof(fixed[0]); i++)
         if (cli_given(options, fixed[i]))
             return cli_fail(COH_ERR_ARGUMENT,

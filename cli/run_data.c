@@ -3,6 +3,7 @@
  * opens each file. */
 #include <fcntl.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -211,7 +212,7 @@ cli_data_source cli_train_data_source(const cli_job *job)
 /* ---- the length of a run by --epochs ---- */
 
 /* As the limit of --steps. */
-#define STEPS_MOST 1000000000000u
+#define STEPS_MOST 1e12
 
 /* Does the command make several plans? Each would print the same note. */
 static int is_table(const cli_options *options)
@@ -219,26 +220,59 @@ static int is_table(const cli_options *options)
     return options->max || options->sweep || options->what_if[0];
 }
 
+/* The number of sequences in so many passes, rounded up; 1.1 passes of 10 are 11. */
+static double sequences_of(double epochs, uint64_t windows)
+{
+    const double all = epochs * (double)windows, whole = nearbyint(all);
+    return fabs(all - whole) <= 1e-9 * all ? whole : ceil(all);
+}
+
+/* The step after which `sequences` of the data were read. A resumed run counts from where its
+ * present data or batch begins. */
+static uint64_t step_after(const cli_recipe *recipe, uint64_t sequences)
+{
+    const uint64_t first = recipe->data_first_window, batch = (uint64_t)recipe->batch;
+    const uint64_t left = sequences > first ? sequences - first : 0;
+    return recipe->data_first_step + left / batch + (left % batch != 0);
+}
+
+/* Sets the end of a resumed run, as --steps does: the schedule stays. */
+static coh_status go_on_until(cli_job *job, uint64_t step)
+{
+    if (step <= job->first_step)
+        return cli_fail(COH_ERR_ARGUMENT,
+                        "%s is at step %" PRIu64 ", and --epochs %.15g end at step %" PRIu64
+                        ": give more, or --steps",
+                        job->weights.facts.path, job->first_step, job->options->epochs, step);
+    job->recipe.steps = step;
+    return COH_OK;
+}
+
 coh_status cli_epochs_take(cli_job *job, const cli_data *data)
 {
     cli_recipe *recipe = &job->recipe;
     if (!cli_given(job->options, CLI_FLAG_EPOCHS))
         return COH_OK;
-    const uint64_t epochs = (uint64_t)job->options->epochs, batch = (uint64_t)recipe->batch;
+    const double epochs = job->options->epochs;
     const uint64_t windows = coh_token_file_window_count(data->file, recipe->sequence);
-    uint64_t all;
-    if (__builtin_mul_overflow(epochs, windows, &all) || all / batch >= STEPS_MOST)
+    const double all = sequences_of(epochs, windows);
+    if (!(all / (double)recipe->batch < STEPS_MOST))
         return cli_fail(COH_ERR_ARGUMENT,
-                        "--epochs %" PRIu64 " of %" PRIu64
+                        "--epochs %.15g of %" PRIu64
                         " sequences each are more steps than a run has: lower it",
                         epochs, windows);
-    const uint64_t steps = all / batch + (all % batch != 0);
+    const uint64_t steps = step_after(recipe, (uint64_t)all);
     if (!is_table(job->options))
-        cli_note_choice("epochs: %" PRIu64 " of %" PRIu64 " sequence%s of %" PRId64
-                        " token%s, %" PRIu64 " a step: %" PRIu64 " step%s",
+        cli_note_choice("epochs: %.15g of %" PRIu64 " sequence%s of %" PRId64 " token%s, %" PRId64
+                        " a step: %s%" PRIu64 "%s",
                         epochs, windows, windows == 1 ? "" : "s", recipe->sequence,
-                        recipe->sequence == 1 ? "" : "s", batch, steps, steps == 1 ? "" : "s");
-    return cli_recipe_set_steps(recipe, job->options, steps);
+                        recipe->sequence == 1 ? "" : "s", recipe->batch,
+                        job->resumed ? "up to step " : "", steps,
+                        job->resumed ? ""
+                        : steps == 1 ? " step"
+                                     : " steps");
+    return job->resumed ? go_on_until(job, steps)
+                        : cli_recipe_set_steps(recipe, job->options, steps);
 }
 
 coh_status cli_epochs_take_named(cli_job *job)
@@ -248,6 +282,9 @@ coh_status cli_epochs_take_named(cli_job *job)
     int is_text;
     if (!cli_given(options, CLI_FLAG_EPOCHS))
         return COH_OK;
+    if (options->resume)
+        return cli_fail(COH_ERR_ARGUMENT, "--epochs with --resume is for train, which compares the "
+                                          "data with the run's: say where it ends with --steps");
     if (!options->data)
         return cli_fail(COH_ERR_ARGUMENT, "--epochs counts passes through the data: add --data "
                                           "FILE, as cohobate tokenize -o makes it, or say how long "

@@ -66,6 +66,8 @@ cli_data_source cli_train_data_source(const cli_job *job);
  *
  *     steps = windows of the data x epochs / sequences of a step, rounded up
  *
+ * A resumed run counts from where its data, or its batch, began, and its schedule stays.
+ *
  * `data` is open and holds at least one window: train tokenizes text first. From then on the run is
  * the same as with --steps. Fails: COH_ERR_ARGUMENT (flags that contradict the schedule, more steps
  * than a run may have). */

@@ -255,12 +255,49 @@ class Data(ProgramTest):
         self.assertEqual(less, -(-2 * len(kept.windows()) // 2))
         self.assertLess(less, steps)
 
-    def test_a_schedule_that_the_epochs_are_too_short_for_and_a_resume_are_refused(self):
+    def test_a_schedule_that_the_epochs_are_too_short_for_and_a_resume_to_no_later_step_are_refused(self):
         train = ["train", *TINY, "--data", self.corpus(60), "--save", self.path("run")]
         self.fails(2, *train, "--epochs", 1, "--warmup", 100000, says="--warmup 100000 is longer")
         self.assertFalse(os.path.exists(self.path("run")))
+        self.fails(2, *train, "--epochs", 2, "--steps", 5, says="leave one out")
         self.succeeds(*train, "--steps", 1)
-        self.fails(2, "train", "--resume", self.path("run"), "--epochs", 2, says="with --resume --steps")
+        resume = ["--resume", self.path("run"), "--threads", 2]
+        self.fails(2, "train", *resume, "--epochs", 2, "--steps", 5, says="leave one out")
+        self.fails(2, "train", *resume, "--epochs", "1e-5", says="is at step 1, and --epochs 1e-05 end at step 1: give more")
+        self.fails(2, "plan", *resume, "--epochs", 2, says="--epochs with --resume is for train")
+
+    def test_a_part_of_an_epoch_is_rounded_up_to_whole_steps(self):
+        text = self.corpus(10)
+        windows = (len(self.tokenize(text).ids) - 1) // 16
+        train = ["train", *TINY, "--save", "none", "--json", "--data", text]
+        for epochs, sequences in ((0.5, -(-windows // 2)), (1.5, -(-3 * windows // 2)), (1e-6, 1), (0.1, -(-windows // 10)),
+                                  (1 + 1 / windows, windows + 1), ("1.0", windows)):
+            done = self.succeeds(*train, "--epochs", repr(epochs) if isinstance(epochs, float) else epochs)
+            self.assertEqual(done.json["step"], -(-sequences // 2), epochs)
+        self.assertIn(f"epochs: 0.5 of {windows} sequences of 16 tokens, 2 a step: {-(-windows // 4)} steps",
+                      self.succeeds(*train, "--epochs", 0.5).err.replace(" step\n", " steps\n"))
+
+    def test_a_resumed_run_counts_epochs_from_where_its_data_begins(self):
+        text, run = self.corpus(10), self.path("run")
+        windows = (len(self.tokenize(text).ids) - 1) // 16
+        other = self.write("other.txt", "another text of some lines\n" * 8)
+        os.remove(self.path("out.tokens"))
+        others = (len(self.tokenize(other).ids) - 1) // 16
+        self.succeeds("train", *TINY, "--data", text, "--steps", 2, "--schedule-steps", 100, "--save", run)
+        schedule = self.succeeds("inspect", run, "--json").json["note"]["schedule_steps"]
+        resume = ["train", "--resume", run, "--threads", 2, "--json"]
+        done = self.succeeds(*resume, "--epochs", 1)
+        end = -(-windows // 2)
+        self.assertEqual(done.json["step"], end)
+        self.assertIn(f"epochs: 1 of {windows} sequences of 16 tokens, 2 a step: up to step {end}\n", done.err)
+        # in batches of another size, from the first sequence that was not read
+        done = self.succeeds(*resume, "--epochs", 1.5, "--batch", 1)
+        self.assertEqual(done.json["step"], end + max(0, -(-3 * windows // 2) - 2 * end))
+        # new data is read from its first sequence
+        before = done.json["step"]
+        done = self.succeeds(*resume, "--epochs", 2, "--data", other)
+        self.assertEqual((done.json["step"], done.json["data_passes"]), (before + 2 * others, 2))
+        self.assertEqual(self.succeeds("inspect", run, "--json").json["note"]["schedule_steps"], schedule)
 
     # ---- forms ----
 

@@ -14,7 +14,7 @@ COMMANDS = ["train", "plan", "generate", "eval", "tokenize", "inspect", "export"
 # flag, values that are refused, a word of the remedy
 REFUSED = [
     ("--steps", ["0", "-1", "x", "1.5", "", "9e9"], "--steps 100"),
-    ("--epochs", ["0", "-1", "0.5", "x", ""], "--epochs 3"),
+    ("--epochs", ["0", "-1", "nan", "1e7", "x", ""], "--epochs 3"),
     ("--schedule-steps", ["0", "x"], "--schedule-steps 1000"),
     ("--warmup", ["-1", "x", "1.5", "%"], "--warmup 10"),
     ("--lr-for", ["-1", "x", "wte", "=1", "wte=", "wte=x", "wte=-1", ""], "--lr-for 'wte,wpe=1e-4'"),
