@@ -93,25 +93,65 @@ void cli_artefact_meant(const char *path, const char *(*name_at)(int32_t index),
     (void)coh_nearest_meant(&nearest, text, CLI_MEANT_BYTES);
 }
 
-coh_status cli_artefact_refuse_adapters(const char *path)
+static const char adapter_config[] = "adapter_config.json";
+
+/* The model that adapters name as theirs; "": none. */
+static void read_base(const char *adapters, char out_base[CLI_PATH_BYTES])
 {
-    static const char name[] = "adapter_config.json";
-    char file[CLI_PATH_BYTES], base[CLI_PATH_BYTES] = "";
-    if (cli_artefact_is_folder(path) || !holds(path, name))
-        return COH_OK;
-    snprintf(file, sizeof(file), "%s/%s", path, name); /* the file exists, so its path fits */
+    char file[CLI_PATH_BYTES];
     struct stat facts;
-    const int is_file = stat(file, &facts) == 0 && S_ISREG(facts.st_mode);
+    const int length = snprintf(file, sizeof(file), "%s/%s", adapters, adapter_config);
+    const int is_file =
+        length < CLI_PATH_BYTES && stat(file, &facts) == 0 && S_ISREG(facts.st_mode);
     json_t *config = is_file ? json_load_file(file, 0, NULL) : NULL;
     const char *of = json_string_value(json_object_get(config, "base_model_name_or_path"));
-    if (of && of[0])
-        snprintf(base, sizeof(base), " of %s", of);
+    snprintf(out_base, CLI_PATH_BYTES, "%s", of ? of : "");
     json_decref(config);
+}
+
+coh_status cli_artefact_refuse_adapters(const char *path)
+{
+    char base[CLI_PATH_BYTES];
+    if (cli_artefact_is_folder(path) || !holds(path, adapter_config))
+        return COH_OK;
+    read_base(path, base);
     return cli_fail(COH_ERR_CORRUPT,
-                    "%s holds adapters%.300s (%s), not a model: give their model, and the "
+                    "%s holds adapters%s%.300s (%s), not a model: give their model, and the "
                     "adapters with --adapter %s; of a run, cohobate export RUN -o FOLDER "
                     "--merge-lora writes the model with its adapters merged",
-                    path, base, name, path);
+                    path, base[0] ? " of " : "", base, adapter_config, path);
+}
+
+/* Cuts `path` to the name of a model: its last component. In the cache of the Hugging Face Hub it
+ * is NAME of models--OWNER--NAME/snapshots/REVISION. */
+static const char *model_name(char *path)
+{
+    static const char cached[] = "/snapshots";
+    for (size_t length = strlen(path); length > 1 && path[length - 1] == '/';)
+        path[--length] = '\0';
+    char *slash = strrchr(path, '/');
+    const size_t above = slash ? (size_t)(slash - path) : 0, tail = sizeof(cached) - 1;
+    if (above > tail && memcmp(slash - tail, cached, tail) == 0) {
+        slash[-(ptrdiff_t)tail] = '\0';
+        for (char *dash = strstr(path, "--"); dash; dash = strstr(path, "--"))
+            path = dash + 2;
+        slash = strrchr(path, '/');
+    }
+    return slash ? slash + 1 : path;
+}
+
+void cli_artefact_say_other_base(const char *adapters, const char *folder)
+{
+    char base[CLI_PATH_BYTES], named[CLI_PATH_BYTES], own[CLI_PATH_BYTES];
+    char *absolute = realpath(folder, NULL);
+    read_base(adapters, base);
+    snprintf(named, sizeof(named), "%s", base);
+    snprintf(own, sizeof(own), "%s", absolute ? absolute : folder);
+    free(absolute);
+    if (base[0] && strcmp(model_name(named), model_name(own)) != 0)
+        cli_note_choice("note: the adapters of %s were trained on %.300s, and %s has another name: "
+                        "on another model they do harm, so check that it is that one",
+                        adapters, base, folder);
 }
 
 coh_status cli_artefact_refuse_run(const char *path, const char *taker)

@@ -175,7 +175,10 @@ coh_status cli_weights_open_adapters(const cli_options *options, coh_model *mode
                         "%s already has adapters or frozen operators: leave --adapter out, or "
                         "give the model that the adapters belong to",
                         options->operand);
-    return coh_adapters_open(options->adapter, model, &weights->adapters);
+    CLI_TRY(coh_adapters_open(options->adapter, model, &weights->adapters));
+    if (model->folder[0])
+        cli_artefact_say_other_base(options->adapter, model->folder);
+    return COH_OK;
 }
 
 coh_status cli_weights_loaded(cli_weights *weights)

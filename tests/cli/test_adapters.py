@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import unittest
 
 import model_folder
@@ -424,6 +425,26 @@ class Adapters(ProgramTest):
         self.fails(4, "inspect", "gpt2-nano", cwd=self.folder, says="holds adapters")
         self.write("model/adapter_config.json", "{}")
         self.succeeds("inspect", folder)
+
+    def test_adapters_that_name_another_model_are_noted(self):
+        folder, _ = self.model("gpt2")
+        run, out, data = self.path("run"), self.path("adapters"), ["--data", self.corpus(60)]
+        self.train(folder, "--lora", 2, "--steps", 1, "--save", run)
+        self.succeeds("export", run, "-o", out)
+        cached = self.path("models--owner--the-base", "snapshots", "0123abc")
+        shutil.copytree(folder, cached)
+        os.symlink(cached, self.path("link"))
+        name, config = os.path.basename(folder), os.path.join(out, "adapter_config.json")
+        with open(config, encoding="utf-8") as file:
+            written = json.load(file)
+        for base, where, is_other in ((folder, folder, 0), (f"owner/{name}", folder, 0), (f"owner/{name}/", folder + "/", 0),
+                                      (None, folder, 0), ("", folder, 0), ("owner/other", folder, 1), ("the-base", cached, 0),
+                                      (cached, self.path("link"), 0), ("owner/the-base", self.path("link"), 0), ("base", cached, 1)):
+            with open(config, "w", encoding="utf-8") as file:
+                json.dump({**written, "base_model_name_or_path": base}, file)
+            said = self.succeeds("eval", where, "--adapter", out, *data).err
+            self.assertEqual(said.count(f"note: the adapters of {out} were trained on {base}, and {where} has another name: "), is_other,
+                             (base, where, said))
 
     def test_only_adapters_are_merged(self):
         folder, _ = self.model("gpt2")
