@@ -1,4 +1,4 @@
-/* Three limits of memory, read from /proc and from cgroup files: the machine's, the groups' and the
+/* Limits of memory, read from /proc and from cgroup files: the machine's, the groups' and the
  * process's; and the groups' limit of processor time. The lowest one counts. A group's limit binds
  * everything below it, so every group above this process is visited, in cgroup version 1 and 2
  * alike. Read available.h first. */
@@ -75,91 +75,138 @@ static void walk_groups(const char *root, const char *controller, group_visit vi
     }
 }
 
-/* ---- memory ---- */
+/* ---- the machine ---- */
 
-static uint64_t machine_available(const char *root)
+/* Reads a line of /proc/meminfo, which counts KiB. Returns 0 if it is not there. */
+static int meminfo_bytes(const char *root, const char *key, uint64_t *out_bytes)
 {
     char text[4096];
     uint64_t kib;
     if (!coh_small_file_read(root, "/proc/meminfo", "", text, sizeof(text)) ||
-        !coh_small_file_number(text, "MemAvailable:", &kib))
-        return UINT64_MAX;
-    return kib * 1024;
+        !coh_small_file_number(text, key, &kib))
+        return 0;
+    *out_bytes = kib * 1024;
+    return 1;
 }
 
+static uint64_t machine_available(const char *root)
+{
+    uint64_t bytes;
+    return meminfo_bytes(root, "MemAvailable:", &bytes) ? bytes : UINT64_MAX;
+}
+
+/* ---- the groups' memory ---- */
+
+/* Files of a group, and keys of its memory.stat: pages that the kernel would give back, and those
+ * among them that have to be written first. */
 typedef struct group_files {
-    const char *limit, *usage, *reclaimable_key;
+    const char *limit, *usage;
+    const char *clean[3], *unwritten[2];
 } group_files;
 
-static const group_files version_1 = { "/memory.limit_in_bytes", "/memory.usage_in_bytes",
-                                       "total_inactive_file " };
-static const group_files version_2 = { "/memory.max", "/memory.current", "inactive_file " };
+static const group_files version_1 = { .limit = "/memory.limit_in_bytes",
+                                       .usage = "/memory.usage_in_bytes",
+                                       .clean = { "total_inactive_file ", "total_active_file " },
+                                       .unwritten = { "total_dirty ", "total_writeback " } };
+static const group_files version_2 = {
+    .limit = "/memory.max",
+    .usage = "/memory.current",
+    .clean = { "inactive_file ", "active_file ", "slab_reclaimable " },
+    .unwritten = { "file_dirty ", "file_writeback " },
+};
 
 typedef struct group_walls {
     uint64_t available, limit;
 } group_walls;
+
+/* UINT64_MAX: no limit ("max"), or no such file. */
+static uint64_t read_limit(const char *root, const char *folder, const char *file)
+{
+    char text[64];
+    uint64_t bytes;
+    if (!coh_small_file_read(root, folder, file, text, sizeof(text)) ||
+        !coh_small_file_number(text, "", &bytes) || bytes >= NO_LIMIT_BYTES)
+        return UINT64_MAX;
+    return bytes;
+}
+
+static uint64_t sum_of(const char *text, const char *const *keys, size_t key_count)
+{
+    uint64_t sum = 0, bytes;
+    for (size_t i = 0; i < key_count; i++)
+        if (keys[i] != NULL && coh_small_file_number(text, keys[i], &bytes))
+            sum += bytes;
+    return sum;
+}
+
+/* Files that are read again and again are active, and a container of them would have no memory
+ * left if these did not count: the kernel takes active pages, too, before it kills. */
+static uint64_t reclaimable(const char *root, const char *folder, const group_files *files)
+{
+    char text[8192];
+    (void)coh_small_file_read(root, folder, "/memory.stat", text, sizeof(text));
+    const uint64_t clean = sum_of(text, files->clean, 3);
+    const uint64_t unwritten = sum_of(text, files->unwritten, 2);
+    return clean > unwritten ? clean - unwritten : 0;
+}
 
 /* Takes one group's limit and what is left of it; limits of all groups above apply, too. */
 static void take_limit(const char *root, const char *folder, int version, void *context)
 {
     const group_files *files = version == 2 ? &version_2 : &version_1;
     group_walls *walls = context;
-    char text[8192];
-    uint64_t limit_bytes, usage_bytes, reclaimable_bytes = 0;
-    if (!coh_small_file_read(root, folder, files->limit, text, sizeof(text)) ||
-        !coh_small_file_number(text, "", &limit_bytes) || limit_bytes >= NO_LIMIT_BYTES ||
-        !coh_small_file_read(root, folder, files->usage, text, sizeof(text)) ||
-        !coh_small_file_number(text, "", &usage_bytes))
+    const uint64_t limit_bytes = read_limit(root, folder, files->limit);
+    const uint64_t usage_bytes = read_limit(root, folder, files->usage);
+    if (limit_bytes == UINT64_MAX || usage_bytes == UINT64_MAX)
         return;
-    if (coh_small_file_read(root, folder, "/memory.stat", text, sizeof(text)))
-        (void)coh_small_file_number(text, files->reclaimable_key, &reclaimable_bytes);
-    if (reclaimable_bytes > usage_bytes)
-        reclaimable_bytes = usage_bytes;
-    uint64_t held = usage_bytes - reclaimable_bytes;
-    uint64_t left = limit_bytes > held ? limit_bytes - held : 0;
+    const uint64_t cache = reclaimable(root, folder, files);
+    const uint64_t held = usage_bytes > cache ? usage_bytes - cache : 0;
+    const uint64_t left = limit_bytes > held ? limit_bytes - held : 0;
     walls->available = left < walls->available ? left : walls->available;
     walls->limit = limit_bytes < walls->limit ? limit_bytes : walls->limit;
 }
 
-static uint64_t group_available(const char *root, uint64_t *out_limit)
+static group_walls read_walls(const char *root)
 {
     group_walls walls = { UINT64_MAX, UINT64_MAX };
     walk_groups(root, "memory", take_limit, &walls);
-    *out_limit = walls.limit;
-    return walls.available;
+    return walls;
 }
 
-static uint64_t process_available(void)
+/* ---- the process ---- */
+
+/* `key`: the line of /proc/self/status that the kernel compares with the limit. */
+static uint64_t process_available(int resource, const char *key)
 {
     struct rlimit limit;
-    char text[256];
-    uint64_t pages;
-    if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY ||
-        !coh_small_file_read("", "/proc/self/statm", "", text, sizeof(text)) ||
-        !coh_small_file_number(text, "", &pages))
+    char text[8192];
+    uint64_t kib;
+    if (getrlimit(resource, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY ||
+        !coh_small_file_read("", "/proc/self/status", "", text, sizeof(text)) ||
+        !coh_small_file_number(text, key, &kib))
         return UINT64_MAX;
-    uint64_t mapped = pages * (uint64_t)sysconf(_SC_PAGESIZE);
-    return limit.rlim_cur > mapped ? limit.rlim_cur - mapped : 0;
+    return limit.rlim_cur > kib * 1024 ? limit.rlim_cur - kib * 1024 : 0;
 }
+
+/* ---- all of them ---- */
 
 uint64_t coh_memory_available_under(const char *root, const char **out_source)
 {
-    uint64_t limit;
-    uint64_t least = machine_available(root);
-    const char *source = "MemAvailable";
-    uint64_t group = group_available(root, &limit);
-    if (group < least) {
-        least = group;
-        source = "the memory cgroup";
-    }
-    uint64_t process = process_available();
-    if (process < least) {
-        least = process;
-        source = "RLIMIT_AS";
-    }
+    const struct {
+        const char *source;
+        uint64_t bytes;
+    } limits[] = {
+        { "MemAvailable", machine_available(root) },
+        { "the memory cgroup", read_walls(root).available },
+        { "RLIMIT_AS", process_available(RLIMIT_AS, "VmSize:") },
+    };
+    size_t least = 0;
+    for (size_t i = 1; i < sizeof(limits) / sizeof(limits[0]); i++)
+        if (limits[i].bytes < limits[least].bytes)
+            least = i;
     if (out_source != NULL)
-        *out_source = source;
-    return least;
+        *out_source = limits[least].source;
+    return limits[least].bytes;
 }
 
 uint64_t coh_memory_available_bytes(const char **out_source)
@@ -169,9 +216,7 @@ uint64_t coh_memory_available_bytes(const char **out_source)
 
 uint64_t coh_memory_limit_bytes(void)
 {
-    uint64_t limit;
-    (void)group_available("", &limit);
-    return limit;
+    return read_walls("").limit;
 }
 
 /* ---- processor time ---- */

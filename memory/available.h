@@ -2,10 +2,11 @@
  * much processor time it may use.
  *
  * Linux grants almost any mapping and kills later, so a budget must be compared with the memory
- * that really exists before it is touched. Three limits apply; the lowest one counts:
+ * that really exists before it is touched. These limits apply; the lowest one counts:
  *
  *   machine   MemAvailable: free pages and what the kernel would give back
- *   cgroup    limit - usage + inactive file pages, of our group and each above it (v1 and v2)
+ *   cgroup    limit - usage + file pages + slab_reclaimable (v2) - dirty pages - pages in
+ *             writeback, of our group and each above it (v1 and v2)
  *   process   RLIMIT_AS - mapped
  *
  * Allocates nothing, uses no stdio; any thread. */
@@ -19,8 +20,8 @@
  * "RLIMIT_AS". */
 uint64_t coh_memory_available_bytes(const char **out_source);
 
-/* As above, with files below `root` ("" is the machine itself; tests make their own tree).
- * RLIMIT_AS is still the real process's. */
+/* As above, with files below `root` ("" is the machine itself; tests make their own tree). RLIMIT_AS
+ * is still the real process's. */
 uint64_t coh_memory_available_under(const char *root, const char **out_source);
 
 /* Returns the lowest cgroup limit above this process, UINT64_MAX if none; for reports. */

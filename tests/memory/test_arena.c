@@ -235,6 +235,34 @@ static void version_1_groups_and_paths_that_are_not_there_are_understood(void **
     tree_remove(&made);
 }
 
+/* Files that are read again and again are active; the kernel gives them back, too, but a page that
+ * has to be written only once it is. */
+static void a_group_gives_back_its_page_cache_but_not_what_must_be_written(void **state)
+{
+    (void)state;
+    tree made;
+    tree_make(&made);
+    put_file(&made, "/proc/self/cgroup", "0::/a\n");
+    put_file(&made, "/sys/fs/cgroup/a/memory.max", "2000000\n");
+    put_file(&made, "/sys/fs/cgroup/a/memory.current", "1900000\n");
+    put_file(&made, "/sys/fs/cgroup/a/memory.stat",
+             "anon 100000\nfile 1600000\nfile_mapped 7\nfile_dirty 100000\n"
+             "file_writeback 50000\ninactive_file 300000\nactive_file 1200000\n"
+             "slab_reclaimable 200000\nslab_unreclaimable 9\n");
+    assert_int_equal(coh_memory_available_under(made.root, NULL), 100000 + 1700000 - 150000);
+    put_file(&made, "/sys/fs/cgroup/a/memory.stat",
+             "file_dirty 100000\ninactive_file 30000\nactive_file 20000\n");
+    assert_int_equal(coh_memory_available_under(made.root, NULL), 100000);
+    put_file(&made, "/proc/self/cgroup", "4:memory:/\n");
+    put_file(&made, "/sys/fs/cgroup/memory/memory.limit_in_bytes", "2000000\n");
+    put_file(&made, "/sys/fs/cgroup/memory/memory.usage_in_bytes", "1900000\n");
+    put_file(&made, "/sys/fs/cgroup/memory/memory.stat",
+             "active_file 1\ntotal_dirty 30000\ntotal_writeback 20000\n"
+             "total_inactive_file 300000\ntotal_active_file 500000\n");
+    assert_int_equal(coh_memory_available_under(made.root, NULL), 100000 + 800000 - 50000);
+    tree_remove(&made);
+}
+
 static void a_topology_has_a_core_and_a_node(void **state)
 {
     (void)state;
@@ -408,6 +436,7 @@ int main(void)
         cmocka_unit_test(without_a_cgroup_limit_the_machine_is_the_wall),
         cmocka_unit_test(the_limit_of_a_group_above_us_binds_too),
         cmocka_unit_test(version_1_groups_and_paths_that_are_not_there_are_understood),
+        cmocka_unit_test(a_group_gives_back_its_page_cache_but_not_what_must_be_written),
         cmocka_unit_test(a_topology_has_a_core_and_a_node),
         cmocka_unit_test(pages_go_to_the_near_node_if_it_is_ours_and_has_room),
         cmocka_unit_test(near_pages_are_preferred_and_a_refusal_spreads_them),
