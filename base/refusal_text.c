@@ -234,11 +234,12 @@ static void say_memlock(writer *w, const coh_refusal *r)
 
 static void say_machine(writer *w, const coh_refusal *r)
 {
-    add(w,
-        "%s: the plan takes %s of this machine's memory%s, and %s may be taken now (MemAvailable,"
-        " the cgroup's limit and RLIMIT_AS): %s short",
-        label(r), size_of(r->needed_bytes).at, r->is_gpu ? " with its staging buffers" : "",
-        size_of(r->given_bytes).at, count_of(r->short_bytes).at);
+    add(w, "%s: the plan takes %s of this machine's memory%s, and %s may be taken now", label(r),
+        size_of(r->needed_bytes).at, r->is_gpu ? " with its staging buffers" : "",
+        size_of(r->given_bytes).at);
+    if (r->items[0])
+        add(w, " (%s)", r->items);
+    add(w, ": %s short", count_of(r->short_bytes).at);
 }
 
 static void say_plan_file(writer *w, const coh_refusal *r)
@@ -354,7 +355,7 @@ static void add_limit(writer *w, const coh_refusal *r, const coh_change *c)
 {
     switch (c->kind) {
     case COH_CHANGE_RAISE_CGROUP:
-        add(w, "raise its memory.max and measure again");
+        add(w, "raise its memory.high or memory.max and measure again");
         return;
     case COH_CHANGE_RAISE_MEMLOCK:
         add(w, "ulimit -l unlimited (LimitMEMLOCK=infinity in a service's unit) and measure again");

@@ -75,16 +75,18 @@ static uint64_t left_for_plan;
 static void describe_limit(char *out_limit, char *out_remedy)
 {
     struct rlimit limit = { RLIM_INFINITY, RLIM_INFINITY };
-    (void)getrlimit(RLIMIT_AS, &limit);
-    snprintf(out_limit, LIMIT_TEXT_BYTES, "the address-space limit (ulimit -v %" PRIu64 ")",
-             (uint64_t)limit.rlim_cur >> 10);
+    const int is_of_data = strcmp(coh_machine_limit(NULL), "RLIMIT_DATA") == 0;
+    const char letter = is_of_data ? 'd' : 'v';
+    (void)getrlimit(is_of_data ? RLIMIT_DATA : RLIMIT_AS, &limit);
+    snprintf(out_limit, LIMIT_TEXT_BYTES, "the %s limit (ulimit -%c %" PRIu64 ")",
+             is_of_data ? "data-segment" : "address-space", letter, (uint64_t)limit.rlim_cur >> 10);
     if (limit.rlim_max == limit.rlim_cur)
         snprintf(out_remedy, LIMIT_TEXT_BYTES,
                  "raise it where it was set, since it is a hard limit");
     else if (limit.rlim_max == RLIM_INFINITY)
-        snprintf(out_remedy, LIMIT_TEXT_BYTES, "raise it by ulimit -Sv unlimited");
+        snprintf(out_remedy, LIMIT_TEXT_BYTES, "raise it by ulimit -S%c unlimited", letter);
     else
-        snprintf(out_remedy, LIMIT_TEXT_BYTES, "raise it by ulimit -Sv %" PRIu64,
+        snprintf(out_remedy, LIMIT_TEXT_BYTES, "raise it by ulimit -S%c %" PRIu64, letter,
                  (uint64_t)limit.rlim_max >> 10);
 }
 
@@ -537,6 +539,28 @@ static uint64_t largest_chunk(const coh_plan_summary *summary)
     return summary->chunk_bytes < all ? summary->chunk_bytes : all;
 }
 
+/* A plan that takes more than may be taken now. `other`: what of it lowering the budget of `tier`
+ * leaves as it is. */
+static coh_refusal too_much(coh_tier tier, int on_gpu, uint64_t most, uint64_t needed,
+                            uint64_t other)
+{
+    return (coh_refusal){
+        .struct_bytes = sizeof(coh_refusal),
+        .status = COH_ERR_FULL,
+        .reason = COH_REFUSAL_MACHINE,
+        .tier = (int32_t)tier,
+        .is_gpu = on_gpu,
+        .given_bytes = most,
+        .needed_bytes = needed,
+        .short_bytes = needed - most,
+        .is_proven = 1,
+        .change_count = 1,
+        .changes = { { .kind = COH_CHANGE_LOWER,
+                       .tier = most > other ? (int32_t)tier : -1,
+                       .bytes = most > other ? most - other : most } },
+    };
+}
+
 coh_status cli_budget_check_memory(const cli_options *options, int on_gpu,
                                    const coh_plan_summary *summary)
 {
@@ -544,25 +568,13 @@ coh_status cli_budget_check_memory(const cli_options *options, int on_gpu,
     const uint64_t host = summary->peak_bytes[COH_TIER_HOST];
     const uint64_t most = coh_machine_most_bytes() / (uint64_t)cli_budget_local_ranks(options);
     const uint64_t stages = on_gpu ? cli_budget_stage_bytes(largest_chunk(summary)) : 0;
-    const uint64_t other = on_gpu ? stages : host;
-    const coh_tier budget_tier = on_gpu ? COH_TIER_HOST : COH_TIER_DEVICE;
+    const char *remedy;
     if (device + stages <= most && host <= most - device - stages)
         return COH_OK;
-    const coh_refusal refusal = {
-        .struct_bytes = sizeof(refusal),
-        .status = COH_ERR_FULL,
-        .reason = COH_REFUSAL_MACHINE,
-        .tier = (int32_t)budget_tier,
-        .is_gpu = on_gpu,
-        .given_bytes = most,
-        .needed_bytes = device + host + stages,
-        .short_bytes = device + host + stages - most,
-        .is_proven = 1,
-        .change_count = 1,
-        .changes = { { .kind = COH_CHANGE_LOWER,
-                       .tier = most > other ? (int32_t)budget_tier : -1,
-                       .bytes = most > other ? most - other : most } },
-    };
+    coh_refusal refusal = too_much(on_gpu ? COH_TIER_HOST : COH_TIER_DEVICE, on_gpu, most,
+                                   device + host + stages, on_gpu ? stages : host);
+    const char *limit = coh_machine_limit(&remedy);
+    snprintf(refusal.items, sizeof(refusal.items), "%s: %s", limit, remedy);
     return coh_refuse(&refusal);
 }
 

@@ -56,11 +56,39 @@ uint64_t coh_machine_most_bytes(void)
     return available > COH_ARENA_RESERVE_BYTES ? available - COH_ARENA_RESERVE_BYTES : 0;
 }
 
+/* The limits of memory/available.h that a user can raise. */
+static const struct {
+    const char *name, *remedy;
+    int is_of_process;
+} limits[] = {
+    { "MemAvailable", "end other programs, or give the container more memory", 0 },
+    { "the commit limit", "raise vm.overcommit_ratio, or set vm.overcommit_memory to 0", 0 },
+    { "the memory cgroup", "raise memory.max and memory.high of the cgroup or its container", 0 },
+    { "RLIMIT_AS", "raise ulimit -v", 1 },
+    { "RLIMIT_DATA", "raise ulimit -d", 1 },
+};
+
+static size_t find_limit(void)
+{
+    const char *name = "";
+    size_t i = sizeof(limits) / sizeof(limits[0]) - 1;
+    (void)coh_memory_available_bytes(&name);
+    while (i > 0 && strcmp(limits[i].name, name) != 0)
+        i--;
+    return i;
+}
+
+const char *coh_machine_limit(const char **out_remedy)
+{
+    const size_t i = find_limit();
+    if (out_remedy != NULL)
+        *out_remedy = limits[i].remedy;
+    return limits[i].name;
+}
+
 int coh_machine_is_limited(void)
 {
-    const char *wall = "";
-    (void)coh_memory_available_bytes(&wall);
-    return strcmp(wall, "RLIMIT_AS") == 0;
+    return limits[find_limit()].is_of_process;
 }
 
 static int core_count_of(const coh_topology *topology, double quota_cores)
@@ -250,11 +278,11 @@ static void examine_blas(coh_finding_list *list)
 static void examine_memory(coh_finding_list *list)
 {
     coh_finding *finding = coh_finding_next(list, "memory");
-    const char *wall = "";
+    const char *remedy, *wall = coh_machine_limit(&remedy);
     char total[32], available[32], free_text[32];
     uint64_t total_bytes = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
     uint64_t free_bytes = coh_machine_free_bytes();
-    coh_size_format(coh_memory_available_bytes(&wall), available, sizeof(available));
+    coh_size_format(coh_memory_available_bytes(NULL), available, sizeof(available));
     coh_size_format(free_bytes, free_text, sizeof(free_text));
     COH_FINDING_SAY(finding->found, "%s in all, %s available (%s), %s of it without the reserve",
                     coh_size_format(total_bytes, total, sizeof(total)), available, wall, free_text);
@@ -263,10 +291,7 @@ static void examine_memory(coh_finding_list *list)
     finding->level = COH_FINDING_WARN;
     COH_FINDING_SAY(finding->cost, "the default budget is %s: most models do not plan in it",
                     free_text);
-    COH_FINDING_SAY(finding->remedy, "%s",
-                    coh_machine_is_limited()
-                        ? "raise ulimit -v"
-                        : "end other programs, or give the container more memory");
+    COH_FINDING_SAY(finding->remedy, "%s", remedy);
 }
 
 static void examine_cgroup(coh_finding_list *list)
@@ -282,7 +307,8 @@ static void examine_cgroup(coh_finding_list *list)
                     coh_size_format(limit, text, sizeof(text)));
     coh_finding_blame(
         finding, COH_FINDING_OK,
-        "beyond it the kernel kills the process; page cache of the files it reads counts, too",
+        "beyond memory.max the kernel kills the process, beyond memory.high it slows it down; page "
+        "cache that is not written yet counts, too",
         "keep %s and 128 MiB of overhead below it", coh_term_text(COH_TERM_DEVICE_MEMORY));
 }
 

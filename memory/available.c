@@ -89,10 +89,35 @@ static int meminfo_bytes(const char *root, const char *key, uint64_t *out_bytes)
     return 1;
 }
 
+/* Reads a setting of the kernel's memory management; 0 if it cannot be read. */
+static uint64_t vm_setting(const char *root, const char *name)
+{
+    char text[64];
+    uint64_t number = 0;
+    if (coh_small_file_read(root, "/proc/sys/vm/", name, text, sizeof(text)))
+        (void)coh_small_file_number(text, "", &number);
+    return number;
+}
+
 static uint64_t machine_available(const char *root)
 {
     uint64_t bytes;
     return meminfo_bytes(root, "MemAvailable:", &bytes) ? bytes : UINT64_MAX;
+}
+
+/* With strict accounting the kernel counts mappings, touched or not, and refuses those beyond
+ * CommitLimit. It keeps a reserve for root and one for other programs of the user. */
+static uint64_t commit_available(const char *root)
+{
+    enum { STRICT = 2 };
+    uint64_t limit, held;
+    if (vm_setting(root, "overcommit_memory") != STRICT ||
+        !meminfo_bytes(root, "CommitLimit:", &limit) ||
+        !meminfo_bytes(root, "Committed_AS:", &held))
+        return UINT64_MAX;
+    held +=
+        1024 * (vm_setting(root, "admin_reserve_kbytes") + vm_setting(root, "user_reserve_kbytes"));
+    return limit > held ? limit - held : 0;
 }
 
 /* ---- the groups' memory ---- */
@@ -100,7 +125,7 @@ static uint64_t machine_available(const char *root)
 /* Files of a group, and keys of its memory.stat: pages that the kernel would give back, and those
  * among them that have to be written first. */
 typedef struct group_files {
-    const char *limit, *usage;
+    const char *limit, *high, *usage; /* high: NULL if there is none */
     const char *clean[3], *unwritten[2];
 } group_files;
 
@@ -110,6 +135,7 @@ static const group_files version_1 = { .limit = "/memory.limit_in_bytes",
                                        .unwritten = { "total_dirty ", "total_writeback " } };
 static const group_files version_2 = {
     .limit = "/memory.max",
+    .high = "/memory.high",
     .usage = "/memory.current",
     .clean = { "inactive_file ", "active_file ", "slab_reclaimable " },
     .unwritten = { "file_dirty ", "file_writeback " },
@@ -124,7 +150,7 @@ static uint64_t read_limit(const char *root, const char *folder, const char *fil
 {
     char text[64];
     uint64_t bytes;
-    if (!coh_small_file_read(root, folder, file, text, sizeof(text)) ||
+    if (file == NULL || !coh_small_file_read(root, folder, file, text, sizeof(text)) ||
         !coh_small_file_number(text, "", &bytes) || bytes >= NO_LIMIT_BYTES)
         return UINT64_MAX;
     return bytes;
@@ -150,12 +176,15 @@ static uint64_t reclaimable(const char *root, const char *folder, const group_fi
     return clean > unwritten ? clean - unwritten : 0;
 }
 
-/* Takes one group's limit and what is left of it; limits of all groups above apply, too. */
+/* Takes one group's limit and what is left of it; limits of all groups above apply, too. Above
+ * memory.high the kernel does not kill, but slows the group down until it hardly runs. */
 static void take_limit(const char *root, const char *folder, int version, void *context)
 {
     const group_files *files = version == 2 ? &version_2 : &version_1;
     group_walls *walls = context;
-    const uint64_t limit_bytes = read_limit(root, folder, files->limit);
+    const uint64_t limit = read_limit(root, folder, files->limit);
+    const uint64_t high = read_limit(root, folder, files->high);
+    const uint64_t limit_bytes = high < limit ? high : limit;
     const uint64_t usage_bytes = read_limit(root, folder, files->usage);
     if (limit_bytes == UINT64_MAX || usage_bytes == UINT64_MAX)
         return;
@@ -197,8 +226,10 @@ uint64_t coh_memory_available_under(const char *root, const char **out_source)
         uint64_t bytes;
     } limits[] = {
         { "MemAvailable", machine_available(root) },
+        { "the commit limit", commit_available(root) },
         { "the memory cgroup", read_walls(root).available },
         { "RLIMIT_AS", process_available(RLIMIT_AS, "VmSize:") },
+        { "RLIMIT_DATA", process_available(RLIMIT_DATA, "VmData:") },
     };
     size_t least = 0;
     for (size_t i = 1; i < sizeof(limits) / sizeof(limits[0]); i++)

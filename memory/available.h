@@ -5,9 +5,11 @@
  * that really exists before it is touched. These limits apply; the lowest one counts:
  *
  *   machine   MemAvailable: free pages and what the kernel would give back
+ *   commit    if vm.overcommit_memory is 2: CommitLimit - Committed_AS - the kernel's reserves
  *   cgroup    limit - usage + file pages + slab_reclaimable (v2) - dirty pages - pages in
- *             writeback, of our group and each above it (v1 and v2)
- *   process   RLIMIT_AS - mapped
+ *             writeback, of our group and each above it (v1 and v2). The limit is the lower one of
+ *             memory.max and memory.high
+ *   process   RLIMIT_AS - mapped; RLIMIT_DATA - private writable mappings
  *
  * Allocates nothing, uses no stdio; any thread. */
 #ifndef COH_MEMORY_AVAILABLE_H
@@ -16,12 +18,12 @@
 #include <stdint.h>
 
 /* Returns the lowest of the limits, in bytes; UINT64_MAX if none can be read. `out_source` (may be
- * NULL) receives a static text that names the limit: "MemAvailable", "the memory cgroup",
- * "RLIMIT_AS". */
+ * NULL) receives a static text that names the limit: "MemAvailable", "the commit limit", "the
+ * memory cgroup", "RLIMIT_AS", "RLIMIT_DATA". */
 uint64_t coh_memory_available_bytes(const char **out_source);
 
-/* As above, with files below `root` ("" is the machine itself; tests make their own tree). RLIMIT_AS
- * is still the real process's. */
+/* As above, with files below `root` ("" is the machine itself; tests make their own tree). The
+ * process's limits are still the real ones. */
 uint64_t coh_memory_available_under(const char *root, const char **out_source);
 
 /* Returns the lowest cgroup limit above this process, UINT64_MAX if none; for reports. */

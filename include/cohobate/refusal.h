@@ -129,9 +129,11 @@ typedef struct coh_refusal {
     coh_change changes[COH_REFUSAL_CHANGES]; /* the cheapest first */
     char operator_name[64];                  /* the operator that needs the most; "": unknown */
     char pin[160];                           /* of PIN: "blocks.0=device" */
-    char profile[COH_REFUSAL_TEXT_BYTES];    /* the profile whose figure is the limit; or "" */
-    char path[COH_REFUSAL_TEXT_BYTES];       /* of the plan file, or of the folder; or "" */
-    char items[COH_REFUSAL_TEXT_BYTES];      /* of FREE_SPACE: what needs room; or "" */
+    /* The profile whose figure is the limit; or "" */
+    char profile[COH_REFUSAL_TEXT_BYTES];
+    char path[COH_REFUSAL_TEXT_BYTES]; /* of the plan file, or of the folder; or "" */
+    /* Of FREE_SPACE: what needs room; of MACHINE: what limits memory, and how to raise it; or "" */
+    char items[COH_REFUSAL_TEXT_BYTES];
 } coh_refusal;
 
 /* Reads this thread's last failure if it was a refusal. Returns 1, else 0 and leaves *out_refusal

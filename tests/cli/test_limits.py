@@ -155,6 +155,18 @@ class Limits(ProgramTest):
                   if f["subject"] == "memory"][0]
         self.assertEqual(memory["remedy"], "raise ulimit -v")
 
+    @unittest.skipIf(SANITIZED, "a sanitizer maps terabytes")
+    def test_a_limit_of_data_says_so(self):
+        def lower():
+            resource.setrlimit(resource.RLIMIT_DATA, (200 * MIB, 200 * MIB))
+        train = ["train", "gpt2", "--data", self.corpus(), "--sequence", 16, "--batch", 1, "--save", "none", "--steps", 1]
+        said = self.fails(3, *train, "--device-memory", "4GiB", preexec_fn=lower, says="data-segment").err
+        self.assertRegex(said, r"the data-segment limit \(ulimit -d 204800\) leaves [\d.]+ MiB for a plan: raise it where it was set,"
+                               r" since it is a hard limit, or give --device-memory of at most that: device memory: the plan takes")
+        memory = [f for f in self.succeeds("doctor", "--json", preexec_fn=lower).json["findings"] if f["subject"] == "memory"][0]
+        self.assertIn("(RLIMIT_DATA)", memory["found"])
+        self.assertEqual(memory["remedy"], "raise ulimit -d")
+
     @unittest.skipIf(SANITIZED, "a sanitizer's frames are larger")
     def test_a_small_stack_is_raised_or_refused(self):
         def lower(most):

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -14,6 +15,7 @@
 #include <hwloc.h>
 
 #include "base/bytes.h"
+#include "base/small_file.h"
 #include "memory/arena.h"
 #include "memory/available.h"
 #include "memory/topology.h"
@@ -263,6 +265,85 @@ static void a_group_gives_back_its_page_cache_but_not_what_must_be_written(void 
     tree_remove(&made);
 }
 
+static void the_lower_one_of_memory_max_and_memory_high_counts(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *max, *high;
+        uint64_t available;
+    } cases[] = {
+        { "2000000\n", "1500000\n", 500000 }, { "2000000\n", "max\n", 1000000 },
+        { "max\n", "1200000\n", 200000 },     { "1100000\n", "1200000\n", 100000 },
+        { "max\n", "900000\n", 0 },           { "max\n", "max\n", 4000 * 1024 },
+    };
+    tree made;
+    tree_make(&made);
+    put_file(&made, "/proc/self/cgroup", "0::/a\n");
+    put_file(&made, "/sys/fs/cgroup/a/memory.current", "1000000\n");
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        put_file(&made, "/sys/fs/cgroup/a/memory.max", cases[i].max);
+        put_file(&made, "/sys/fs/cgroup/a/memory.high", cases[i].high);
+        assert_int_equal(coh_memory_available_under(made.root, NULL), cases[i].available);
+    }
+    tree_remove(&made);
+}
+
+static void strict_accounting_is_a_wall_where_it_is_switched_on(void **state)
+{
+    (void)state;
+    tree made;
+    const char *source;
+    tree_make(&made);
+    put_file(&made, "/proc/meminfo",
+             "MemAvailable: 4000 kB\nCommitLimit: 5000 kB\nCommitted_AS: 4000 kB\n");
+    for (char mode[] = "0\n"; mode[0] < '2'; mode[0]++) {
+        put_file(&made, "/proc/sys/vm/overcommit_memory", mode);
+        assert_int_equal(coh_memory_available_under(made.root, NULL), 4000 * 1024);
+    }
+    put_file(&made, "/proc/sys/vm/overcommit_memory", "2\n");
+    assert_int_equal(coh_memory_available_under(made.root, &source), 1000 * 1024);
+    assert_string_equal(source, "the commit limit");
+    put_file(&made, "/proc/sys/vm/admin_reserve_kbytes", "100\n");
+    put_file(&made, "/proc/sys/vm/user_reserve_kbytes", "300\n");
+    assert_int_equal(coh_memory_available_under(made.root, NULL), 600 * 1024);
+    put_file(&made, "/proc/sys/vm/user_reserve_kbytes", "3000\n");
+    assert_int_equal(coh_memory_available_under(made.root, NULL), 0);
+    tree_remove(&made);
+}
+
+static uint64_t bytes_of_status(const char *key)
+{
+    char text[8192];
+    uint64_t kib = 0;
+    assert_true(coh_small_file_read("", "/proc/self/status", "", text, sizeof(text)));
+    assert_true(coh_small_file_number(text, key, &kib));
+    return kib * 1024;
+}
+
+/* Of all the process's memory a few hundred pages are left, which nothing here takes. */
+static void limits_of_the_process_are_named(void **state)
+{
+    (void)state;
+    static const struct {
+        int resource;
+        const char *key, *source;
+    } cases[] = { { RLIMIT_AS, "VmSize:", "RLIMIT_AS" },
+                  { RLIMIT_DATA, "VmData:", "RLIMIT_DATA" } };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct rlimit before, limit;
+        const char *source;
+        assert_int_equal(getrlimit(cases[i].resource, &before), 0);
+        limit = before;
+        limit.rlim_cur = bytes_of_status(cases[i].key) + (1 << 20);
+        assert_int_equal(setrlimit(cases[i].resource, &limit), 0);
+        const uint64_t bytes = coh_memory_available_bytes(&source);
+        const uint64_t left = limit.rlim_cur - bytes_of_status(cases[i].key);
+        assert_int_equal(setrlimit(cases[i].resource, &before), 0);
+        assert_string_equal(source, cases[i].source);
+        assert_int_equal(bytes, left);
+    }
+}
+
 static void a_topology_has_a_core_and_a_node(void **state)
 {
     (void)state;
@@ -437,6 +518,9 @@ int main(void)
         cmocka_unit_test(the_limit_of_a_group_above_us_binds_too),
         cmocka_unit_test(version_1_groups_and_paths_that_are_not_there_are_understood),
         cmocka_unit_test(a_group_gives_back_its_page_cache_but_not_what_must_be_written),
+        cmocka_unit_test(the_lower_one_of_memory_max_and_memory_high_counts),
+        cmocka_unit_test(strict_accounting_is_a_wall_where_it_is_switched_on),
+        cmocka_unit_test(limits_of_the_process_are_named),
         cmocka_unit_test(a_topology_has_a_core_and_a_node),
         cmocka_unit_test(pages_go_to_the_near_node_if_it_is_ours_and_has_room),
         cmocka_unit_test(near_pages_are_preferred_and_a_refusal_spreads_them),
