@@ -62,6 +62,7 @@ static const struct {
     int is_of_process;
 } limits[] = {
     { "MemAvailable", "end other programs, or give the container more memory", 0 },
+    { "the memory nodes", "let numactl or cpuset.mems give the process more memory nodes", 0 },
     { "the commit limit", "raise vm.overcommit_ratio, or set vm.overcommit_memory to 0", 0 },
     { "the memory cgroup", "raise memory.max and memory.high of the cgroup or its container", 0 },
     { "RLIMIT_AS", "raise ulimit -v", 1 },

@@ -1,15 +1,17 @@
-/* Limits of memory, read from /proc and from cgroup files: the machine's, the groups' and the
- * process's; and the groups' limit of processor time. The lowest one counts. A group's limit binds
- * everything below it, so every group above this process is visited, in cgroup version 1 and 2
- * alike. Read available.h first. */
+/* Limits of memory, read from /proc, /sys and cgroup files: the machine's, its memory nodes', the
+ * groups' and the process's; and the groups' limit of processor time. The lowest one counts. A
+ * group's limit binds everything below it, so every group above this process is visited, in cgroup
+ * version 1 and 2 alike. Read available.h first. */
 #include "memory/available.h"
 
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/mempolicy.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/c_locale.h"
@@ -120,6 +122,110 @@ static uint64_t commit_available(const char *root)
     return limit > held ? limit - held : 0;
 }
 
+/* ---- memory nodes ---- */
+
+enum { NODES_MOST = 1024, WORD_BITS = 8 * sizeof(unsigned long) }; /* the kernel's most */
+
+typedef struct node_set {
+    unsigned long words[NODES_MOST / WORD_BITS];
+} node_set;
+
+static int has_node(const node_set *set, unsigned long node)
+{
+    return set->words[node / WORD_BITS] >> node % WORD_BITS & 1;
+}
+
+/* Reads a list of nodes, such as "0-1,4". Returns 0 if the text is none. */
+static int read_nodes(const char *text, node_set *out)
+{
+    *out = (node_set){ { 0 } };
+    for (const char *at = text;; at++) {
+        char *end;
+        unsigned long node = strtoul(at, &end, 10), last = node;
+        if (end == at)
+            return 0;
+        if (*end == '-') {
+            at = end + 1;
+            last = strtoul(at, &end, 10);
+            if (end == at)
+                return 0;
+        }
+        for (; node <= last && node < NODES_MOST; node++)
+            out->words[node / WORD_BITS] |= 1ul << node % WORD_BITS;
+        if (*end != ',')
+            return 1;
+        at = end;
+    }
+}
+
+/* Reads the nodes that the cpuset of this process has. */
+static int read_allowed(const char *root, node_set *out)
+{
+    static const char key[] = "\nMems_allowed_list:";
+    char text[8192];
+    if (!coh_small_file_read(root, "/proc/self/status", "", text, sizeof(text)))
+        return 0;
+    const char *line = strstr(text, key);
+    return line != NULL && read_nodes(line + strlen(key), out);
+}
+
+/* Leaves the nodes that the thread's memory is bound to (numactl --membind), which the cpuset does
+ * not tell. Preferred and interleaved pages go to other nodes when theirs are full. */
+static void keep_bound(node_set *set)
+{
+    node_set bound = { { 0 } };
+    int mode = 0;
+    if (syscall(SYS_get_mempolicy, &mode, bound.words, NODES_MOST, NULL, 0) != 0 ||
+        (mode & ~MPOL_MODE_FLAGS) != MPOL_BIND)
+        return;
+    for (size_t i = 0; i < sizeof(set->words) / sizeof(set->words[0]); i++)
+        set->words[i] &= bound.words[i];
+}
+
+/* Free pages of a node, and those of the page cache there: once the process may use no other node,
+ * the kernel shrinks the cache. Returns 0 if the node cannot be read. */
+static int node_available(const char *root, unsigned long node, uint64_t *out_bytes)
+{
+    static const char *const keys[] = { "MemFree:", "Active(file):", "Inactive(file):" };
+    char path[64], key[64], text[4096];
+    uint64_t kib;
+    *out_bytes = 0;
+    snprintf(path, sizeof(path), "/sys/devices/system/node/node%lu", node);
+    if (!coh_small_file_read(root, path, "/meminfo", text, sizeof(text)))
+        return 0;
+    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
+        snprintf(key, sizeof(key), "Node %lu %s", node, keys[i]);
+        if (!coh_small_file_number(text, key, &kib))
+            return 0;
+        *out_bytes += kib * 1024;
+    }
+    return 1;
+}
+
+/* What is left of the nodes that this process may use, if these are not all that have memory. */
+static uint64_t nodes_available(const char *root)
+{
+    char text[512];
+    node_set with_memory, allowed;
+    uint64_t sum = 0, bytes;
+    int is_bound = 0;
+    if (!coh_small_file_read(root, "/sys/devices/system/node/has_memory", "", text, sizeof(text)) ||
+        !read_nodes(text, &with_memory) || !read_allowed(root, &allowed))
+        return UINT64_MAX;
+    keep_bound(&allowed);
+    for (unsigned long node = 0; node < NODES_MOST; node++) {
+        if (!has_node(&with_memory, node))
+            continue;
+        if (!has_node(&allowed, node))
+            is_bound = 1;
+        else if (node_available(root, node, &bytes))
+            sum += bytes;
+        else
+            return UINT64_MAX;
+    }
+    return is_bound ? sum : UINT64_MAX;
+}
+
 /* ---- the groups' memory ---- */
 
 /* Files of a group, and keys of its memory.stat: pages that the kernel would give back, and those
@@ -226,6 +332,7 @@ uint64_t coh_memory_available_under(const char *root, const char **out_source)
         uint64_t bytes;
     } limits[] = {
         { "MemAvailable", machine_available(root) },
+        { "the memory nodes", nodes_available(root) },
         { "the commit limit", commit_available(root) },
         { "the memory cgroup", read_walls(root).available },
         { "RLIMIT_AS", process_available(RLIMIT_AS, "VmSize:") },

@@ -5,6 +5,8 @@
  * that really exists before it is touched. These limits apply; the lowest one counts:
  *
  *   machine   MemAvailable: free pages and what the kernel would give back
+ *   nodes     if the process may not use all memory nodes (cpuset.mems, numactl --membind):
+ *             MemFree + Active(file) + Inactive(file) of those that it may use
  *   commit    if vm.overcommit_memory is 2: CommitLimit - Committed_AS - the kernel's reserves
  *   cgroup    limit - usage + file pages + slab_reclaimable (v2) - dirty pages - pages in
  *             writeback, of our group and each above it (v1 and v2). The limit is the lower one of
@@ -18,12 +20,12 @@
 #include <stdint.h>
 
 /* Returns the lowest of the limits, in bytes; UINT64_MAX if none can be read. `out_source` (may be
- * NULL) receives a static text that names the limit: "MemAvailable", "the commit limit", "the
- * memory cgroup", "RLIMIT_AS", "RLIMIT_DATA". */
+ * NULL) receives a static text that names the limit: "MemAvailable", "the memory nodes", "the
+ * commit limit", "the memory cgroup", "RLIMIT_AS", "RLIMIT_DATA". */
 uint64_t coh_memory_available_bytes(const char **out_source);
 
 /* As above, with files below `root` ("" is the machine itself; tests make their own tree). The
- * process's limits are still the real ones. */
+ * process's limits, and the nodes that numactl binds it to, are still the real ones. */
 uint64_t coh_memory_available_under(const char *root, const char **out_source);
 
 /* Returns the lowest cgroup limit above this process, UINT64_MAX if none; for reports. */

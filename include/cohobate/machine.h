@@ -38,9 +38,9 @@ typedef struct coh_finding {
 COH_API coh_status coh_machine_examine(const coh_disk *disks, uint32_t disk_count,
                                        coh_finding *out_findings, size_t most, size_t *out_count);
 
-/* Returns the bytes that may be taken now: the smallest of MemAvailable and of the limits of commit
- * charge, cgroup and process (coh_machine_limit), minus a reserve of 256 MiB or 1/16, whichever is
- * larger. */
+/* Returns the bytes that may be taken now: the smallest of MemAvailable and of the limits of memory
+ * nodes, commit charge, cgroup and process (coh_machine_limit), minus a reserve of 256 MiB or 1/16,
+ * whichever is larger. */
 COH_API uint64_t coh_machine_free_bytes(void);
 /* Returns the largest total of arenas that an engine may allocate now: the same limits, minus the
  * memory that the engine itself keeps free. */
@@ -48,8 +48,9 @@ COH_API uint64_t coh_machine_most_bytes(void);
 /* Returns 1 if a limit of this process (RLIMIT_AS, RLIMIT_DATA) bounds these numbers, and not the
  * memory of the machine or of its cgroup. */
 COH_API int coh_machine_is_limited(void);
-/* Names the limit that bounds these numbers: "MemAvailable", "the commit limit", "the memory
- * cgroup", "RLIMIT_AS" or "RLIMIT_DATA". *out_remedy (may be NULL): how to raise it. */
+/* Names the limit that bounds these numbers: "MemAvailable", "the memory nodes", "the commit
+ * limit", "the memory cgroup", "RLIMIT_AS" or "RLIMIT_DATA". *out_remedy (may be NULL): how to
+ * raise it. */
 COH_API const char *coh_machine_limit(const char **out_remedy);
 /* A device that an engine may run on. */
 typedef struct coh_device_summary {

@@ -311,6 +311,74 @@ static void strict_accounting_is_a_wall_where_it_is_switched_on(void **state)
     tree_remove(&made);
 }
 
+/* A machine of nodes 0, 1 and 3 with 1000, 600 and 3 KiB; the process may use `allowed`. */
+static void nodes_make(tree *made, const char *allowed)
+{
+    char status[128];
+    tree_make(made);
+    put_file(made, "/sys/devices/system/node/has_memory", "0-1,3\n");
+    put_file(made, "/sys/devices/system/node/node0/meminfo",
+             "Node 0 MemTotal: 2000 kB\nNode 0 MemFree: 100 kB\nNode 0 Active: 950 kB\n"
+             "Node 0 Active(file): 700 kB\nNode 0 Inactive(file): 200 kB\n");
+    put_file(made, "/sys/devices/system/node/node1/meminfo",
+             "Node 1 MemFree: 600 kB\nNode 1 Active(file): 0 kB\nNode 1 Inactive(file): 0 kB\n");
+    put_file(made, "/sys/devices/system/node/node3/meminfo",
+             "Node 3 MemFree: 1 kB\nNode 3 Active(file): 1 kB\nNode 3 Inactive(file): 1 kB\n");
+    snprintf(status, sizeof(status), "Name:\tx\nMems_allowed:\tf\nMems_allowed_list:\t%s\n",
+             allowed);
+    put_file(made, "/proc/self/status", status);
+}
+
+static void memory_of_nodes_that_are_not_ours_is_not_counted(void **state)
+{
+    (void)state;
+    enum { ALL = 4000 }; /* MemAvailable */
+    static const struct {
+        const char *allowed;
+        uint64_t kib;
+    } cases[] = {
+        { "0", 1000 },  { "1", 600 },   { "0,3", 1003 }, { "0-1", 1600 }, { "1-7", 603 },
+        { "0-3", ALL }, { "0-7", ALL }, { "2", 0 },      { "", ALL },     { "0-", ALL },
+    };
+    tree made;
+    const char *source;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        nodes_make(&made, cases[i].allowed);
+        assert_int_equal(coh_memory_available_under(made.root, &source), cases[i].kib * 1024);
+        assert_string_equal(source, cases[i].kib == ALL ? "MemAvailable" : "the memory nodes");
+        tree_remove(&made);
+    }
+    nodes_make(&made, "0-1"); /* what a node has is unknown */
+    put_file(&made, "/sys/devices/system/node/node1/meminfo", "Node 1 MemFree: 600 kB\n");
+    assert_int_equal(coh_memory_available_under(made.root, NULL), ALL * 1024);
+    put_file(&made, "/proc/meminfo", "MemAvailable: 500 kB\n"); /* the lesser one counts */
+    put_file(&made, "/proc/self/status", "Name:\tx\nMems_allowed_list:\t0\n");
+    assert_int_equal(coh_memory_available_under(made.root, &source), 500 * 1024);
+    assert_string_equal(source, "MemAvailable");
+    tree_remove(&made);
+}
+
+/* numactl --membind changes the policy of a process, and not the nodes of its cpuset. */
+static void memory_that_numactl_binds_is_that_of_its_nodes(void **state)
+{
+    (void)state;
+    enum { DEFAULT = 0, BIND = 2 }; /* MPOL_ */
+    const unsigned long first = 1;
+    tree made;
+    const char *source;
+    if (syscall(SYS_set_mempolicy, BIND, &first, 8 * sizeof(first)) != 0) {
+        print_message("the system has no memory policies\n");
+        skip();
+    }
+    nodes_make(&made, "0-3");
+    const uint64_t bytes = coh_memory_available_under(made.root, &source);
+    assert_int_equal(syscall(SYS_set_mempolicy, DEFAULT, NULL, 0), 0);
+    assert_int_equal(bytes, 1000 * 1024);
+    assert_string_equal(source, "the memory nodes");
+    assert_int_equal(coh_memory_available_under(made.root, NULL), 4000 * 1024);
+    tree_remove(&made);
+}
+
 static uint64_t bytes_of_status(const char *key)
 {
     char text[8192];
@@ -520,6 +588,8 @@ int main(void)
         cmocka_unit_test(a_group_gives_back_its_page_cache_but_not_what_must_be_written),
         cmocka_unit_test(the_lower_one_of_memory_max_and_memory_high_counts),
         cmocka_unit_test(strict_accounting_is_a_wall_where_it_is_switched_on),
+        cmocka_unit_test(memory_of_nodes_that_are_not_ours_is_not_counted),
+        cmocka_unit_test(memory_that_numactl_binds_is_that_of_its_nodes),
         cmocka_unit_test(limits_of_the_process_are_named),
         cmocka_unit_test(a_topology_has_a_core_and_a_node),
         cmocka_unit_test(pages_go_to_the_near_node_if_it_is_ours_and_has_room),
