@@ -71,6 +71,12 @@ enum { LIMIT_TEXT_BYTES = 192 };
  * some of it, and not always as much. */
 static uint64_t left_for_plan;
 
+/* The largest total of arenas in main memory of each rank that this machine runs. */
+static uint64_t most_bytes(const cli_options *options, int on_gpu)
+{
+    return coh_machine_arena_bytes(cli_budget_local_ranks(options), on_gpu);
+}
+
 /* Writes "the address-space limit (ulimit -v 300000)", and how to raise it. */
 static void describe_limit(char *out_limit, char *out_remedy)
 {
@@ -131,8 +137,9 @@ coh_status cli_budget_blame_limit(const cli_options *options, coh_status status)
     const int has_budget = cli_flag_table[CLI_FLAG_DEVICE_MEMORY].commands >> options->command & 1;
     if (!(status == COH_ERR_MEMORY || (status == COH_ERR_FULL && has_budget && !options->profile)))
         return status;
-    const uint64_t most =
-        status == COH_ERR_FULL && left_for_plan > 0 ? left_for_plan : coh_machine_most_bytes();
+    const uint64_t most = status == COH_ERR_FULL && left_for_plan > 0
+                              ? left_for_plan
+                              : most_bytes(options, cli_budget_on_gpu(options));
     const int is_enough =
         cli_given(options, CLI_FLAG_DEVICE_MEMORY) && options->device_memory_bytes <= most;
     if (!coh_machine_is_limited() || (status == COH_ERR_FULL && (is_enough || is_of_gpu())))
@@ -441,16 +448,22 @@ uint64_t cli_budget_stage_bytes(uint64_t chunk_bytes)
     return 3 * chunk_bytes;
 }
 
-/* Main memory used by a GPU's driver, its libraries and the program itself, with a margin. */
-#define BESIDE_GPU_BYTES ((uint64_t)2 << 30)
-
 /* The size of a host tier, next to a GPU, that fits in free memory. */
 static uint64_t host_room(const cli_options *options)
 {
     const uint64_t most_chunk = options->chunk_bytes ? chunk_bytes(options) : COH_CHUNK_BYTES_MOST;
-    const uint64_t kept = BESIDE_GPU_BYTES + cli_budget_stage_bytes(most_chunk);
-    const uint64_t most = coh_machine_most_bytes() / (uint64_t)cli_budget_local_ranks(options);
-    return most > kept ? most - kept : 0;
+    const uint64_t stages = cli_budget_stage_bytes(most_chunk);
+    const uint64_t most = most_bytes(options, 1);
+    return most > stages ? most - stages : 0;
+}
+
+/* The default budget of the host device. With several ranks it keeps to what each may have, as a
+ * given one has to. */
+static uint64_t device_room(const cli_options *options)
+{
+    const uint64_t most = most_bytes(options, 0);
+    const uint64_t share = coh_machine_free_bytes() / (uint64_t)cli_budget_local_ranks(options);
+    return share < most ? share : most;
 }
 
 /* Limits memory to that of this machine unless flags set it, and records the device that
@@ -506,12 +519,11 @@ void cli_budget_plan_options(const cli_options *options, const coh_profile *prof
                                              COH_RECOMPUTE_AUTO };
     coh_plan_options_init(out_options);
     if (left_for_plan == 0)
-        left_for_plan = coh_machine_most_bytes();
+        left_for_plan = most_bytes(options, cli_budget_on_gpu(options));
     out_options->mode = mode;
-    out_options->device_memory_bytes =
-        cli_given(options, CLI_FLAG_DEVICE_MEMORY)
-            ? options->device_memory_bytes
-            : coh_machine_free_bytes() / (uint64_t)cli_budget_local_ranks(options);
+    out_options->device_memory_bytes = cli_given(options, CLI_FLAG_DEVICE_MEMORY)
+                                           ? options->device_memory_bytes
+                                           : device_room(options);
     out_options->host_memory_bytes = options->emulate_host_bytes;
     out_options->emulate_host = options->emulate_host_bytes > 0;
     out_options->disk_bytes = options->disk_bytes;
@@ -566,7 +578,7 @@ coh_status cli_budget_check_memory(const cli_options *options, int on_gpu,
 {
     const uint64_t device = on_gpu ? 0 : summary->peak_bytes[COH_TIER_DEVICE];
     const uint64_t host = summary->peak_bytes[COH_TIER_HOST];
-    const uint64_t most = coh_machine_most_bytes() / (uint64_t)cli_budget_local_ranks(options);
+    const uint64_t most = most_bytes(options, on_gpu);
     const uint64_t stages = on_gpu ? cli_budget_stage_bytes(largest_chunk(summary)) : 0;
     const char *remedy;
     if (device + stages <= most && host <= most - device - stages)

@@ -35,9 +35,12 @@
 #include <liburing.h>
 #endif
 
-/* The process takes less than 128 MiB in addition to the arenas (code, stacks, library buffers);
- * the other half is for the rest of the machine. */
-#define RESERVE_LEAST_BYTES (UINT64_C(256) << 20)
+/* Main memory that a process takes in addition to its arenas: code, stacks, library buffers; next
+ * to a GPU also its driver and libraries. With a margin. */
+#define BESIDE_ARENAS_BYTES (UINT64_C(128) << 20)
+#define BESIDE_GPU_BYTES    (UINT64_C(2) << 30)
+/* Half of it is for the rest of the machine. */
+#define RESERVE_LEAST_BYTES (2 * BESIDE_ARENAS_BYTES)
 
 uint64_t coh_machine_free_bytes(void)
 {
@@ -50,10 +53,17 @@ uint64_t coh_machine_free_bytes(void)
     return available > reserve ? available - reserve : 0;
 }
 
+uint64_t coh_machine_arena_bytes(int32_t process_count, int32_t is_gpu)
+{
+    const uint64_t share =
+        coh_memory_available_bytes(NULL) / (process_count > 1 ? (uint64_t)process_count : 1);
+    const uint64_t kept = is_gpu ? BESIDE_GPU_BYTES : BESIDE_ARENAS_BYTES;
+    return share > kept ? share - kept : 0;
+}
+
 uint64_t coh_machine_most_bytes(void)
 {
-    const uint64_t available = coh_memory_available_bytes(NULL);
-    return available > COH_ARENA_RESERVE_BYTES ? available - COH_ARENA_RESERVE_BYTES : 0;
+    return coh_machine_arena_bytes(1, 0);
 }
 
 /* The limits of memory/available.h that a user can raise. */

@@ -42,12 +42,16 @@ COH_API coh_status coh_machine_examine(const coh_disk *disks, uint32_t disk_coun
  * nodes, commit charge, cgroup and process (coh_machine_limit), minus a reserve of 256 MiB or 1/16,
  * whichever is larger. */
 COH_API uint64_t coh_machine_free_bytes(void);
-/* Returns the largest total of arenas that an engine may allocate now: the same limits, minus the
- * memory that the engine itself keeps free. */
+/* Returns the largest total of arenas that an engine may allocate now: coh_machine_arena_bytes of
+ * one process without a GPU. */
 COH_API uint64_t coh_machine_most_bytes(void);
 /* Returns 1 if a limit of this process (RLIMIT_AS, RLIMIT_DATA) bounds these numbers, and not the
  * memory of the machine or of its cgroup. */
 COH_API int coh_machine_is_limited(void);
+/* Returns the largest total of arenas in main memory that each of `process_count` processes like
+ * this one may allocate now: its part of the same limits, minus the memory that it takes in
+ * addition, 128 MiB; with `is_gpu` 2 GiB, for the GPU's driver and libraries, too. */
+COH_API uint64_t coh_machine_arena_bytes(int32_t process_count, int32_t is_gpu);
 /* Names the limit that bounds these numbers: "MemAvailable", "the memory nodes", "the commit
  * limit", "the memory cgroup", "RLIMIT_AS" or "RLIMIT_DATA". *out_remedy (may be NULL): how to
  * raise it. */

@@ -50,6 +50,16 @@ class Limits(ProgramTest):
         self.assertEqual(f"refused here and now: --disk {self.folder}: no file can be made in it" in done.err, os.getuid() != 0)
         self.assertEqual("to the byte; train would be refused here" in done.out, os.getuid() != 0)
 
+    @unittest.skipIf(SANITIZED, "a sanitizer maps terabytes")
+    def test_each_rank_keeps_memory_in_addition_to_its_arenas(self):
+        def lower():
+            resource.setrlimit(resource.RLIMIT_AS, (1200 * MIB, 1200 * MIB))
+        for ranks in (1, 4):
+            plan = ["plan", *NANO, "--batch", 4, "--replicas", 4, "--gradients", "f32", "--ranks", ranks, "--json"]
+            had = self.succeeds(*plan, preexec_fn=lower).json["budget_bytes"]
+            self.assertLessEqual(had, 1200 * MIB // ranks - 128 * MIB)
+            self.assertGreater(had, 0)
+
     def test_a_plan_says_that_its_drive_has_too_little_room(self):
         plan = ["plan", "gpt2-nano", *QUICK, "--device-memory", "64MiB", "--disk", self.folder]
         peak = self.succeeds(*plan, "--json").json["peak_bytes"]["disk"]
@@ -119,11 +129,11 @@ class Limits(ProgramTest):
 
     @unittest.skipIf(SANITIZED, "a sanitizer maps terabytes")
     def test_what_the_address_space_leaves_no_room_for_says_so(self):
-        def lower(mib=200, most=None):
+        def lower(mib=250, most=None):
             limits = (mib * MIB, mib * MIB if most is None else most)
             return lambda: resource.setrlimit(resource.RLIMIT_AS, limits)
         train = ["train", *NANO, "--data", self.corpus(), "--save", "none", "--steps", 1]
-        limit = r"the address-space limit \(ulimit -v 204800\) leaves \d\S* MiB for a plan"
+        limit = r"the address-space limit \(ulimit -v 256000\) leaves \d\S* MiB for a plan"
         hard = "raise it where it was set, since it is a hard limit"
         # the default budget keeps a reserve, so that the limit leaves room for a plan and the default none
         more = rf", 0 B by default, and for more {hard}: also with --disk DIR, which is needed: device memory: 0 B "
@@ -147,7 +157,7 @@ class Limits(ProgramTest):
         self.assertRegex(self.fails(3, *measure, preexec_fn=lower(), says=hard).err,
                          rf"{limit}: {hard}, or give --device-memory of at most that: device memory: the plan takes")
         for most, remedy in ((1 << 40, "1073741824"), (resource.RLIM_INFINITY, "unlimited")):
-            self.fails(3, "plan", *NANO, preexec_fn=lower(200, most), says=f"for more raise it by ulimit -Sv {remedy}: also")
+            self.fails(3, "plan", *NANO, preexec_fn=lower(250, most), says=f"for more raise it by ulimit -Sv {remedy}: also")
         # a budget that is too small by itself is not blamed on the limit
         said = self.fails(3, "plan", *NANO, "--device-memory", "1MiB", preexec_fn=lower()).err
         self.assertNotIn("ulimit", said.strip().split("\n")[-1])  # the note on OpenBLAS may be before it

@@ -10,11 +10,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/small_file.h"
 #include "coh_config.h"
 #include "cohobate/machine.h"
 #include "memory/available.h"
@@ -147,6 +149,44 @@ static void free_bytes_leave_a_reserve(void **state)
     assert_true(total > 0);
     uint64_t reserve = total / 16 > (256u << 20) ? 0 : 256u << 20; /* 1/16 of the free bytes */
     assert_true(coh_machine_free_bytes() + reserve <= total);
+}
+
+/* A limit of the process holds still while it is read again, and free memory does not. */
+static void each_process_keeps_memory_in_addition_to_its_arenas(void **state)
+{
+    (void)state;
+    const uint64_t mib = 1 << 20, left = 3072 * mib;
+    struct rlimit before, limit;
+    char text[8192];
+    uint64_t kib = 0, bytes[2][4];
+    assert_int_equal(getrlimit(RLIMIT_AS, &before), 0);
+    assert_true(coh_small_file_read("", "/proc/self/status", "", text, sizeof(text)));
+    assert_true(coh_small_file_number(text, "VmSize:", &kib));
+    limit = before;
+    limit.rlim_cur = kib * 1024 + left;
+    if (limit.rlim_cur > before.rlim_cur || coh_memory_available_bytes(NULL) < 2 * left) {
+        print_message("less than 6 GiB are free\n");
+        skip();
+    }
+    assert_int_equal(setrlimit(RLIMIT_AS, &limit), 0);
+    for (int is_gpu = 0; is_gpu < 2; is_gpu++)
+        for (int32_t count = 0; count < 4; count++)
+            bytes[is_gpu][count] = coh_machine_arena_bytes(count, is_gpu);
+    const uint64_t most = coh_machine_most_bytes();
+    const int is_limited = coh_machine_is_limited();
+    const char *remedy, *name = coh_machine_limit(&remedy);
+    assert_int_equal(setrlimit(RLIMIT_AS, &before), 0);
+    const uint64_t there = bytes[0][1] + 128 * mib; /* `left`, or less by what the heap took */
+    assert_true(there <= left && there + mib > left);
+    assert_int_equal(bytes[0][0], bytes[0][1]);
+    assert_int_equal(bytes[0][2], there / 2 - 128 * mib);
+    assert_int_equal(bytes[0][3], there / 3 - 128 * mib);
+    assert_int_equal(bytes[1][1], there - 2048 * mib);
+    assert_int_equal(bytes[1][2], 0);
+    assert_int_equal(most, bytes[0][1]);
+    assert_true(is_limited);
+    assert_string_equal(name, "RLIMIT_AS");
+    assert_string_equal(remedy, "raise ulimit -v");
 }
 
 static const coh_finding *find(const coh_finding *findings, size_t count, const char *subject)
@@ -283,6 +323,7 @@ int main(void)
         IN_FOLDER(a_preset_blas_variable_is_named_with_its_remedy),
         cmocka_unit_test(cores_are_those_this_process_may_run_on),
         cmocka_unit_test(free_bytes_leave_a_reserve),
+        cmocka_unit_test(each_process_keeps_memory_in_addition_to_its_arenas),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
