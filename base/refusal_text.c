@@ -219,10 +219,10 @@ static void say_size(writer *w, const coh_refusal *r)
 static void say_cgroup(writer *w, const coh_refusal *r)
 {
     add(w,
-        "%s: up to %s of main memory are used, and the cgroup of profile %s has a limit of %" PRIu64
+        "%s: up to %s of main memory are used, and the cgroup of %s%s has a limit of %" PRIu64
         ": %s short",
-        label(r), count_of(r->needed_bytes).at, r->profile, r->given_bytes,
-        count_of(r->short_bytes).at);
+        label(r), count_of(r->needed_bytes).at, r->profile[0] ? "profile " : "this process",
+        r->profile, r->given_bytes, count_of(r->short_bytes).at);
 }
 
 static void say_memlock(writer *w, const coh_refusal *r)
@@ -355,7 +355,7 @@ static void add_limit(writer *w, const coh_refusal *r, const coh_change *c)
 {
     switch (c->kind) {
     case COH_CHANGE_RAISE_CGROUP:
-        add(w, "raise its memory.high or memory.max and measure again");
+        add(w, "raise its memory.high or memory.max%s", r->profile[0] ? " and measure again" : "");
         return;
     case COH_CHANGE_RAISE_MEMLOCK:
         add(w, "ulimit -l unlimited (LimitMEMLOCK=infinity in a service's unit) and measure again");

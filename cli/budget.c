@@ -245,6 +245,21 @@ static int is_of_elsewhere(const coh_profile *profile, const coh_profile_summary
     return facts->fingerprint != 0 && !coh_profile_is_of_here(profile);
 }
 
+/* Will this command run what it plans, here? */
+static int runs_here(const cli_options *options)
+{
+    return options->command == CLI_TRAIN || options->command == CLI_EVAL ||
+           options->command == CLI_GENERATE;
+}
+
+/* Is the plan, of a measured profile, for this machine? The profile's memory and limit are then
+ * those of the moment of measuring. */
+static int is_measured_here(const cli_options *options, const coh_profile *profile,
+                            const coh_profile_summary *facts)
+{
+    return facts->fingerprint != 0 && (runs_here(options) || coh_profile_is_of_here(profile));
+}
+
 static int is_of_other_threads(const cli_options *options, const coh_profile_summary *facts)
 {
     return facts->fingerprint != 0 && facts->threads != cli_budget_thread_count(options);
@@ -510,10 +525,24 @@ static void use_room(const cli_options *options, const coh_profile_summary *fact
         plan_options->spare_disk_bytes = facts->disk_bytes;
 }
 
+/* Takes the profile, and from it the memory that flags and this machine leave open. */
+static void use_profile(const cli_options *options, const coh_profile *profile,
+                        coh_plan_options *out_options)
+{
+    coh_profile_summary facts = { .struct_bytes = sizeof(facts) };
+    out_options->profile = profile;
+    if (!profile || coh_profile_summarize(profile, &facts) != COH_OK)
+        return;
+    const int is_elsewhere = facts.is_what_if || is_of_elsewhere(profile, &facts);
+    if (is_measured_here(options, profile, &facts))
+        out_options->main_memory_limit_bytes = coh_machine_cgroup_bytes();
+    if (facts.is_gpu || (options->command == CLI_PLAN && is_elsewhere))
+        use_room(options, &facts, out_options);
+}
+
 void cli_budget_plan_options(const cli_options *options, const coh_profile *profile,
                              coh_plan_mode mode, coh_plan_options *out_options)
 {
-    coh_profile_summary facts = { .struct_bytes = sizeof(facts) };
     /* in the order of the flag's choices */
     static const coh_recompute choices[] = { COH_RECOMPUTE_NONE, COH_RECOMPUTE_ALL,
                                              COH_RECOMPUTE_AUTO };
@@ -537,11 +566,7 @@ void cli_budget_plan_options(const cli_options *options, const coh_profile *prof
         out_options->disk_write_bytes_per_day =
             options->disk_write_limit > 0 ? options->disk_write_limit : 1;
     out_options->search = options->search == 0 ? COH_SEARCH_USUAL : COH_SEARCH_QUICK;
-    out_options->profile = profile;
-    if (profile && coh_profile_summarize(profile, &facts) == COH_OK &&
-        (facts.is_gpu ||
-         (options->command == CLI_PLAN && (facts.is_what_if || is_of_elsewhere(profile, &facts)))))
-        use_room(options, &facts, out_options);
+    use_profile(options, profile, out_options);
 }
 
 /* Bytes in f32. */

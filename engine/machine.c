@@ -102,6 +102,11 @@ int coh_machine_is_limited(void)
     return limits[find_limit()].is_of_process;
 }
 
+uint64_t coh_machine_cgroup_bytes(void)
+{
+    return coh_memory_limit_bytes();
+}
+
 static int core_count_of(const coh_topology *topology, double quota_cores)
 {
     if (quota_cores > 0 && quota_cores < topology->core_count)

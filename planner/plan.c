@@ -32,38 +32,44 @@
 
 /* A profile limits the main memory that a process may have, however much there is; UINT64_MAX: no
  * limit. cgroup_bytes is of all memory: of the arenas in main memory, which on a host device are
- * both (its device tier is RAM), with a GPU only the host tier. memlock_bytes is of locked memory:
- * with a GPU the host tier is pinned; a host device can run without locked memory. */
+ * both (its device tier is RAM), with a GPU only the host tier. It is of the process that measured;
+ * the options may have that of the one that will run. memlock_bytes is of locked memory: with a GPU
+ * the host tier is pinned; a host device can run without locked memory. */
 static int is_gpu(const coh_profile *profile)
 {
     return profile->device_kind != COH_DEVICE_HOST;
 }
 
-/* `changed`: the tier whose budget to lower; -1: both. */
-static coh_status refuse_limit(const coh_profile *profile, coh_refusal_reason reason,
-                               coh_change_kind raise, int changed, uint64_t limit, uint64_t bytes)
+/* `of`: the profile's name if the limit is its own, else "". `changed`: the tier whose budget to
+ * lower; -1: both. */
+static coh_status refuse_limit(const coh_profile *profile, const char *of,
+                               coh_refusal_reason reason, coh_change_kind raise, int changed,
+                               uint64_t limit, uint64_t bytes)
 {
     const coh_tier tier = is_gpu(profile) ? COH_TIER_HOST : COH_TIER_DEVICE;
     coh_refusal refusal = coh_refusal_bytes(reason, tier, limit, bytes);
     refusal.is_gpu = is_gpu(profile);
     refusal.is_proven = 1;
-    snprintf(refusal.profile, sizeof(refusal.profile), "%s", profile->name);
+    snprintf(refusal.profile, sizeof(refusal.profile), "%s", of);
     coh_refusal_add(&refusal, raise, bytes);
     coh_refusal_lower(&refusal, changed, limit);
     return coh_refuse(&refusal);
 }
 
-static coh_status check_cgroup(const coh_profile *profile, uint64_t device, uint64_t host)
+/* `given`: the options' limit, in place of the profile's; 0: none. */
+static coh_status check_cgroup(const coh_profile *profile, uint64_t given, uint64_t device,
+                               uint64_t host)
 {
-    const uint64_t limit = profile->cgroup_bytes;
+    const int has_own = given == 0 || profile->cgroup_bytes == UINT64_MAX;
+    const uint64_t limit = has_own ? profile->cgroup_bytes : given;
     uint64_t bytes = host;
     if (!is_gpu(profile) && __builtin_add_overflow(device, host, &bytes))
         bytes = UINT64_MAX;
     if (bytes <= limit)
         return COH_OK;
     const int changed = is_gpu(profile) ? COH_TIER_HOST : host > 0 ? -1 : COH_TIER_DEVICE;
-    return refuse_limit(profile, COH_REFUSAL_CGROUP, COH_CHANGE_RAISE_CGROUP, changed, limit,
-                        bytes);
+    return refuse_limit(profile, has_own ? profile->name : "", COH_REFUSAL_CGROUP,
+                        COH_CHANGE_RAISE_CGROUP, changed, limit, bytes);
 }
 
 /* Checks that the system allows budgets like these. A budget of UINT64_MAX (no limit) counts as
@@ -71,18 +77,19 @@ static coh_status check_cgroup(const coh_profile *profile, uint64_t device, uint
 static coh_status check_budgets(const coh_profile *profile, const coh_plan_options *options)
 {
     const uint64_t device = options->device_memory_bytes, host = options->host_memory_bytes;
-    return check_cgroup(profile, device == UINT64_MAX ? 0 : device, host == UINT64_MAX ? 0 : host);
+    return check_cgroup(profile, options->main_memory_limit_bytes,
+                        device == UINT64_MAX ? 0 : device, host == UINT64_MAX ? 0 : host);
 }
 
 /* Checks that the system allows arenas of these sizes. */
-static coh_status check_arenas(const coh_profile *profile,
+static coh_status check_arenas(const coh_profile *profile, uint64_t given,
                                const uint64_t arena_bytes[COH_TIER_COUNT])
 {
     const uint64_t host = arena_bytes[COH_TIER_HOST], limit = profile->memlock_bytes;
     if (is_gpu(profile) && host > limit)
-        return refuse_limit(profile, COH_REFUSAL_MEMLOCK, COH_CHANGE_RAISE_MEMLOCK, COH_TIER_HOST,
-                            limit, host);
-    return check_cgroup(profile, arena_bytes[COH_TIER_DEVICE], host);
+        return refuse_limit(profile, profile->name, COH_REFUSAL_MEMLOCK, COH_CHANGE_RAISE_MEMLOCK,
+                            COH_TIER_HOST, limit, host);
+    return check_cgroup(profile, given, arena_bytes[COH_TIER_DEVICE], host);
 }
 
 /* ---- one set of decisions: built, priced, or finished ---- */
@@ -115,7 +122,8 @@ static coh_status build_programs(coh_plan *plan)
     if (!coh_plan_is_built(plan))
         COH_TRY(coh_schedule_build(plan->graph, &plan->options, &plan->profile, &plan->decisions, 0,
                                    1, &plan->layout, plan->programs));
-    return check_arenas(&plan->profile, plan->layout.arena_bytes);
+    return check_arenas(&plan->profile, plan->options.main_memory_limit_bytes,
+                        plan->layout.arena_bytes);
 }
 
 coh_status coh_plan_price(coh_plan *plan)

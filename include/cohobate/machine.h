@@ -56,6 +56,8 @@ COH_API uint64_t coh_machine_arena_bytes(int32_t process_count, int32_t is_gpu);
  * limit", "the memory cgroup", "RLIMIT_AS" or "RLIMIT_DATA". *out_remedy (may be NULL): how to
  * raise it. */
 COH_API const char *coh_machine_limit(const char **out_remedy);
+/* Returns the lowest memory limit of this process's control groups, UINT64_MAX if there is none. */
+COH_API uint64_t coh_machine_cgroup_bytes(void);
 /* A device that an engine may run on. */
 typedef struct coh_device_summary {
     uint32_t struct_bytes;

@@ -237,6 +237,10 @@ typedef struct coh_plan_options {
      * COH_REDUCE_LIBRARY needs several ranks, the profile of a GPU, since NCCL adds between GPUs
      * only, and a rank pattern with a name. */
     int64_t reduce;
+    /* Limit of the main memory of the process that will run the plan (coh_machine_cgroup_bytes). It
+     * replaces the limit in the profile, if there is one, which is of the process that measured.
+     * UINT64_MAX: no limit; 0: the profile's. */
+    uint64_t main_memory_limit_bytes;
 } coh_plan_options;
 
 /* As coh_plan_options_init; `bytes` is the size that the caller was compiled with. */
@@ -252,7 +256,8 @@ static inline void coh_plan_options_init(coh_plan_options *out_options)
 typedef struct coh_plan coh_plan;
 
 /* Checks that the machine of options->profile allows a process such budgets (the memory limit of
- * its cgroup). coh_plan_create checks, too; call this first to avoid useless searches.
+ * its cgroup, or main_memory_limit_bytes). coh_plan_create checks, too; call this first to avoid
+ * useless searches.
  * Fails: COH_ERR_FULL with the tier, the missing bytes and what to do. */
 COH_API coh_status coh_plan_check_budgets(const coh_plan_options *options);
 

@@ -127,7 +127,7 @@ class coh_plan_options(Structure):
                 ("optimizer_choice_count", c_int32), ("drive_count", c_int32),
                 ("replicas", coh_fold_shape), ("ranks", coh_fold_shape), ("pair_ranks", c_int32),
                 ("node_ranks", c_int32), ("speculates", c_int32), ("rank_pattern", c_char * 32),
-                ("wires", coh_wires), ("reduce", c_int64)]
+                ("wires", coh_wires), ("reduce", c_int64), ("main_memory_limit_bytes", c_uint64)]
 
 
 GraphSource = CFUNCTYPE(c_int, c_void_p, c_int64, POINTER(c_void_p))

@@ -157,6 +157,14 @@ def sealed(text):
     return f'{text}  "file_hash": "{seal_of(text)}"\n}}\n'
 
 
+def sealed_again(text, *changes):
+    """A measured profile's text with a member's value replaced in each (member, value), as if it had been measured so."""
+    for member, value in changes:
+        text, count = re.subn(rf'("{member}": )(\w+|\{{[^}}]*\}})', rf"\g<1>{value}", text)
+        assert count == 1, member
+    return sealed(text[:text.rindex('  "file_hash"')])
+
+
 class ProgramTest(unittest.TestCase):
     def setUp(self):
         self.folder = tempfile.mkdtemp(prefix="cohobate-cli-")

@@ -6,7 +6,7 @@ import os
 import resource
 import unittest
 
-from program import SHORT, TINY, ProgramTest, environment
+from program import SHORT, TINY, ProgramTest, environment, sealed_again
 
 QUICK = ["profile", "gpt2-nano", "--quick", "--threads", "2", "--sequence", "16", "--dtype", "f32"]
 
@@ -109,6 +109,22 @@ class Measure(ProgramTest):
         self.assertIn("another machine", self.succeeds(*plan, env=plain).err)
         self.fails(2, *QUICK, "-o", path, says="was not measured on this machine", env=plain)
         self.assertEqual(self.text(path), before)
+
+    def test_a_limit_at_measuring_binds_no_later_run(self):
+        """As of a job of less memory. A profile of another machine keeps its limit."""
+        MIB = 1 << 20
+        self.measured()
+        limited = self.write("limited.json", sealed_again(self.text(self.path("machine.json")), ("cgroup_bytes", 16 * MIB)))
+        plan = ["plan", *TINY, "--dtype", "f32", "--profile", limited]
+        train = ["train", *TINY, "--dtype", "f32", "--data", self.corpus(), "--steps", 1, "--save", "none", "--profile", limited]
+        for command in (plan, train, [*plan, "--device-memory", "64MiB"], [*train, "--device-memory", "64MiB"]):
+            self.succeeds(*command)
+        rows = self.succeeds(*plan, "--what-if", "memory-rate=2x", "--json").json["rows"]
+        self.assertTrue(all(row["fits"] for row in rows), rows)
+        elsewhere = environment(COH_PLAIN_MATMUL="1")
+        said = self.fails(3, *plan, "--device-memory", "64MiB", says="has a limit of 16777216", env=elsewhere).err
+        self.assertIn("the cgroup of profile ", said)
+        self.succeeds(*train, "--device-memory", "64MiB", env=elsewhere)
 
     def test_a_drive_without_a_folder_or_room_is_refused(self):
         path = self.path("machine.json")

@@ -6,10 +6,13 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <string.h>
 
 #include <cmocka.h>
 
 #include "cohobate/cohobate.h"
+#include "planner/profile.h"
 #include "tests/length.h"
 
 #define MIB ((uint64_t)1 << 20)
@@ -315,6 +318,38 @@ static void a_spare_disk_is_used_only_where_nothing_fits_without_it(void **state
     assert_int_equal(plan_one(2, &options, &summary), COH_ERR_FULL);
 }
 
+/* The profile was measured in a group of 100 MiB, and the budget is 200 MiB. */
+static void the_limit_of_the_process_that_runs_replaces_that_of_the_one_that_measured(void **state)
+{
+    (void)state;
+    static const struct {
+        uint64_t measured, now, limit; /* `limit` 0: not refused */
+    } cases[] = {
+        { 100 * MIB, 0, 100 * MIB },         { 100 * MIB, 150 * MIB, 150 * MIB },
+        { 100 * MIB, 200 * MIB, 0 },         { 100 * MIB, UINT64_MAX, 0 },
+        { 300 * MIB, 150 * MIB, 150 * MIB }, { UINT64_MAX, 150 * MIB, 0 }, /* an entry lifted it */
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        coh_profile profile;
+        coh_refusal refusal = { .struct_bytes = sizeof(refusal) };
+        coh_plan_options options = options_of(200 * MIB);
+        coh_profile_init(&profile);
+        (void)snprintf(profile.name, sizeof(profile.name), "measured");
+        profile.cgroup_bytes = cases[i].measured;
+        options.profile = &profile;
+        options.main_memory_limit_bytes = cases[i].now;
+        const coh_status status = coh_plan_check_budgets(&options);
+        assert_int_equal(status, cases[i].limit > 0 ? COH_ERR_FULL : COH_OK);
+        if (status == COH_OK)
+            continue;
+        assert_true(coh_last_refusal(&refusal));
+        assert_int_equal(refusal.given_bytes, cases[i].limit);
+        assert_string_equal(refusal.profile, cases[i].now > 0 ? "" : "measured");
+        assert_non_null(strstr(coh_last_error(), cases[i].now > 0 ? "of this process has a limit"
+                                                                  : "and measure again"));
+    }
+}
+
 static double per_day(const coh_plan_summary *summary)
 {
     return summary->disk_bytes_written * 86400e9 / (double)summary->step_ns;
@@ -380,6 +415,7 @@ int main(void)
         cmocka_unit_test(any_other_failure_of_the_source_ends_the_search),
         cmocka_unit_test(the_disk_that_is_named_suffices),
         cmocka_unit_test(a_spare_disk_is_used_only_where_nothing_fits_without_it),
+        cmocka_unit_test(the_limit_of_the_process_that_runs_replaces_that_of_the_one_that_measured),
         cmocka_unit_test(the_drive_is_written_as_much_as_a_day_may),
         cmocka_unit_test(a_batch_that_is_none_is_refused),
     };
