@@ -509,16 +509,19 @@ static int may_use_drive(const cli_options *options, const coh_profile_summary *
            facts->write_bytes_per_s > 0;
 }
 
-/* Uses the memory of the profile's machine unless flags set it. */
-static void use_room(const cli_options *options, const coh_profile_summary *facts,
+/* Uses the memory of the profile's machine unless flags set it. `is_here`: that is this machine,
+ * which may have more memory free than when it was measured. */
+static void use_room(const cli_options *options, const coh_profile_summary *facts, int is_here,
                      coh_plan_options *plan_options)
 {
-    if (!cli_given(options, CLI_FLAG_DEVICE_MEMORY) && facts->device_bytes > 0)
-        plan_options->device_memory_bytes = facts->device_bytes;
-    if (facts->is_gpu)
-        plan_options->host_memory_bytes = cli_given(options, CLI_FLAG_HOST_MEMORY)
-                                              ? options->host_memory_bytes
-                                              : facts->host_bytes;
+    const int is_all = is_here && cli_budget_on_gpu(options); /* fit_room limits it */
+    const uint64_t device_bytes = is_all ? UINT64_MAX : facts->device_bytes;
+    if (!cli_given(options, CLI_FLAG_DEVICE_MEMORY) && device_bytes > 0)
+        plan_options->device_memory_bytes = device_bytes;
+    if (facts->is_gpu && cli_given(options, CLI_FLAG_HOST_MEMORY))
+        plan_options->host_memory_bytes = options->host_memory_bytes;
+    else if (facts->is_gpu)
+        plan_options->host_memory_bytes = is_all ? UINT64_MAX : facts->host_bytes;
     if (cli_budget_on_gpu(options))
         fit_room(options, plan_options);
     else if (may_use_drive(options, facts))
@@ -533,11 +536,12 @@ static void use_profile(const cli_options *options, const coh_profile *profile,
     out_options->profile = profile;
     if (!profile || coh_profile_summarize(profile, &facts) != COH_OK)
         return;
+    const int is_here = is_measured_here(options, profile, &facts);
     const int is_elsewhere = facts.is_what_if || is_of_elsewhere(profile, &facts);
-    if (is_measured_here(options, profile, &facts))
+    if (is_here)
         out_options->main_memory_limit_bytes = coh_machine_cgroup_bytes();
     if (facts.is_gpu || (options->command == CLI_PLAN && is_elsewhere))
-        use_room(options, &facts, out_options);
+        use_room(options, &facts, is_here && !facts.is_what_if, out_options);
 }
 
 void cli_budget_plan_options(const cli_options *options, const coh_profile *profile,

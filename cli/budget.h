@@ -46,7 +46,8 @@ int cli_budget_is_gpu(const coh_profile *profile);
 int cli_budget_is_what_if(const cli_options *options, const coh_profile *profile);
 
 /* Sets budgets, chunk, threads, recomputation; the caller sets micro-batches and clipping. A GPU's
- * profile (NULL: none) provides capacities that no flag gives; its disk is the spare one. */
+ * profile (NULL: none) provides capacities that no flag gives; its disk is the spare one. If it was
+ * measured on this machine, memory is what is free now. */
 void cli_budget_plan_options(const cli_options *options, const coh_profile *profile,
                              coh_plan_mode mode, coh_plan_options *out_options);
 

@@ -11,7 +11,7 @@ import unittest
 
 import model_folder
 import program
-from program import COHOBATE, QUICK, SANITIZED, SHORT, ProgramTest, environment, pairs, run
+from program import COHOBATE, QUICK, SANITIZED, SHORT, ProgramTest, environment, pairs, run, sealed_again
 
 GPU = os.environ["COH_EMULATED_GPU"]
 NCCL = os.environ["COH_EMULATED_NCCL"]  # as CUDA_HOME: NCCL's double; empty: a build without NCCL
@@ -327,6 +327,29 @@ class DeviceCuda(ProgramTest):
                                      "--calibration", self.path("none-yet.json"), **self.gpu(**more))
                 self.assertEqual("was measured on another machine" in done.err, not is_here)
                 self.assertEqual(done.json["profile"]["what_if"], not is_here)
+
+    def test_a_profile_measured_here_has_the_memory_of_now(self):
+        """Others had most of the GPU and of main memory when it was measured."""
+        model, path = self.model("gpt2"), self.as_measured()
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+        memory = json.dumps({"device": 1 << 30, "host": 1 << 20, "disk": 0})
+        full = self.write("full.json", sealed_again(text, ("memory_bytes", memory), ("cgroup_bytes", 64 << 20)))
+        plan = ["plan", model, *QUICK, "--sequence", 16, *BATCH, "--device", "cuda:0", "--calibration", "none", "--profile"]
+        now = self.succeeds(*plan, "h200", "--json", **self.gpu()).json["budget_bytes"]
+        self.assertGreater(now, 1 << 30)
+        for name, is_here in (("", True), ("other", False)):
+            where = self.gpu(COH_EMULATED_NAME=name) if name else self.gpu()
+            done = self.succeeds(*plan, full, "--json", **where)
+            self.assertEqual("was measured on another machine" in done.err, not is_here)
+            self.assertEqual(done.json["budget_bytes"], now if is_here else 1 << 30)
+            self.assertEqual("host 1.00 MiB" in self.succeeds(*plan, full, **where).out, not is_here)
+        train = ["train", model, *QUICK, "--sequence", 16, *BATCH, "--data", self.text, "--steps", 1, "--validation", "none",
+                 "--device", "cuda:0", "--host-memory", "128MiB", "--calibration", "none", "--profile", full, "--save"]
+        for run_folder, where in (("here", {}), ("other", {"COH_EMULATED_NAME": "other"})):
+            self.succeeds(*train, self.path(run_folder), **self.gpu(**where))
+            with open(self.path(run_folder, "run.json"), encoding="utf-8") as file:
+                self.assertEqual(json.load(file)["budget_bytes"]["device"], now)
 
     def test_lines_launched_one_by_one_make_the_same_bits(self):
         model = self.model("llama")
