@@ -234,9 +234,10 @@ static void say_memlock(writer *w, const coh_refusal *r)
 
 static void say_machine(writer *w, const coh_refusal *r)
 {
-    add(w, "%s: the plan takes %s of this machine's memory%s, and %s may be taken now", label(r),
-        size_of(r->needed_bytes).at, r->is_gpu ? " with its staging buffers" : "",
-        size_of(r->given_bytes).at);
+    const int is_of_gpu = r->is_gpu && r->tier == DEVICE;
+    add(w, "%s: the plan takes %s of %s memory%s, and %s may be taken now", label(r),
+        size_of(r->needed_bytes).at, is_of_gpu ? "the GPU's" : "this machine's",
+        r->is_gpu && !is_of_gpu ? " with its staging buffers" : "", size_of(r->given_bytes).at);
     if (r->items[0])
         add(w, " (%s)", r->items);
     add(w, ": %s short", count_of(r->short_bytes).at);

@@ -454,6 +454,17 @@ int cli_budget_is_what_if(const cli_options *options, const coh_profile *profile
            is_of_other_threads(options, &facts);
 }
 
+int cli_budget_is_here(const cli_options *options, const coh_profile *profile)
+{
+    coh_profile_summary facts = { .struct_bytes = sizeof(facts) };
+    if (options->topology)
+        return 0;
+    if (cli_budget_on_gpu(options) || !profile)
+        return 1;
+    return coh_profile_summarize(profile, &facts) == COH_OK && !facts.is_what_if &&
+           !is_of_elsewhere(profile, &facts);
+}
+
 /* ---- options ---- */
 
 /* Two staging buffers: for a chunk and for its states. States of f32 are twice as large as their
@@ -616,6 +627,17 @@ coh_status cli_budget_check_memory(const cli_options *options, int on_gpu,
                                    device + host + stages, on_gpu ? stages : host);
     const char *limit = coh_machine_limit(&remedy);
     snprintf(refusal.items, sizeof(refusal.items), "%s: %s", limit, remedy);
+    return coh_refuse(&refusal);
+}
+
+coh_status cli_budget_check_gpu(const cli_options *options, const coh_plan_summary *summary)
+{
+    const uint64_t needed = summary->peak_bytes[COH_TIER_DEVICE];
+    coh_device_summary device = { .struct_bytes = sizeof(device) };
+    CLI_TRY(coh_device_summarize(options->device, &device));
+    if (needed <= device.memory_bytes)
+        return COH_OK;
+    const coh_refusal refusal = too_much(COH_TIER_DEVICE, 1, device.memory_bytes, needed, 0);
     return coh_refuse(&refusal);
 }
 

@@ -45,6 +45,10 @@ int cli_budget_is_gpu(const coh_profile *profile);
  * number of threads than the command's? */
 int cli_budget_is_what_if(const cli_options *options, const coh_profile *profile);
 
+/* Is the plan for this machine's memory? Not for that of a profile of another one. --device names a
+ * GPU of this machine. */
+int cli_budget_is_here(const cli_options *options, const coh_profile *profile);
+
 /* Sets budgets, chunk, threads, recomputation; the caller sets micro-batches and clipping. A GPU's
  * profile (NULL: none) provides capacities that no flag gives; its disk is the spare one. If it was
  * measured on this machine, memory is what is free now. */
@@ -89,6 +93,10 @@ coh_status cli_budget_check_disk(const coh_profile *profile, const char *path,
  * refusal names a budget for which a plan fits. Fails: COH_ERR_FULL. */
 coh_status cli_budget_check_memory(const cli_options *options, int on_gpu,
                                    const coh_plan_summary *summary);
+
+/* Checks the arena of a plan for --device, a GPU, against the memory that it has free. The engine
+ * checks when it starts. Fails: COH_ERR_FULL; COH_ERR_DEVICE. */
+coh_status cli_budget_check_gpu(const cli_options *options, const coh_plan_summary *summary);
 
 /* Sets the limit of the store, threads, test modes; the caller sets its folders and the optimizer's
  * numbers. The engine's messages go to standard error. */

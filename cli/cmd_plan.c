@@ -1,6 +1,7 @@
 /* cohobate plan: plans a run without running it, and prints the plan, or tables of variants. The
  * one idea: it opens the same job as train. Next: job.c, screen.c, variants.c. */
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/statvfs.h>
@@ -67,6 +68,32 @@ static coh_status check_drives(const cli_options *options)
     return status;
 }
 
+/* Prints a note, and keeps the first reason. */
+__attribute__((format(printf, 2, 3))) static void say_refused(cli_job *job, const char *format, ...)
+{
+    char why[sizeof(job->refused_here)];
+    va_list arguments;
+    va_start(arguments, format);
+    (void)vsnprintf(why, sizeof(why), format, arguments);
+    va_end(arguments);
+    cli_note("note: train would be refused here and now: %s", why);
+    if (!job->refused_here[0])
+        memcpy(job->refused_here, why, sizeof(why));
+}
+
+/* A budget is not limited by the memory that this machine has; prints a note if the plan takes
+ * more. */
+static void say_missing_memory(cli_job *job)
+{
+    if (!cli_budget_is_here(job->options, job->profile))
+        return;
+    if (cli_budget_check_memory(job->options, job->on_gpu, &job->summary) != COH_OK)
+        say_refused(job, "%s", coh_last_error());
+    if (cli_budget_on_gpu(job->options) &&
+        cli_budget_check_gpu(job->options, &job->summary) == COH_ERR_FULL)
+        say_refused(job, "%s", coh_last_error());
+}
+
 /* The drive is not part of a plan; prints a note if this machine's has too little room or cannot be
  * written. */
 static void say_unusable_drive(cli_job *job)
@@ -85,23 +112,20 @@ static void say_unusable_drive(cli_job *job)
     for (uint32_t i = 0; i < disks.count; i++) {
         const int error = cli_input_probe(disks.of[i].folder);
         if (error != 0) {
-            cli_note("note: train would be refused here and now: --disk %s: no file can be made in "
-                     "it: %s",
-                     disks.of[i].folder, strerror(error));
-            job->is_refused_here = 1;
+            say_refused(job, "--disk %s: no file can be made in it: %s", disks.of[i].folder,
+                        strerror(error));
             return;
         }
     }
-    if (cli_disks_preflight(&disks, bytes, NULL, 0, 0, 0) == COH_ERR_FULL) {
-        cli_note("note: train would be refused here and now: %s", coh_last_error());
-        job->is_refused_here = 1;
-    }
+    if (cli_disks_preflight(&disks, bytes, NULL, 0, 0, 0) == COH_ERR_FULL)
+        say_refused(job, "%s", coh_last_error());
 }
 
 static coh_status plan_out(cli_job *job)
 {
     const cli_options *options = job->options;
     uint64_t in_memory_bytes;
+    say_missing_memory(job);
     say_unusable_drive(job);
     CLI_TRY(cli_job_rehearse(job));
     if (options->output) {

@@ -40,7 +40,7 @@ typedef struct cli_job {
     coh_rehearsal rehearsal;    /* of --rehearse: cli_job_rehearse */
     const coh_plan_file *made;  /* facts of the plan's file if it is replayed; or NULL */
     uint64_t made_device_bytes; /* the budget that the file was made for */
-    int is_refused_here;        /* plan: this machine's drive cannot take it now */
+    char refused_here[1024];    /* plan: why train would be refused on this machine now; or "" */
 } cli_job;
 
 /* Resolves everything and makes the plan, in one direction:

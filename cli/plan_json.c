@@ -205,6 +205,7 @@ static void add_what(const cli_job *job, uint64_t in_memory_bytes, cli_line *lin
         job->plan_options.device_memory_bytes);
     cli_line_add_json_tiers(line, "peak_bytes", summary->peak_bytes);
     cli_line_add_json_tiers(line, "step_peak_bytes", summary->step_peak_bytes);
+    cli_line_add_json(line, "'refused_here': %s", job->refused_here[0] ? job->refused_here : NULL);
     cli_line_add_json(line,
                       "'in_memory_bytes': %" PRIu64 ", 'smallest_device_bytes': %" PRIu64
                       ", 'smallest_is_proven': %i, 'unmeasured_operators': %" PRId32

@@ -259,7 +259,7 @@ static void add_fit(const cli_job *job, cli_line *line)
             cli_line_add(line, "%s%s %s", tier ? ", " : "", cli_tier_name(tier, job->on_gpu),
                          cli_size(summary->peak_bytes[tier]).at);
     cli_line_add(line, " at most, to the byte%s\n",
-                 job->is_refused_here ? "; train would be refused here, see the note" : "");
+                 job->refused_here[0] ? "; train would be refused here, see the note" : "");
 }
 
 /* "; links and updates share 191 GB/s of host memory, 3.7 of its machine's 8 shares" */

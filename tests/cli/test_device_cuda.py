@@ -376,6 +376,28 @@ class DeviceCuda(ProgramTest):
                                  *flags, preexec_fn=lower, **self.gpu()).out
             self.assertLess(float(re.search(r"budget: .* host ([\d.]+) GiB", said)[1]) * 2**30, (12 << 30) - kept, said)
 
+    @unittest.skipIf(SANITIZED, "a sanitizer maps terabytes")
+    def test_a_plan_says_that_the_gpu_or_its_host_has_too_little_memory(self):
+        """Also by a datasheet, since the GPU is named. The size of the remedy leaves what the default leaves."""
+        def lower():
+            resource.setrlimit(resource.RLIMIT_AS, (12 << 30, 12 << 30))
+        named = self.gpu(COH_EMULATED_NAME="NVIDIA H200")  # 4 GiB of memory
+        where = ["--sequence", 64, "--batch", 1, "--device", "cuda:0", "--json"]
+        plan = ["plan", "gpt2-medium", *QUICK, *where, "--host-memory", "none", "--device-memory"]
+        for more in ([], ["--profile", "h200"]):
+            done = self.succeeds(*plan, "40GB", *more, **named)
+            self.assertRegex(done.json["refused_here"], r"^device memory: the plan takes \S+ GiB of the GPU's memory, and \S+ GiB may be"
+                                                        r" taken now: \d+ bytes short; lower --device-memory to \S+$")
+            self.assertIn("note: train would be refused here and now: " + done.json["refused_here"], done.err)
+        done = self.succeeds("plan", "gpt2-xl", *QUICK, *where, "--host-memory", "64GiB", preexec_fn=lower, **named)
+        self.assertIn("host memory: the plan takes", done.json["refused_here"])
+        size = re.search(r"lower --host-memory to ([\d.]+)GiB$", done.json["refused_here"])[1]
+        self.assertLess(float(size), 10)
+        self.assertGreater(float(size), 6)
+        # a GPU that is not here
+        self.assertIsNone(self.succeeds("plan", "gpt2-medium", *QUICK, "--sequence", 64, "--batch", 1, "--profile", "h200", "--json",
+                                        **self.gpu()).json["refused_here"])
+
     def test_a_plan_made_without_a_profile_is_replayed_by_the_gpus_datasheet(self):
         path = self.path("plan.json")
         made = self.succeeds("plan", self.model("gpt2"), "--sequence", 16, *BATCH, "--threads", 2,

@@ -51,6 +51,31 @@ class Limits(ProgramTest):
         self.assertEqual("to the byte; train would be refused here" in done.out, os.getuid() != 0)
 
     @unittest.skipIf(SANITIZED, "a sanitizer maps terabytes")
+    def test_a_plan_says_that_this_machine_has_too_little_memory(self):
+        def lower():
+            resource.setrlimit(resource.RLIMIT_AS, (700 * MIB, 700 * MIB))
+        plan = ["plan", "gpt2", *QUICK, "--dtype", "f32", "--sequence", 64, "--batch", 1, "--device-memory", "4GiB"]
+        says = "train would be refused here and now: device memory: the plan takes"
+        done = self.succeeds(*plan, preexec_fn=lower)
+        self.assertEqual(done.err.count(says), 1, done.err)
+        self.assertIn("may be taken now (RLIMIT_AS: raise ulimit -v)", done.err)
+        self.assertIn("to the byte; train would be refused here, see the note", " ".join(done.out.split()))
+        done = self.succeeds(*plan, "--json", preexec_fn=lower)
+        self.assertIn(says, done.err)
+        self.assertRegex(done.json["refused_here"], r"^device memory: the plan takes .* short; lower --device-memory to [\d.]+MiB$")
+        size = bytes_of(re.search(r"lower --device-memory to (\S+)$", done.json["refused_here"])[1])
+        self.assertLess(size, 700 * MIB - 128 * MIB)
+        # a plan takes some of the address space, and not always as much
+        done = self.succeeds(*plan, "--device-memory", f"{size - 100 * MIB}B", "--disk", self.folder, "--json", preexec_fn=lower)
+        self.assertIsNone(done.json["refused_here"])
+        # another machine has its own memory, and a plan that is small enough gets no note
+        for more in (["--profile", "built-in,device-memory=4GiB"], ["--profile", "h100"]):
+            done = self.succeeds(*plan, *more, "--json", preexec_fn=lower)
+            self.assertNotIn("would be refused", done.err)
+            self.assertIsNone(done.json["refused_here"])
+        self.assertIsNone(self.succeeds("plan", *NANO, "--device-memory", "4GiB", "--json", preexec_fn=lower).json["refused_here"])
+
+    @unittest.skipIf(SANITIZED, "a sanitizer maps terabytes")
     def test_each_rank_keeps_memory_in_addition_to_its_arenas(self):
         def lower():
             resource.setrlimit(resource.RLIMIT_AS, (1200 * MIB, 1200 * MIB))
