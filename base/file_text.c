@@ -14,7 +14,11 @@
 
 #include "base/alloc.h"
 #include "base/c_locale.h"
+#include "base/file_lock.h"
 #include "base/file_ops.h"
+
+/* Writers of one path at a time. */
+enum { PARTIALS_MOST = 100, PARTIAL_BYTES = 4096 };
 
 coh_status coh_text_add_list(coh_text *text, const char *format, va_list arguments)
 {
@@ -108,8 +112,22 @@ static coh_status write_all(int fd, const char *path, const char *data, size_t b
             return coh_fail(COH_ERR_IO, "cannot write %s: %s", path, strerror(errno));
         done += (size_t)wrote;
     }
-    if (fsync(fd) != 0 && errno != EINVAL)
+    int result;
+    do
+        result = fsync(fd);
+    while (result != 0 && errno == EINTR);
+    if (result != 0 && errno != EINVAL)
         return coh_fail(COH_ERR_IO, "cannot flush %s: %s", path, strerror(errno));
+    return COH_OK;
+}
+
+/* Asks for errors that some file systems only report when a file is closed. The file stays open,
+ * since its lock must last until it has its name. */
+static coh_status close_copy(int fd, const char *path)
+{
+    const int copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    if (copy >= 0 && close(copy) != 0)
+        return coh_fail(COH_ERR_IO, "cannot close %s: %s", path, strerror(errno));
     return COH_OK;
 }
 
@@ -147,28 +165,39 @@ coh_status coh_file_check_own(const char *path, const char *start, const char *w
                              path, name);
 }
 
+/* Makes a temporary file of this writer's own, under the first name that no other writer holds.
+ * What killed writers left there is removed. Returns a descriptor or -errno. */
+static int open_partial(const char *path, char partial[PARTIAL_BYTES])
+{
+    int fd = -EEXIST;
+    for (int i = 0; i < PARTIALS_MOST && fd == -EEXIST; i++) {
+        const int length = i == 0 ? snprintf(partial, PARTIAL_BYTES, "%s.partial", path)
+                                  : snprintf(partial, PARTIAL_BYTES, "%s.partial-%d", path, i);
+        fd = length < PARTIAL_BYTES ? coh_file_lock_fresh(partial) : -ENAMETOOLONG;
+    }
+    return fd;
+}
+
 coh_status coh_file_write_whole(const char *path, const char *data, size_t bytes)
 {
-    char partial[4096];
-    int length = snprintf(partial, sizeof(partial), "%s.partial", path);
-    if (length < 0 || (size_t)length >= sizeof(partial))
-        return coh_fail(COH_ERR_IO, "the path %s is too long", path);
-    int fd = open(partial, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    char partial[PARTIAL_BYTES];
+    const int fd = open_partial(path, partial);
     if (fd < 0)
         return coh_fail(COH_ERR_IO,
                         "%s cannot be written: no file can be made in its folder: %s: give another",
-                        path, strerror(errno));
+                        path, strerror(-fd));
     coh_status status = write_all(fd, path, data, bytes);
-    if (close(fd) != 0 && status == COH_OK)
-        status = coh_fail(COH_ERR_IO, "cannot close %s: %s", partial, strerror(errno));
+    if (status == COH_OK)
+        status = close_copy(fd, partial);
     if (status == COH_OK && rename(partial, path) != 0)
         status =
             coh_fail(COH_ERR_IO, "%s cannot be replaced by the finished file: %s: give another",
                      path, strerror(errno));
-    if (status != COH_OK) {
+    if (status != COH_OK)
         unlink(partial);
+    (void)close(fd);
+    if (status != COH_OK)
         return status;
-    }
     /* A folder that cannot be flushed is not an error, because the file can be made again. */
     coh_file_ops ops = { .calls = &coh_system_file_calls };
     (void)coh_file_sync_parent(&ops, path);

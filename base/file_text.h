@@ -40,7 +40,9 @@ coh_status coh_text_add_number(coh_text *text, double value);
 void coh_text_fini(coh_text *text); /* accepts a zeroed struct; not for a fixed text */
 
 /* Writes file `path` atomically: to a temporary name in the same folder, flushed and renamed, and
- * the folder flushed. Replaces an existing file.
+ * the folder flushed. Replaces an existing file. Each of several writers at the same time has a
+ * temporary file of its own (`<path>.partial`, `<path>.partial-1`, ...), and the last one to rename
+ * it wins. The next writer removes what a killed one left.
  * Fails: COH_ERR_IO naming path and reason; nothing is left behind then. */
 coh_status coh_file_write_whole(const char *path, const char *data, size_t bytes);
 

@@ -204,12 +204,16 @@ def refusals(folder):
                  run("report", path, "-o", os.path.join(folder, "no", "place.html"), expect=2)[1],
                  run("report", path, "--text", "--json", expect=2)[1],
                  run("diff", path, expect=2)[1], run("report", *[path] * 9, expect=2)[1]]
-    partial = os.path.join(path, "report.html.partial")
-    os.mkdir(partial)  # as a folder that may not be written
+    page = os.path.join(path, "report.html")
+    os.mkdir(page)  # as a file that may not be replaced
     sentences.append(run("report", path, expect=5)[1])
     assert sentences[-1].strip().endswith(": give another place by -o FILE"), sentences[-1]
     assert sentences[-1].count("give another") == 1, sentences[-1]
-    os.rmdir(partial)
+    os.rmdir(page)
+    os.mkdir(page + ".partial")  # what is in the way of the temporary file is another writer's
+    run("report", path)
+    os.rmdir(page + ".partial")
+    os.remove(page)
     json_path = os.path.join(path, "run.json")
     with open(json_path, encoding="utf-8") as file:
         facts = json.load(file)

@@ -1,0 +1,26 @@
+/* file_lock.h - files that one process has to itself, of many that run at the same time.
+ *
+ * The one idea: the holder of such a file has a lock on it (flock), which the system takes away
+ * with the process. So a file without a lock is what a killed process left, and can be removed. A
+ * file that was opened and then locked may have lost its name to another one in between: the name
+ * is looked up again under the lock.
+ *
+ * Nothing here allocates. Threads: any; two threads of a process are kept apart as processes
+ * are. */
+#ifndef COH_BASE_FILE_LOCK_H
+#define COH_BASE_FILE_LOCK_H
+
+/* Creates the file `path` and locks it; returns its descriptor, for writing, or -errno. A file of
+ * that name which a killed process left is removed first; -EEXIST: another process holds the file,
+ * or nobody can tell (no file locks here, another user's file, no regular file). On a file system
+ * without locks a new file is held without one. The caller gives the file another name or removes
+ * it, then closes it. */
+int coh_file_lock_fresh(const char *path);
+
+/* Waits until this process holds the file `path`, which is made if it is not there; returns its
+ * descriptor or -errno, for example of a file system without locks. */
+int coh_file_lock_wait(const char *path);
+/* Ends such a hold, and removes the file. Accepts an `fd` below 0. */
+void coh_file_lock_end(int fd, const char *path);
+
+#endif
