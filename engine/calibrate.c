@@ -82,7 +82,7 @@ static void sum_instructions(const coh_plan *plan, const coh_instruction_class *
 }
 
 static uint32_t compare(const coh_plan *plan, const sums by[COH_OP_COUNT],
-                        coh_calibrations *calibrations, coh_calibration_class *out)
+                        double out_factors[COH_OP_COUNT], coh_calibration_class *out)
 {
     uint32_t count = 0;
     double compute_s = 0;
@@ -93,13 +93,12 @@ static uint32_t compare(const coh_plan *plan, const sums by[COH_OP_COUNT],
         const coh_calibration *was = &plan->profile.calibration[op];
         if (!(s->predicted_s > 0) || !(s->measured_s > 0))
             continue;
-        const double factor = s->measured_s / s->predicted_s * (was->runs > 0 ? was->factor : 1);
-        coh_calibration_join(&calibrations->opcodes[op], factor);
+        out_factors[op] = s->measured_s / s->predicted_s * (was->runs > 0 ? was->factor : 1);
         out[count++] = (coh_calibration_class){ .opcode = coh_price_name((coh_opcode)op),
                                                 .part = s->is_link || !(compute_s > 0)
                                                             ? 1
                                                             : s->measured_s / compute_s,
-                                                .factor = factor,
+                                                .factor = out_factors[op],
                                                 .error = s->predicted_s / s->measured_s - 1 };
     }
     return count;
@@ -118,7 +117,7 @@ static coh_status calibrate(coh_engine *engine, const char *path,
     const coh_plan *plan = engine->plan;
     coh_instruction_class instructions[COH_INSTRUCTION_CLASSES_MOST];
     sums by[COH_OP_COUNT] = { 0 };
-    coh_calibrations calibrations;
+    double factors[COH_OP_COUNT] = { 0 };
     uint32_t count = 0;
     *out_count = 0;
     if (plan->profile.uncalibrated_hash == 0)
@@ -127,15 +126,9 @@ static coh_status calibrate(coh_engine *engine, const char *path,
     COH_TRY(coh_engine_list_classes(engine, instructions, &count));
     if (measured_steps(coh_step_times(engine->step)) < STEPS_LEAST)
         return COH_OK;
-    coh_status status = coh_calibrations_read(path, &calibrations);
-    if (status != COH_OK && status != COH_ERR_CORRUPT)
-        return status;
-    if (calibrations.profile_hash != plan->profile.uncalibrated_hash)
-        calibrations = (coh_calibrations){ .profile_hash = plan->profile.uncalibrated_hash };
     sum_instructions(plan, instructions, count, by);
-    *out_count = compare(plan, by, &calibrations, out_classes);
-    calibrations.runs++;
-    return coh_calibrations_write(&calibrations, path);
+    *out_count = compare(plan, by, factors, out_classes);
+    return coh_calibrations_add_run(path, plan->profile.uncalibrated_hash, factors);
 }
 
 coh_status coh_engine_calibrate(coh_engine *engine, const char *path,

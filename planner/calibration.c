@@ -3,10 +3,13 @@
  * and limits: calibration.h; the public interface: cohobate/calibration.h. */
 #include "planner/calibration.h"
 
+#include <limits.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/file_lock.h"
 #include "base/json.h"
 #include "cohobate/calibration.h"
 #include "planner/opcodes.h"
@@ -115,6 +118,35 @@ coh_status coh_calibrations_write(const coh_calibrations *calibrations, const ch
     if (status == COH_OK) /* a damaged one is replaced, too */
         status = coh_file_write_whole(path, text.data, text.bytes);
     coh_text_fini(&text);
+    return status;
+}
+
+static coh_status add_run(const char *path, uint64_t profile_hash,
+                          const double factors[COH_OP_COUNT])
+{
+    coh_calibrations all;
+    const coh_status status = coh_calibrations_read(path, &all);
+    if (status != COH_OK && status != COH_ERR_CORRUPT)
+        return status;
+    if (all.profile_hash != profile_hash)
+        all = (coh_calibrations){ .profile_hash = profile_hash };
+    for (int op = 0; op < COH_OP_COUNT; op++)
+        if (factors[op] > 0)
+            coh_calibration_join(&all.opcodes[op], factors[op]);
+    all.runs++;
+    return coh_calibrations_write(&all, path);
+}
+
+coh_status coh_calibrations_add_run(const char *path, uint64_t profile_hash,
+                                    const double factors[COH_OP_COUNT])
+{
+    char lock[PATH_MAX];
+    /* Without the lock, the run of another process may be lost, which is no reason to lose this
+     * one. */
+    const int is_named = snprintf(lock, sizeof(lock), "%s.lock", path) < (int)sizeof(lock);
+    const int fd = is_named ? coh_file_lock_wait(lock) : -1;
+    const coh_status status = add_run(path, profile_hash, factors);
+    coh_file_lock_end(fd, lock);
     return status;
 }
 

@@ -30,6 +30,13 @@ coh_status coh_calibrations_parse(const char *text, size_t bytes, coh_calibratio
 coh_status coh_calibrations_read(const char *path, coh_calibrations *out);
 coh_status coh_calibrations_write(const coh_calibrations *calibrations, const char *path);
 
+/* Joins the factors of one more run to the file: by opcode, 0: not measured. Runs that end together
+ * do so one after the other (`<path>.lock`), except on a file system without file locks. A file
+ * that is missing, damaged or of another profile begins again.
+ * Fails: COH_ERR_IO, COH_ERR_MEMORY. */
+coh_status coh_calibrations_add_run(const char *path, uint64_t profile_hash,
+                                    const double factors[COH_OP_COUNT]);
+
 /* Is the coh_calibration of any run? */
 int coh_calibration_is_set(const void *calibration);
 

@@ -8,6 +8,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -155,6 +156,45 @@ static void a_file_that_is_not_there_has_no_runs_a_damaged_one_is_named(void **s
     unlink(path);
 }
 
+/* Adds `RUNS_EACH` runs in a process of its own. */
+enum { WRITERS = 4, RUNS_EACH = 25 };
+
+static pid_t add_runs(const char *path)
+{
+    double factors[COH_OP_COUNT] = { 0 };
+    const pid_t child = fork();
+    if (child != 0)
+        return child;
+    factors[COH_OP_FORWARD] = 1.25;
+    for (int i = 0; i < RUNS_EACH; i++)
+        if (coh_calibrations_add_run(path, 7, factors) != COH_OK)
+            _exit(1);
+    _exit(0);
+}
+
+static void runs_that_end_together_are_all_in_the_file(void **state)
+{
+    (void)state;
+    char folder[256], path[300];
+    pid_t writers[WRITERS];
+    coh_calibrations found;
+    temporary_in_memory();
+    assert_int_equal(temporary_folder(folder, sizeof(folder), "calibrations"), 0);
+    snprintf(path, sizeof(path), "%s/calibration.json", folder);
+    for (int i = 0; i < WRITERS; i++)
+        writers[i] = add_runs(path);
+    for (int i = 0; i < WRITERS; i++) {
+        int how = -1;
+        assert_int_equal(waitpid(writers[i], &how, 0), writers[i]);
+        assert_int_equal(how, 0);
+    }
+    assert_int_equal(coh_calibrations_read(path, &found), COH_OK);
+    assert_int_equal(found.runs, WRITERS * RUNS_EACH);
+    assert_int_equal(found.opcodes[COH_OP_FORWARD].runs, WRITERS * RUNS_EACH);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(rmdir(folder), 0); /* no lock and no temporary file is left */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -164,6 +204,7 @@ int main(void)
         cmocka_unit_test(runs_that_differ_make_the_next_one_uncertain),
         cmocka_unit_test(a_calibration_is_of_one_profile),
         cmocka_unit_test(a_file_that_is_not_there_has_no_runs_a_damaged_one_is_named),
+        cmocka_unit_test(runs_that_end_together_are_all_in_the_file),
     };
     return cmocka_run_group_tests_name("calibration", tests, NULL, NULL);
 }
