@@ -342,10 +342,13 @@ coh_status coh_checkpoint_writer_put(coh_checkpoint_writer *writer, int part, ui
 }
 
 /* Flushes and closes a file, also a linked one: its link is durable with the folder, its bytes may
- * be a copy that was never flushed. */
+ * be a copy that was never flushed. The system reports a lost page at one flush and no later one,
+ * so after a failure the file is not linked again: the next save writes another one. */
 static coh_status file_seal(coh_checkpoint_writer *writer, int file)
 {
     int error = coh_file_sync(&writer->ops, writer->fd[file]);
+    if (error && file == COH_FILE_FROZEN)
+        coh_checkpoint_writer_forget_frozen(writer);
     if (error)
         return coh_file_fail(error, "flush", file_path(writer, file));
     if (file == COH_FILE_FROZEN)
