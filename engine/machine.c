@@ -32,7 +32,7 @@
 #include "memory/topology.h"
 
 #ifdef COH_HAVE_URING
-#include <liburing.h>
+#include "offload/store_uring.h"
 #endif
 
 /* Main memory that a process takes in addition to its arenas: code, stacks, library buffers; next
@@ -398,7 +398,7 @@ static void examine_memlock(coh_finding_list *list)
 }
 
 #ifdef COH_HAVE_URING
-/* Makes a small ring and registers one page with it. Returns 0 or -errno. */
+/* Makes a small ring, tries it, and registers one page with it. Returns 0 or -errno. */
 static int uring_probe(int *out_registered)
 {
     struct io_uring ring;
@@ -411,9 +411,18 @@ static int uring_probe(int *out_registered)
         struct iovec piece = { .iov_base = page, .iov_len = COH_PAGE_BYTES };
         *out_registered = io_uring_register_buffers(&ring, &piece, 1) == 0;
     }
+    code = coh_ring_try(&ring);
     io_uring_queue_exit(&ring);
     free(page);
-    return 0;
+    return code;
+}
+
+static const char *uring_remedy(int code)
+{
+    return code == -ENOSYS || code == -EOPNOTSUPP
+               ? "a kernel of 5.6 or newer"
+               : "sysctl kernel.io_uring_disabled=0; in a container: allow io_uring_setup in its "
+                 "seccomp profile";
 }
 #endif
 
@@ -432,11 +441,11 @@ static void examine_uring(coh_finding_list *list)
         coh_finding_blame(finding, COH_FINDING_NOTE, "each transfer maps its pages again",
                           "ulimit -l unlimited");
     } else {
-        COH_FINDING_SAY(finding->found, "denied: %s", strerror(-code));
-        coh_finding_blame(finding, COH_FINDING_WARN, slower, "%s",
-                          code == -ENOSYS ? "a kernel of 5.6 or newer"
-                                          : "sysctl kernel.io_uring_disabled=0; in a container: "
-                                            "allow io_uring_setup in its seccomp profile");
+        if (code == -EOPNOTSUPP)
+            COH_FINDING_SAY(finding->found, "lacks reads and writes");
+        else
+            COH_FINDING_SAY(finding->found, "denied: %s", strerror(-code));
+        coh_finding_blame(finding, COH_FINDING_WARN, slower, "%s", uring_remedy(code));
     }
 #else
     COH_FINDING_SAY(finding->found, "not in this build");

@@ -271,6 +271,53 @@ void coh_ring_port_fini(coh_ring_port *port)
     memset(port, 0, sizeof(*port));
 }
 
+/* ---- does a ring work ---- */
+
+static const char tried[] = "bytes";
+
+/* Transfers the bytes of `memory` and the beginning of the file. Returns 0 or -errno. */
+static int try_transfer(struct io_uring *ring, int fd, char memory[sizeof(tried)], int reads)
+{
+    struct io_uring_sqe *sqe = io_uring_get_sqe(ring);
+    struct io_uring_cqe *cqe;
+    int code;
+    if (sqe == NULL)
+        return -EBUSY;
+    if (reads)
+        io_uring_prep_read(sqe, fd, memory, sizeof(tried), 0);
+    else
+        io_uring_prep_write(sqe, fd, memory, sizeof(tried), 0);
+    do
+        code = io_uring_submit(ring);
+    while (code == -EINTR || code == -EAGAIN);
+    if (code < 0)
+        return code;
+    do
+        code = io_uring_wait_cqe(ring, &cqe);
+    while (code == -EINTR || code == -EAGAIN);
+    if (code < 0)
+        return code;
+    code = cqe->res;
+    io_uring_cqe_seen(ring, cqe);
+    if (code < 0)
+        return code == -EINVAL ? -EOPNOTSUPP : code;
+    return code == (int)sizeof(tried) ? 0 : -EIO;
+}
+
+int coh_ring_try(struct io_uring *ring)
+{
+    char sent[sizeof(tried)], received[sizeof(tried)] = "";
+    const int fd = memfd_create("cohobate-ring", MFD_CLOEXEC);
+    if (fd < 0)
+        return -errno;
+    memcpy(sent, tried, sizeof(tried));
+    int code = try_transfer(ring, fd, sent, 0);
+    if (code == 0)
+        code = try_transfer(ring, fd, received, 1);
+    (void)close(fd);
+    return code == 0 && memcmp(received, tried, sizeof(tried)) != 0 ? -EIO : code;
+}
+
 /* ---- measuring the rate ---- */
 
 typedef struct uring_store {
@@ -355,16 +402,21 @@ static void uring_close(coh_store *store)
     coh_free(uring);
 }
 
-/* Checks whether rings are denied, before the file is made and written. */
+/* Checks whether rings are denied or do not work, before the file is made and written. */
 static coh_status probe(void)
 {
     struct io_uring ring;
     int denied = io_uring_queue_init(2, &ring, 0);
-    if (denied < 0)
-        return coh_fail(COH_ERR_DEVICE, "io_uring is denied here (%s)",
-                        coh_store_error_text(-denied));
-    io_uring_queue_exit(&ring);
-    return COH_OK;
+    if (denied == 0) {
+        denied = coh_ring_try(&ring);
+        io_uring_queue_exit(&ring);
+    }
+    if (denied == -EOPNOTSUPP)
+        return coh_fail(COH_ERR_DEVICE,
+                        "io_uring lacks reads and writes here, which need Linux 5.6");
+    return denied == 0 ? COH_OK
+                       : coh_fail(COH_ERR_DEVICE, "io_uring is denied here (%s)",
+                                  coh_store_error_text(-denied));
 }
 
 static coh_status uring_open(const coh_store_config *config, coh_store **out_store)

@@ -47,6 +47,11 @@ typedef struct coh_ring_port {
     const uint32_t *arena_count;
 } coh_ring_port;
 
+/* Writes a few bytes to a file in memory and reads them back through the ring. Linux before 5.6
+ * makes rings that lack these operations, and so do some sandboxes.
+ * Returns 0 or -errno; -EOPNOTSUPP: the ring lacks them. */
+int coh_ring_try(struct io_uring *ring);
+
 /* Opens a ring of queue_depth entries on store->fds. On failure `fini` must still be called; it
  * frees what was made.
  * Fails: COH_ERR_DEVICE if the kernel denies it (the text says how), COH_ERR_MEMORY. */

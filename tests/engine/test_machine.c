@@ -22,6 +22,10 @@
 #include "memory/available.h"
 #include "tests/temporary.h"
 
+#ifdef COH_HAVE_URING
+#include "tests/old_ring.h"
+#endif
+
 #define FINDINGS_MOST 48
 
 static char folder[256];
@@ -228,6 +232,29 @@ static void every_subject_is_examined_and_a_warning_says_what_to_do(void **state
     }
 }
 
+#ifdef COH_HAVE_URING
+static void an_io_uring_without_reads_and_writes_is_a_warning(void **state)
+{
+    (void)state;
+    coh_finding findings[FINDINGS_MOST];
+    size_t count = 0;
+    ring_is_old = 1;
+    assert_int_equal(coh_machine_examine(&(coh_disk){ folder, UINT64_MAX, 0 }, 1, findings,
+                                         FINDINGS_MOST, &count),
+                     COH_OK);
+    ring_is_old = 0;
+    const coh_finding *ring = find(findings, count, "io_uring");
+    assert_non_null(ring);
+    assert_int_equal(ring->level, COH_FINDING_WARN);
+    if (strncmp(ring->found, "denied", strlen("denied")) == 0) {
+        print_message("skipped: io_uring is %s\n", ring->found);
+        skip();
+    }
+    assert_string_equal(ring->found, "lacks reads and writes");
+    assert_string_equal(ring->remedy, "a kernel of 5.6 or newer");
+}
+#endif
+
 static void no_more_findings_are_written_than_there_is_room_for(void **state)
 {
     (void)state;
@@ -317,6 +344,9 @@ int main(void)
         IN_FOLDER(throttling_is_that_of_the_nearest_group_with_a_limit),
         IN_FOLDER(version_1_groups_are_read_by_controller),
         IN_FOLDER(every_subject_is_examined_and_a_warning_says_what_to_do),
+#ifdef COH_HAVE_URING
+        IN_FOLDER(an_io_uring_without_reads_and_writes_is_a_warning),
+#endif
         IN_FOLDER(no_more_findings_are_written_than_there_is_room_for),
         IN_FOLDER(the_probe_of_a_folder_leaves_nothing_in_it),
         IN_FOLDER(a_folder_that_cannot_hold_files_is_a_finding_not_a_failure),

@@ -16,6 +16,10 @@
 #include "tests/denied_calls.h"
 #include "tests/offload/store_fixture.h"
 
+#ifdef COH_HAVE_URING
+#include "tests/old_ring.h"
+#endif
+
 static coh_status denied_open(const coh_store_config *config, coh_store **out_store)
 {
     (void)config;
@@ -279,6 +283,25 @@ static void without_io_uring_the_posix_store_serves(void **state)
     in_child(&posix);
 }
 
+#ifdef COH_HAVE_URING
+static int make_rings_old(void)
+{
+    ring_is_old = 1;
+    return 1;
+}
+
+static void a_ring_without_reads_and_writes_steps_down_too(void **state)
+{
+    (void)state;
+    static const expectation posix = { make_rings_old, "posix", "Linux 5.6", 0 };
+    if (!rig_can(&coh_store_uring)) {
+        print_message("skipped: %s\n", coh_last_error());
+        skip();
+    }
+    in_child(&posix);
+}
+#endif
+
 static void without_locked_memory_the_arena_stays_unregistered(void **state)
 {
     (void)state;
@@ -354,6 +377,9 @@ int main(void)
         cmocka_unit_test(a_folder_that_is_not_there_is_an_io_error),
         cmocka_unit_test(a_file_system_in_memory_is_never_called_direct),
         cmocka_unit_test(without_io_uring_the_posix_store_serves),
+#ifdef COH_HAVE_URING
+        cmocka_unit_test(a_ring_without_reads_and_writes_steps_down_too),
+#endif
         cmocka_unit_test(without_locked_memory_the_arena_stays_unregistered),
         cmocka_unit_test(an_arena_of_hundreds_of_gib_is_refused_by_the_system_alone),
         cmocka_unit_test(an_arena_of_too_many_buffers_is_not_blamed_on_locked_memory),
