@@ -14,11 +14,18 @@ static coh_watched_lane *lane_of(coh_rank_watch *watch, coh_lane lane)
     return &watch->lanes[lane == COH_LANE_COMM1];
 }
 
+/* All ranks submit a step at the same time. In the other programs one rank may do more than the
+ * others: rank 0 of a save waits for its drive while they gather. */
+static int is_of_a_step(const coh_program *program)
+{
+    return program->kind == COH_PROGRAM_BODY || program->kind == COH_PROGRAM_DRAIN;
+}
+
 void coh_rank_watch_begin(coh_rank_watch *watch, coh_lane lane, const coh_program *program,
                           const coh_instruction *instruction)
 {
     coh_watched_lane *of = lane_of(watch, lane);
-    if (watch->limit_ns == 0)
+    if (watch->limit_ns == 0 || !is_of_a_step(program))
         return;
     atomic_store_explicit(&of->program, program, memory_order_relaxed);
     atomic_store_explicit(&of->instruction, (uint32_t)(instruction - program->instructions),

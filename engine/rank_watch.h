@@ -1,11 +1,12 @@
-/* rank_watch.h - ends a run in which a rank waits too long for the others.
+/* rank_watch.h - ends a run in which a rank waits too long for the others in a step.
  *
  *   comm lane   begin(REDUCE) ... the transport waits ... end
  *   coh-watch   every quarter of the limit: how long has each lane waited? -> stop the world
  *
  * The one idea: a rank that hangs says nothing, so those that wait for it have to. A thread next to
  * the lanes looks, because a lane that waits cannot; the transport then ends the waits of all ranks
- * with one sentence. Meetings (coh_world_barrier and the like) may take any time.
+ * with one sentence. Meetings (coh_world_barrier and the like) may take any time, and so may every
+ * program but the body and the drain: in a save the others wait for rank 0's drive.
  *
  * Threads: begin and end by the comm lanes, the others by the thread that creates the step. */
 #ifndef COH_ENGINE_RANK_WATCH_H
@@ -44,7 +45,8 @@ coh_status coh_rank_watch_start(coh_rank_watch *watch, coh_world *world, const c
                                 double limit_s);
 void coh_rank_watch_stop(coh_rank_watch *watch); /* accepts a zeroed struct */
 
-/* Says that a lane of the watch begins to wait in an instruction, and that it ends. */
+/* Says that a lane of the watch begins to wait in an instruction, and that it ends. Ignores
+ * programs that may take any time. */
 void coh_rank_watch_begin(coh_rank_watch *watch, coh_lane lane, const coh_program *program,
                           const coh_instruction *instruction);
 void coh_rank_watch_end(coh_rank_watch *watch, coh_lane lane);

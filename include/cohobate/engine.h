@@ -141,10 +141,10 @@ typedef struct coh_engine_options {
      * may also save, hash, evaluate and so on without the others; with other patterns they would
      * wait for them. */
     coh_world *world;
-    /* Longest time that this rank waits for others inside a program; then all ranks fail with
+    /* Longest time that this rank waits for others inside a step; then all ranks fail with
      * COH_ERR_DEVICE and a sentence that names instruction and group. 0: no limit. A rank that
      * validates or saves while the others are in the next step counts as waited for; in a meeting
-     * (world.h) it does not. */
+     * (world.h), and in a save, a hash or an evaluation that all ranks make, it does not. */
     double rank_timeout_s;
 } coh_engine_options;
 

@@ -95,6 +95,7 @@ typedef struct setting {
      * the rank; NULL: on the host. */
     const coh_profile *gpu;
     const coh_engine_device *device;
+    int has_timeout; /* as with `hangs`; 1: no rank may exceed it */
 } setting;
 
 static inline coh_graph *make_graph(const setting *s)
@@ -339,7 +340,7 @@ static inline coh_status run_rank(rank_run *run)
     options.delay_seed = run->s->delay_seed;
     options.delay_most_us = 300;
     options.world = run->world;
-    options.rank_timeout_s = run->s->hangs ? 1.0 / TIMEOUTS_A_SECOND : 0;
+    options.rank_timeout_s = run->s->hangs || run->s->has_timeout ? 1.0 / TIMEOUTS_A_SECOND : 0;
     coh_status status = create_engine(run, &options, &engine);
     if (status == COH_OK)
         status = run_steps(run, engine);
@@ -367,7 +368,7 @@ static inline setting of_plan(setting s)
 {
     s.delay_seed = s.failing_allocation = s.begins_at = 0;
     s.broken_rank = s.world_is_faulty = s.asks_stop = s.differs = s.differs_in = s.hangs = 0;
-    s.cannot_save = s.keeps = s.steps = s.store_rank = 0;
+    s.cannot_save = s.keeps = s.steps = s.store_rank = s.has_timeout = 0;
     s.loads = s.saves = NULL;
     s.store = NULL;
     s.values = NULL;

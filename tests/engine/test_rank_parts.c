@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "base/file_ops.h"
 #include "tests/engine/ranks_bench.h"
 
 /* Returns the bytes of the states of all groups, and those of divided chunks. */
@@ -201,6 +202,53 @@ static void a_save_that_rank_0_cannot_write_keeps_the_ranks_in_step(void **state
     }
 }
 
+/* ---- a slow drive ---- */
+
+static coh_file_calls slow_calls;
+static int slow_create_count, slow_write_count; /* so many take five timeouts each */
+
+static void take_time(int *count)
+{
+    if (*count <= 0)
+        return;
+    --*count;
+    usleep(5 * 1000 * 1000 / TIMEOUTS_A_SECOND);
+}
+
+static int slow_create(void *state, const char *path)
+{
+    take_time(&slow_create_count);
+    return coh_system_file_calls.create(state, path);
+}
+
+static int64_t slow_write(void *state, int fd, const void *data, uint64_t bytes, uint64_t offset)
+{
+    take_time(&slow_write_count);
+    return coh_system_file_calls.write(state, fd, data, bytes, offset);
+}
+
+/* There is no step, in which a slow machine might exceed the timeout. */
+static void a_save_that_takes_rank_0_longer_than_the_timeout_goes_on(void **state)
+{
+    (void)state;
+    setting s = parts[5]; /* zero3 */
+    end ends[RANKS_MOST];
+    slow_calls = coh_system_file_calls;
+    slow_calls.create = slow_create;
+    slow_calls.write = slow_write;
+    slow_create_count = slow_write_count = 1; /* before the others are needed, and while they are */
+    s.saves = "parts-slow";
+    s.keeps = s.has_timeout = 1;
+    (void)temporary_remove(s.saves);
+    coh_file_calls_use(&slow_calls);
+    run_setting(&s, ends);
+    coh_file_calls_use(&coh_system_file_calls);
+    (void)temporary_remove(s.saves);
+    for (int i = 0; i < s.ranks; i++)
+        must(ends[i].status, ends[i].sentence);
+    assert_int_equal(slow_create_count + slow_write_count, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -208,6 +256,7 @@ int main(void)
         cmocka_unit_test(work_is_gathered_as_many_calls_early_as_the_lead_says),
         cmocka_unit_test(what_parts_save_any_number_of_ranks_loads),
         cmocka_unit_test(a_save_that_rank_0_cannot_write_keeps_the_ranks_in_step),
+        cmocka_unit_test(a_save_that_takes_rank_0_longer_than_the_timeout_goes_on),
     };
     return cmocka_run_group_tests(tests, draw_inputs, NULL);
 }
