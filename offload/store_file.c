@@ -87,8 +87,11 @@ static int open_unnamed(const char *folder, int flags)
         return -1;
     }
     fd = mkostemp(name, O_CLOEXEC | flags);
-    if (fd >= 0)
+    const int reason = errno;
+    /* Some file systems make the file, then refuse O_DIRECT. */
+    if (fd >= 0 || reason == EINVAL)
         (void)unlink(name);
+    errno = reason;
     return fd;
 }
 

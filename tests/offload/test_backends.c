@@ -365,6 +365,36 @@ static void where_unnamed_files_are_refused_the_name_is_taken_away_at_once(void 
     in_child(&named);
 }
 
+/* Takes the place of the C library's: a file system that makes the file before it refuses
+ * O_DIRECT. */
+static int makes_then_refuses;
+
+int mkostemp(char *path, int flags)
+{
+    const int fd = mkstemp(path);
+    if (fd < 0 || fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | (flags & O_DIRECT)) != 0)
+        return -1;
+    if (!makes_then_refuses || !(flags & O_DIRECT))
+        return fd;
+    close(fd);
+    errno = EINVAL;
+    return -1;
+}
+
+static int refuse_late(void)
+{
+    makes_then_refuses = 1;
+    return deny_unnamed();
+}
+
+/* The folder is removed at the end, which fails if anything is in it. */
+static void a_file_that_was_made_and_refused_is_taken_away(void **state)
+{
+    (void)state;
+    static const expectation named = { refuse_late, NULL, "page cache", 1 };
+    in_child(&named);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -385,6 +415,7 @@ int main(void)
         cmocka_unit_test(an_arena_of_too_many_buffers_is_not_blamed_on_locked_memory),
         cmocka_unit_test(where_o_direct_is_refused_the_page_cache_serves_and_is_named),
         cmocka_unit_test(where_unnamed_files_are_refused_the_name_is_taken_away_at_once),
+        cmocka_unit_test(a_file_that_was_made_and_refused_is_taken_away),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
