@@ -546,7 +546,9 @@ static void examine_disk(coh_finding_list *list, const char *folder)
     }
     const char *name = coh_file_system_name((long)facts.f_type);
     COH_FINDING_SAY(finding->found, "%s free on %s of %.150s",
-                    coh_size_format(free_bytes, text, sizeof(text)), name, folder);
+                    free_bytes == UINT64_MAX ? "an unknown amount"
+                                             : coh_size_format(free_bytes, text, sizeof(text)),
+                    name, folder);
     if (strcmp(name, "tmpfs") == 0) {
         coh_finding_blame(finding, COH_FINDING_WARN,
                           "its files are in memory: nothing is gained by moving there",

@@ -183,7 +183,8 @@ static uint64_t free_bytes_of(const coh_disk *disks, uint32_t disk_count)
         systems[i] = stat(disks[i].folder, &place) == 0 ? place.st_dev : 0;
         while (systems[first] != systems[i])
             first++;
-        if (first == i && coh_space_free_bytes(disks[i].folder, &bytes) == COH_OK)
+        if (first == i && coh_space_free_bytes(disks[i].folder, &bytes) == COH_OK &&
+            bytes < UINT64_MAX) /* else unknown, in a profile 0 */
             sum = bytes > UINT64_MAX - sum ? UINT64_MAX : sum + bytes;
     }
     return sum;

@@ -51,7 +51,8 @@ static coh_status free_at(const char *path, uint64_t *out_bytes)
     if (statvfs(path, &space) != 0)
         return coh_fail(COH_ERR_IO, "the free space of %s cannot be asked for: %s", path,
                         strerrordesc_np(errno));
-    if (__builtin_mul_overflow((uint64_t)space.f_bavail, (uint64_t)space.f_frsize, out_bytes))
+    if (space.f_blocks == 0 || space.f_frsize == 0 || /* some network file systems: unknown */
+        __builtin_mul_overflow((uint64_t)space.f_bavail, (uint64_t)space.f_frsize, out_bytes))
         *out_bytes = UINT64_MAX;
     return COH_OK;
 }
@@ -124,7 +125,8 @@ static int take_blocks(int fd, uint64_t bytes)
 {
     struct statvfs space;
     int result;
-    if (fstatvfs(fd, &space) == 0 && bytes / space.f_frsize > space.f_bavail) {
+    if (fstatvfs(fd, &space) == 0 && space.f_blocks > 0 && space.f_frsize > 0 &&
+        bytes / space.f_frsize > space.f_bavail) {
         errno = ENOSPC;
         return -1;
     }

@@ -105,7 +105,7 @@ static int is_in_memory(int fd)
 static coh_status check_room(const part *p)
 {
     struct statvfs space;
-    if (fstatvfs(p->fd, &space) == 0 && space.f_blocks > 0 &&
+    if (fstatvfs(p->fd, &space) == 0 && space.f_blocks > 0 && space.f_frsize > 0 &&
         (uint64_t)space.f_bavail * space.f_frsize < p->bytes)
         return full(p);
     if (is_in_memory(p->fd) && coh_memory_available_bytes(NULL) < p->bytes)

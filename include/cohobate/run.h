@@ -40,7 +40,8 @@ typedef struct coh_space_item {
  * COH_ERR_ARGUMENT. */
 COH_API coh_status coh_space_check(const coh_space_item *items, uint32_t item_count);
 
-/* Returns the bytes free for this user on the file system where `folder` is or would be.
+/* Returns the bytes free for this user on the file system where `folder` is or would be; UINT64_MAX
+ * if the file system does not report its size.
  * Fails: COH_ERR_IO if the file system cannot be queried. */
 COH_API coh_status coh_space_free_bytes(const char *folder, uint64_t *out_bytes);
 

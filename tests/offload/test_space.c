@@ -1,3 +1,4 @@
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
@@ -368,6 +369,62 @@ static void without_file_locks_a_run_is_refused_with_a_remedy(void **state)
     lock_error = 0;
 }
 
+/* ---- a file system that does not report its size, in place of the system's ---- */
+
+static int block_count, block_bytes; /* 0: not reported */
+static int hides_size;
+
+static int answer(int result, struct statvfs *out_space)
+{
+    if (!hides_size)
+        return result;
+    out_space->f_blocks = (fsblkcnt_t)block_count;
+    out_space->f_bavail = out_space->f_bfree = 0;
+    out_space->f_frsize = (unsigned long)block_bytes;
+    return result;
+}
+
+int fstatvfs(int fd, struct statvfs *out_space)
+{
+    int (*system_call)(int, struct statvfs *) = NULL;
+    void *found = dlsym(RTLD_NEXT, "fstatvfs");
+    memcpy(&system_call, &found, sizeof(found));
+    return answer(system_call(fd, out_space), out_space);
+}
+
+int statvfs(const char *path, struct statvfs *out_space)
+{
+    int (*system_call)(const char *, struct statvfs *) = NULL;
+    void *found = dlsym(RTLD_NEXT, "statvfs");
+    memcpy(&system_call, &found, sizeof(found));
+    return answer(system_call(path, out_space), out_space);
+}
+
+static void a_file_system_that_does_not_report_its_size_is_not_full(void **state)
+{
+    (void)state;
+    static const struct {
+        int count, bytes;
+    } unknown[] = { { 0, 4096 }, { 0, 0 }, { 7, 0 } };
+    const coh_space_item item = { folder, "working store", 1 << 20 };
+    hides_size = 1;
+    for (size_t i = 0; i < sizeof(unknown) / sizeof(unknown[0]); i++) {
+        coh_space_hold hold;
+        uint64_t free_bytes = 0;
+        block_count = unknown[i].count;
+        block_bytes = unknown[i].bytes;
+        assert_int_equal(coh_space_free_bytes(folder, &free_bytes), COH_OK);
+        assert_true(free_bytes == UINT64_MAX);
+        assert_int_equal(coh_space_check(&item, 1), COH_OK);
+        assert_int_equal(coh_space_hold_take(folder, 4096, &hold), COH_OK);
+        coh_space_hold_release(&hold);
+    }
+    block_count = 7; /* one that reports is full */
+    block_bytes = 4096;
+    assert_int_equal(coh_space_check(&item, 1), COH_ERR_FULL);
+    hides_size = 0;
+}
+
 #define WITH_FOLDER(claim) cmocka_unit_test_setup_teardown(claim, make_folder, remove_folder)
 
 int main(void)
@@ -388,6 +445,7 @@ int main(void)
         WITH_FOLDER(a_folder_that_is_not_there_cannot_be_locked),
         WITH_FOLDER(a_lock_that_lost_its_name_before_it_was_locked_is_taken_again),
         WITH_FOLDER(without_file_locks_a_run_is_refused_with_a_remedy),
+        WITH_FOLDER(a_file_system_that_does_not_report_its_size_is_not_full),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
