@@ -219,7 +219,7 @@ int main(int argc, char **argv)
     reduce r = { .side = argc == 2 ? argv[1] : "" };
     const int status = start(&r) || measure_serve_ranks(r.world, run, &r);
     if (status == 0)
-        coh_transport_unbind(r.world->transport);
+        (void)coh_transport_unbind(r.world->transport);
     coh_world_close(r.world);
     coh_link_plan_fini(&r.plan);
     free(r.contribution);

@@ -10,6 +10,9 @@
  *                    cancel own receives
  *                    GONE to all, wait for all others' GONE:     no memory of this rank is touched
  *
+ * In a world that has stopped, unbind does this, and close has nothing left to do: the memory of
+ * messages may be unmapped between the two.
+ *
  * The thread looks for a message every 5 ms. As a call of MPI moves all messages of its process, it
  * also moves those of a rank that computes: slowly, but without a call of that rank.
  *
@@ -17,8 +20,9 @@
  * knows that it would wait forever, and one in an earlier meeting that it will not. MPI matches the
  * messages of two ranks in their order, so what was sent before LEAVE has arrived with it.
  *
- * A rank that does not come within 4 s of a failure is left behind: close gives up, and MPI is not
- * ended, which makes the launcher end all ranks when this process exits.
+ * A rank that does not come within 4 s of a failure is left behind: unbind says so, and close waits
+ * for it once more. If it gives up, too, MPI is not ended, which makes the launcher end all ranks
+ * when this process exits.
  *
  * Threads: any, except where a function says otherwise. */
 #ifndef COH_COMM_MPI_STOP_H
@@ -70,6 +74,7 @@ typedef struct coh_mpi_stop {
     _Atomic int is_broken;          /* the thread sets it: MPI has failed there */
     /* The closing thread sets them: look more often; end, whoever has not come. */
     _Atomic int is_leaving, is_closed;
+    int has_told_leave, has_told_gone; /* of the closing thread */
 } coh_mpi_stop;
 
 /* Fills in a zeroed struct and starts the thread. Fails: COH_ERR_MEMORY. */
@@ -100,7 +105,7 @@ coh_status coh_mpi_over(coh_mpi_stop *stop);
 /* ---- close, by one thread ---- */
 
 /* Tells all ranks that this one leaves, and waits until all have left. Returns 0 if a rank does not
- * come (only after a failure), or if MPI fails. */
+ * come (only after a failure), or if MPI fails. Called again, it waits again. */
 int coh_mpi_leave(coh_mpi_stop *stop, uint32_t meeting_count);
 
 /* Waits until all ranks have called this. Returns 0 as coh_mpi_leave. */

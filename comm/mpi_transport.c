@@ -46,6 +46,7 @@ typedef struct endpoint {
     unsigned char received[STAGE_BYTES], sent[STAGE_BYTES];
     _Alignas(COH_MPI_REQUEST_BYTES_MOST) unsigned char posted[2 * COH_MPI_REQUEST_BYTES_MOST];
     int32_t posted_receive_count, posted_count;
+    int have_receives_ended, have_all_left; /* see leave */
 } endpoint;
 
 static coh_status failed(const coh_mpi_calls *calls, const char *what, int code)
@@ -476,15 +477,33 @@ static int end_lines(const endpoint *self)
     return are_done;
 }
 
-static int end_all_receives(const endpoint *self)
+static int end_all_receives(endpoint *self)
 {
-    return end_receives(self, self->posted_receive_count, (unsigned char *)self->posted) &
-           end_lines(self);
+    if (!self->have_receives_ended)
+        self->have_receives_ended =
+            end_receives(self, self->posted_receive_count, (unsigned char *)self->posted) &
+            end_lines(self);
+    return self->have_receives_ended;
 }
 
-static void mpi_unbind(coh_transport *transport)
+/* Leaves the world together with all others; returns 1 if no memory of this rank is touched from
+ * now on. If a rank has not come, a second call waits for it once more. */
+static int leave(endpoint *self)
 {
-    (void)end_lines((endpoint *)transport);
+    if (!self->have_all_left)
+        self->have_all_left = coh_mpi_leave(&self->stop, self->meeting_count) &&
+                              end_all_receives(self) && coh_mpi_be_gone(&self->stop);
+    return self->have_all_left;
+}
+
+/* Without a stop all lines are done, and the world goes on. In a stopped one a peer may be in the
+ * middle of a message, also of one that this rank sends. */
+static int mpi_unbind(coh_transport *transport)
+{
+    endpoint *self = (endpoint *)transport;
+    if (self->line_count == 0)
+        return 1;
+    return coh_mpi_is_stopped(&self->stop) ? leave(self) : end_lines(self);
 }
 
 /* Sends that nobody has received keep their requests within MPI; no rank reads their memory. */
@@ -503,8 +522,7 @@ static void free_endpoint(endpoint *self)
 static void mpi_close(coh_transport *transport)
 {
     endpoint *self = (endpoint *)transport;
-    const int have_all_left = coh_mpi_leave(&self->stop, self->meeting_count) &&
-                              end_all_receives(self) && coh_mpi_be_gone(&self->stop);
+    const int have_all_left = leave(self);
     coh_mpi_stop_close(&self->stop);
     if (have_all_left)
         free_endpoint(self);

@@ -679,7 +679,7 @@ static void disconnect_inside(endpoint *self)
     self->is_connected = 0;
 }
 
-static void nccl_unbind(coh_transport *transport)
+static int nccl_unbind(coh_transport *transport)
 {
     endpoint *self = (endpoint *)transport;
     const coh_cuda_queue *queue = any_queue(self);
@@ -697,11 +697,12 @@ static void nccl_unbind(coh_transport *transport)
     self->of_groups = NULL;
     for (int lane = 0; lane < COH_LINK_LANES; lane++)
         self->options.queues[lane] = NULL;
+    return 1;
 }
 
 static void nccl_close(coh_transport *transport)
 {
-    nccl_unbind(transport);
+    (void)nccl_unbind(transport);
     coh_free(transport);
 }
 

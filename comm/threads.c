@@ -423,7 +423,7 @@ static void free_world(world *all)
     coh_free(all);
 }
 
-static void threads_unbind(coh_transport *transport)
+static int threads_unbind(coh_transport *transport)
 {
     const rank *self = (rank *)transport;
     for (size_t i = 0; i < self->bound.link_count; i++) {
@@ -434,6 +434,7 @@ static void threads_unbind(coh_transport *transport)
         of->is_closed = 1;
         pthread_mutex_unlock(&of->lock);
     }
+    return 1;
 }
 
 static void threads_close(coh_transport *transport)
@@ -441,7 +442,7 @@ static void threads_close(coh_transport *transport)
     rank *self = (rank *)transport;
     world *all = self->world;
     stop_all(all, COH_ERR_ARGUMENT, transport->rank, COH_TRANSPORT_LEFT);
-    threads_unbind(transport);
+    (void)threads_unbind(transport);
     pthread_mutex_lock(&all->lock);
     const int is_last = --all->open_count == 0;
     pthread_mutex_unlock(&all->lock);

@@ -83,10 +83,9 @@ coh_status coh_transport_look(coh_transport *transport)
     return transport->ops->look(transport);
 }
 
-void coh_transport_unbind(coh_transport *transport)
+int coh_transport_unbind(coh_transport *transport)
 {
-    if (transport->ops->unbind != NULL)
-        transport->ops->unbind(transport);
+    return transport->ops->unbind == NULL || transport->ops->unbind(transport);
 }
 
 void coh_transport_close(coh_transport *transport)

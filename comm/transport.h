@@ -46,7 +46,7 @@ typedef struct coh_transport_ops {
     coh_status (*share)(coh_transport *transport, void *bytes, size_t count);
     coh_status (*stop)(coh_transport *transport, coh_status status, const char *sentence);
     coh_status (*look)(coh_transport *transport);
-    void (*unbind)(coh_transport *transport); /* NULL: other ranks cannot touch its memory */
+    int (*unbind)(coh_transport *transport); /* NULL: other ranks cannot touch its memory */
     void (*close)(coh_transport *transport);
 } coh_transport_ops;
 
@@ -123,15 +123,19 @@ coh_status coh_transport_look(coh_transport *transport);
  * function of this thread has returned, is a failure. Returns as coh_transport_stop, or COH_OK. */
 coh_status coh_transport_end(coh_transport *transport, coh_status status);
 
-/* Ends this rank's lines: afterwards no other rank touches the memory of its messages, and no line
- * may be started. If one is not done, stop the world first. No other thread of this rank may be in
- * a call. Accepts a transport without lines. */
-void coh_transport_unbind(coh_transport *transport);
+/* Ends this rank's lines: no line may be started any more. If one is not done, stop the world
+ * first. No other thread of this rank may be in a call. Accepts a transport without lines, and
+ * being called again.
+ * Returns 1 if no other rank touches the memory of its messages from now on. Returns 0 if a rank
+ * did not come to end them, after a failure and some seconds: the memory must stay mapped until the
+ * process ends. */
+int coh_transport_unbind(coh_transport *transport);
 
 /* Ends this rank's part. Call it after the rank's last line and, if nothing failed, after a last
  * gather (a barrier), because a rank that closes stops the others. No other thread of this rank may
- * be in a call. Afterwards no other rank touches this rank's memory. Between processes it waits
- * until all others close, after a failure for some seconds at most. Accepts NULL. */
+ * be in a call. Afterwards no other rank touches this rank's memory, except where unbind returned
+ * 0. Between processes it waits until all others close, after a failure for some seconds at most.
+ * Accepts NULL. */
 void coh_transport_close(coh_transport *transport);
 
 #endif

@@ -269,7 +269,7 @@ static coh_status connect_gpus(coh_step *step, const struct coh_nccl_calls *nccl
 void coh_comm_unbind(coh_step *step)
 {
     if (step->transport != NULL)
-        coh_transport_unbind(step->transport);
+        step->is_left_behind = !coh_transport_unbind(step->transport);
 }
 
 void coh_comm_close(coh_step *step)

@@ -239,9 +239,11 @@ static coh_status open_comms(coh_measure *m, comms *c)
     return coh_transport_bind(m->options->world->transport, &c->plan);
 }
 
-static void close_comms(comms *c)
+/* `is_ours`: no other rank touches the windows any more. Otherwise they stay until the process
+ * ends. */
+static void close_comms(comms *c, int is_ours)
 {
-    for (int axis = 0; axis < LANES; axis++)
+    for (int axis = 0; axis < LANES && is_ours; axis++)
         for (int size = 0; size < SIZES; size++)
             coh_free(c->lanes[axis].windows[size]);
     coh_link_plan_fini(&c->plan);
@@ -267,7 +269,6 @@ coh_status coh_measure_comms(coh_measure *m)
     for (int axis = 0; axis < LANES && status == COH_OK; axis++)
         status = measure_lane(&c.lanes[axis]);
     status = coh_transport_end(m->options->world->transport, status);
-    coh_transport_unbind(m->options->world->transport);
-    close_comms(&c);
+    close_comms(&c, coh_transport_unbind(m->options->world->transport));
     return status;
 }

@@ -450,6 +450,15 @@ void coh_step_halt(coh_step *step)
         }
 }
 
+/* If a rank was left behind, its process may still write to the arenas: they stay mapped. */
+static void release_arena(coh_step *step, coh_tier tier)
+{
+    if (step->is_left_behind && step->device_ops->arena_abandon != NULL)
+        step->device_ops->arena_abandon(step->device, tier);
+    else
+        step->device_ops->arena_destroy(step->device, tier);
+}
+
 static void release_arenas(coh_step *step, int is_orderly)
 {
     if (step->ledger != NULL && is_orderly)
@@ -458,7 +467,7 @@ static void release_arenas(coh_step *step, int is_orderly)
         leave_everything(step);
     for (int tier = 0; tier < COH_TIER_DISK; tier++)
         if (step->arenas[tier] != NULL)
-            step->device_ops->arena_destroy(step->device, (coh_tier)tier);
+            release_arena(step, (coh_tier)tier);
     step->device_ops->destroy(step->device);
 }
 

@@ -294,6 +294,9 @@ struct coh_step {
 
     coh_scan_finding finding; /* compute lane writes, read at quiet points */
     int has_finding;
+
+    /* 1: a rank did not come when the lines ended, and may still touch the arenas. */
+    int is_left_behind;
 };
 
 /* Returns the kind of device whose functions of operator kinds (coh_op_kind.devices) the compute
@@ -476,8 +479,8 @@ coh_status coh_run_gather(coh_step *step, coh_ticket *ticket, const coh_instruct
  * together. On GPUs makes the queues of comm lanes first. Fails: COH_ERR_MEMORY, and as
  * coh_nccl_open and coh_transport_bind. */
 coh_status coh_comm_bind(coh_step *step, const struct coh_nccl_calls *nccl);
-/* Ends the lines, before the queues are destroyed; and frees what bind made. Both accept a step
- * that was not bound. */
+/* Ends the lines, before the queues are destroyed (sets is_left_behind); and frees what bind made.
+ * Both accept a step that was not bound. */
 void coh_comm_unbind(coh_step *step);
 void coh_comm_close(coh_step *step);
 

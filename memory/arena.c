@@ -165,10 +165,15 @@ failed:
 
 void coh_arena_destroy(coh_arena *arena)
 {
+    if (arena != NULL && arena->base != NULL)
+        (void)munmap(arena->base, arena->bytes);
+    coh_arena_abandon(arena);
+}
+
+void coh_arena_abandon(coh_arena *arena)
+{
     if (arena == NULL)
         return;
-    if (arena->base != NULL)
-        (void)munmap(arena->base, arena->bytes);
     if (arena->ledger != NULL)
         coh_ledger_remove(arena->ledger, arena->tier, arena->name, "arena", arena->bytes);
     coh_free(arena);

@@ -43,6 +43,9 @@ coh_status coh_arena_create(uint64_t bytes, const char *name, coh_tier tier, coh
 coh_status coh_arena_create_near(int near, uint64_t bytes, const char *name, coh_tier tier,
                                  coh_ledger *ledger, int thread_count, coh_arena **out_arena);
 void coh_arena_destroy(coh_arena *arena); /* accepts NULL */
+/* As destroy, but the memory stays mapped until the process ends: somebody may still write to
+ * it. */
+void coh_arena_abandon(coh_arena *arena);
 
 void *coh_arena_base(const coh_arena *arena);
 uint64_t coh_arena_bytes(const coh_arena *arena);

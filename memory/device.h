@@ -231,6 +231,10 @@ typedef struct coh_device_ops {
      * that the caller has seen, and of some later ones. Any thread; threads wait for one another.
      * NULL: the device times nothing by itself. A failure is the device's. */
     void (*take_times)(coh_queue *queue);
+
+    /* As arena_destroy, but the memory stays mapped until the process ends, since other ranks may
+     * still write to it. NULL: no other rank touches memory of this device. */
+    void (*arena_abandon)(coh_device *device, coh_tier tier);
 } coh_device_ops;
 
 extern const coh_device_ops coh_device_host;

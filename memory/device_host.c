@@ -125,6 +125,12 @@ static void device_arena_destroy(coh_device *device, coh_tier tier)
     device->reserved[tier] = NULL;
 }
 
+static void device_arena_abandon(coh_device *device, coh_tier tier)
+{
+    coh_arena_abandon(device->arenas[tier]);
+    device->arenas[tier] = NULL;
+}
+
 static void device_arena_facts(const coh_device *device, coh_tier tier, coh_arena_facts *out_facts)
 {
     *out_facts = (coh_arena_facts){ 0 };
@@ -403,4 +409,5 @@ const coh_device_ops coh_device_host = {
     .signal = queue_signal,
     .wait = queue_wait,
     .wait_host = queue_wait,
+    .arena_abandon = device_arena_abandon,
 };

@@ -5,12 +5,14 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 
 #include "base/rng.h"
 #include "comm/mpi_transport.h"
 #include "tests/faults/mpi_faults.h"
 
 static ranks_end ends[RANKS_MOST];
+static int is_unprotected; /* the system did not forbid memory */
 
 /* One line, in which each rank sends a window to the next rank. */
 typedef struct ring {
@@ -232,6 +234,66 @@ static void a_stop_leaves_no_large_message_behind(void **state)
     }
 }
 
+/* ---- memory that goes between unbind and close ---- */
+
+/* A line of one message from rank 0 to rank 1, in memory of its own pages. */
+typedef struct window {
+    size_t bytes;
+    void *memory;
+} window;
+
+static coh_status bind_window(coh_transport *transport, const window *of)
+{
+    coh_link_plan plan = { 0 };
+    uint32_t line;
+    coh_status status = coh_link_plan_begin(&plan, &line);
+    if (status == COH_OK && transport->rank == 0)
+        status = coh_link_plan_send(&plan, 1, of->memory, of->bytes);
+    if (status == COH_OK && transport->rank == 1)
+        status = coh_link_plan_receive(&plan, 0, of->memory, of->bytes);
+    if (status == COH_OK)
+        status = coh_transport_bind(transport, &plan);
+    coh_link_plan_fini(&plan);
+    return status;
+}
+
+/* The world stops when the message has begun, and each rank forbids its memory as soon as unbind
+ * allows it. */
+static coh_status forbid_after_unbind(coh_transport *transport, void *argument)
+{
+    const window *of = argument;
+    coh_status status = bind_window(transport, of);
+    if (status == COH_OK)
+        status = coh_transport_start(transport, 0);
+    if (status == COH_OK && transport->rank == 1)
+        status = coh_transport_stop(transport, COH_ERR_STOPPED, "enough");
+    while (status == COH_OK)
+        status = coh_transport_look(transport);
+    const int is_ours = coh_transport_unbind(transport);
+    if (is_ours && mprotect(of->memory, of->bytes, PROT_NONE) != 0)
+        is_unprotected = 1;
+    coh_transport_close(transport);
+    return is_ours ? status : COH_ERR_INTERNAL;
+}
+
+static void memory_that_unbind_gave_back_is_not_touched(void **state)
+{
+    (void)state;
+    enum { TIMES = 4 };
+    const int32_t count = ranks_pick(2);
+    window of = { .bytes = (size_t)64 << 20 };
+    for (int i = 0; i < TIMES; i++) {
+        of.memory =
+            mmap(NULL, of.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        assert_ptr_not_equal(of.memory, MAP_FAILED);
+        memset(of.memory, 0x3c, of.bytes);
+        ranks_run(count, forbid_after_unbind, &of, ends);
+        ranks_expect(count, ends, COH_ERR_STOPPED, "rank 1: enough");
+        assert_false(ranks_any(is_unprotected));
+        munmap(of.memory, of.bytes);
+    }
+}
+
 /* ---- an MPI that cannot be used ---- */
 
 static coh_mpi_beginning found;
@@ -279,6 +341,7 @@ int main(void)
         cmocka_unit_test(each_call_of_mpi_that_fails_gives_all_ranks_one_sentence),
         cmocka_unit_test(a_rank_that_leaves_after_a_meeting_does_not_end_it),
         cmocka_unit_test(a_stop_leaves_no_large_message_behind),
+        cmocka_unit_test(memory_that_unbind_gave_back_is_not_touched),
         cmocka_unit_test(an_mpi_that_cannot_be_used_is_refused),
     };
     return cmocka_run_group_tests(tests, ranks_set_up, ranks_tear_down);

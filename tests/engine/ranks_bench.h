@@ -201,6 +201,7 @@ typedef struct end {
      * so what ends at that time may be counted a step later. */
     uint64_t link_bytes[COH_LANE_COUNT];
     coh_status cannot_save;
+    void *arena; /* the device tier's, which went with the engine */
 } end;
 
 typedef struct rank_run {
@@ -352,6 +353,7 @@ static inline coh_status run_rank(rank_run *run)
         status = coh_world_barrier(run->world);
     if (status != COH_OK)
         coh_error_save(run->end.sentence);
+    run->end.arena = engine != NULL ? engine->step->arenas[COH_TIER_DEVICE] : NULL;
     coh_engine_destroy(engine);
     return status;
 }

@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <sys/mman.h>
 
 #include "tests/engine/ranks_bench.h"
 
@@ -152,6 +153,24 @@ static void each_call_that_fails_ends_all_ranks_with_one_sentence(void **state)
     }
     assert_true(at > 200);
     transport_fault_plan_set(NULL);
+}
+
+/* Another process may still write there. */
+static void memory_of_a_rank_that_another_one_did_not_leave_stays_mapped(void **state)
+{
+    (void)state;
+    setting s = with_ranks(plain, 2);
+    end ends[RANKS_MOST];
+    s.world_is_faulty = 1;
+    transport_fault_plan_set(&(transport_fault_plan){ .fail_at = -1, .leaves_behind = 1 });
+    run_setting(&s, ends);
+    transport_fault_plan_set(NULL);
+    for (int i = 0; i < s.ranks; i++) {
+        const size_t bytes = last_plan_of(&s)->layout.arena_bytes[COH_TIER_DEVICE];
+        must(ends[i].status, ends[i].sentence);
+        assert_int_equal(msync(ends[i].arena, bytes, MS_ASYNC), 0); /* all of it is mapped */
+        assert_int_equal(munmap(ends[i].arena, bytes), 0);
+    }
 }
 
 /* The rank sleeps for twenty timeouts. On a slow machine the others may have waited too long in an
@@ -403,6 +422,7 @@ int main(void)
         cmocka_unit_test(a_rank_that_is_given_other_numbers_is_refused),
         cmocka_unit_test(a_broken_number_on_one_rank_masks_the_update_on_all),
         cmocka_unit_test(each_call_that_fails_ends_all_ranks_with_one_sentence),
+        cmocka_unit_test(memory_of_a_rank_that_another_one_did_not_leave_stays_mapped),
         cmocka_unit_test(a_rank_that_hangs_ends_all_with_what_the_others_wait_for),
         cmocka_unit_test(each_allocation_that_fails_ends_all_ranks_with_one_sentence),
         cmocka_unit_test(steps_of_ranks_allocate_nothing),

@@ -100,9 +100,9 @@ static coh_status real_look(coh_transport *transport)
     return real->look(transport);
 }
 
-static void real_unbind(coh_transport *transport)
+static int real_unbind(coh_transport *transport)
 {
-    real->unbind(transport);
+    return real->unbind(transport) && !plan.leaves_behind;
 }
 
 static void real_close(coh_transport *transport)

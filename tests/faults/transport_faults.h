@@ -15,6 +15,7 @@ typedef struct transport_fault_plan {
     uint64_t seed;
     int64_t fail_at;        /* -1: never. The call fails with COH_ERR_IO and does nothing */
     uint32_t delay_most_us; /* each call is delayed by a random time up to this */
+    int leaves_behind;      /* 1: unbind says that a rank has not come */
 } transport_fault_plan;
 
 /* Sets the plan (NULL: no faults), before the ranks call, and puts the table under a transport. */

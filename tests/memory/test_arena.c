@@ -83,6 +83,23 @@ static void an_arena_is_in_the_ledger_from_create_to_destroy(void **state)
     coh_ledger_destroy(ledger);
 }
 
+static void an_abandoned_arena_stays_mapped_and_is_not_in_the_ledger(void **state)
+{
+    (void)state;
+    coh_ledger *ledger;
+    coh_arena *arena;
+    assert_int_equal(coh_ledger_create(&ledger), COH_OK);
+    assert_int_equal(coh_arena_create(1 << 20, "host arena", COH_TIER_HOST, ledger, 2, &arena),
+                     COH_OK);
+    unsigned char *base = coh_arena_base(arena);
+    coh_arena_abandon(arena);
+    coh_arena_abandon(NULL);
+    assert_int_equal(coh_ledger_total_bytes(ledger), 0);
+    coh_ledger_destroy(ledger);
+    base[0] = base[(1 << 20) - 1] = 3;
+    assert_int_equal(munmap(base, 1 << 20), 0);
+}
+
 static void asking_for_more_than_there_is_is_refused_with_what_would_fit(void **state)
 {
     (void)state;
@@ -578,6 +595,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_page_is_resident_zero_and_writable_after_create),
         cmocka_unit_test(an_arena_is_in_the_ledger_from_create_to_destroy),
+        cmocka_unit_test(an_abandoned_arena_stays_mapped_and_is_not_in_the_ledger),
         cmocka_unit_test(asking_for_more_than_there_is_is_refused_with_what_would_fit),
         cmocka_unit_test(sizes_that_are_no_pages_are_a_callers_mistake),
         cmocka_unit_test(every_failing_allocation_leaves_nothing_behind),
