@@ -8,7 +8,6 @@
 #include "kernels/kernels.h"
 #include "kernels/optimizer.h"
 #include "kernels/plain.h"
-#include "kernels/quantise.h"
 #include "kernels/table.h"
 
 /* ---- by functions of kernels.h and its like ---- */
@@ -376,15 +375,6 @@ static void sgd(gpu_rows *t)
     update(t, "sgd", numbers, &states);
 }
 
-static void stochastic_round(gpu_rows *t)
-{
-    const coh_stochastic_round r = { .count = elements(t),
-                                     .rounding = { .cell = &t->cells->random },
-                                     .x = (const float *)(const void *)t->of[0],
-                                     .y = (uint16_t *)(void *)t->of[1] };
-    coh_kernel_stochastic_round(t->turns->queue, &r);
-}
-
 /* The first half of each row. */
 static void take_blocks(gpu_rows *t)
 {
@@ -489,25 +479,6 @@ static void soft_cap(gpu_rows *t)
         .rows = t->N, .columns = t->C, .stride = t->C, .x = (float *)(void *)t->of[0], .cap = 50.0f
     };
     coh_kernel_soft_cap(t->turns->queue, &c);
-}
-
-static void quantise(gpu_rows *t)
-{
-    const coh_quantise q = { .count = elements(t),
-                             .rounding = { .cell = &t->cells->random },
-                             .x = (const float *)(const void *)t->of[0],
-                             .codes = (int8_t *)t->of[1],
-                             .scales = (float *)(void *)t->of[2] };
-    coh_kernel_quantise(t->turns->queue, &q);
-}
-
-static void dequantise(gpu_rows *t)
-{
-    const coh_dequantise d = { .count = elements(t),
-                               .codes = (const int8_t *)t->of[0],
-                               .scales = (const float *)(const void *)t->of[2],
-                               .y = (float *)(void *)t->of[1] };
-    coh_kernel_dequantise(t->turns->queue, &d);
 }
 
 /* As a REDUCE of four ranks. */
@@ -652,9 +623,6 @@ const gpu_pass gpu_passes[] = {
     { "update of adamw8sr", adamw8sr, "adamw8", .of_type = 3, .bytes = 4 },
     { "update of lion", lion, "lion", .of_type = 3, .floats = 2, .halves = 2 },
     { "update of sgd", sgd, "sgd", .of_type = 3, .floats = 2, .halves = 2 },
-    { "stochastic round", stochastic_round, "stochastic_round", .floats = 1, .halves = 1 },
-    { "quantise", quantise, "quantise", .floats = 1, .bytes = 1 },
-    { "dequantise", dequantise, "dequantise", .floats = 1, .bytes = 1 },
     { "fold of four ranks", fold, "fold", .of_type = 5 },
     { "wire pack, int8", wire_pack, "wire_pack", .of_type = 1, .bytes = 1 },
     { "wire unpack, int8", wire_unpack, "wire_unpack", .of_type = 1, .bytes = 1 },

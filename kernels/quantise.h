@@ -8,8 +8,9 @@
  *
  * Every element has a number: its index in its tensor, not in the piece of one call. Random bits
  * are a function of seed, step, tensor, use and that number; blocks are cut from the tensor's
- * start. So the bits are the same for any pieces, threads and grids, on every instruction set, and
- * on the host and CUDA alike. Queues: kernels/table.h. */
+ * start. So the bits are the same for any pieces and threads, and on every instruction set. These
+ * functions are the host's alone, with a pool or NULL as queue: on CUDA, kernels that need this
+ * have it in them (wire.cu, adamw8.cu), with the same bits. */
 #ifndef COH_KERNELS_QUANTISE_H
 #define COH_KERNELS_QUANTISE_H
 
@@ -53,7 +54,7 @@ typedef struct coh_stochastic_round {
     const float *x;
     uint16_t *y;
 } coh_stochastic_round;
-void coh_kernel_stochastic_round(void *queue, const coh_stochastic_round *round);
+void coh_cpu_stochastic_round(void *queue, const coh_stochastic_round *round);
 
 /* Elements of a block. Dettmers, Lewis, Shleifer and Zettlemoyer 2022 ("8-bit optimizers via
  * block-wise quantization"): with a scale per block, an outlier costs bits only in its block, and
@@ -74,7 +75,7 @@ typedef struct coh_quantise {
     int8_t *codes; /* [count] */
     float *scales; /* [count / COH_QUANTISE_BLOCK, rounded up] */
 } coh_quantise;
-void coh_kernel_quantise(void *queue, const coh_quantise *quantise);
+void coh_cpu_quantise(void *queue, const coh_quantise *quantise);
 
 /* y [count] = code / 127 * scale. Its error is at most scale / 254 after rounding to nearest, scale
  * / 127 after stochastic rounding, plus two float roundings. A block that was not finite gives NaN.
@@ -85,7 +86,7 @@ typedef struct coh_dequantise {
     const float *scales;
     float *y;
 } coh_dequantise;
-void coh_kernel_dequantise(void *queue, const coh_dequantise *dequantise);
+void coh_cpu_dequantise(void *queue, const coh_dequantise *dequantise);
 
 /* ---- moments in one byte: the states of adamw8 ----
  *

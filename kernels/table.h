@@ -8,8 +8,8 @@
  * So a kind is written once. It passes pointers, shapes and constants, and reads no tensor itself,
  * because a pointer may refer to memory of a device that is still computing. Structs, and data of
  * theirs that is marked as host memory, are read before a function returns. The tables hold the
- * functions that kernels.h, nf4.h, optimizer.h, plain.h, quantise.h, fold.h and wire.h declare with
- * a queue, with the same signatures: one list makes fields, calls and the declarations of the host.
+ * functions that kernels.h, nf4.h, optimizer.h, plain.h, fold.h and wire.h declare with a queue, with
+ * the same signatures: one list makes fields, calls and the declarations of the host.
  *
  * A device computes what those headers define, with the host's formulas. Bits may differ between
  * devices where sums are folded in another order, never between runs. If it fails, it keeps the
@@ -23,7 +23,6 @@
 #include "kernels/nf4.h"
 #include "kernels/optimizer.h"
 #include "kernels/plain.h"
-#include "kernels/quantise.h"
 #include "kernels/wire.h"
 
 /* X(name, parameters, arguments): functions that cannot fail. */
@@ -80,9 +79,6 @@
     X(clip, (void *queue, const coh_clip *clip), (queue, clip))                                    \
     X(update, (void *queue, const coh_update *update), (queue, update))                            \
     X(settle, (void *queue, coh_cells *cells), (queue, cells))                                     \
-    X(stochastic_round, (void *queue, const coh_stochastic_round *round), (queue, round))          \
-    X(quantise, (void *queue, const coh_quantise *quantise), (queue, quantise))                    \
-    X(dequantise, (void *queue, const coh_dequantise *dequantise), (queue, dequantise))            \
     X(fold, (void *queue, const coh_fold_call *fold), (queue, fold))                               \
     X(wire_pack, (void *queue, const coh_wire_call *call), (queue, call))                          \
     X(wire_unpack, (void *queue, const coh_wire_call *call), (queue, call))

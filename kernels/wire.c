@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/half.h"
+#include "kernels/quantise.h"
 #include "kernels/table.h"
 
 _Static_assert(COH_WIRE_BLOCK == COH_QUANTISE_BLOCK, "int8 is kernels/quantise.h's");
@@ -108,7 +109,7 @@ static void pack_piece(coh_wire wire, const packed_parts *parts, int64_t at, int
         const coh_quantise quantise = {
             .count = count, .x = x, .codes = (int8_t *)parts->codes + at, .scales = scales
         };
-        coh_kernel_quantise(NULL, &quantise);
+        coh_cpu_quantise(NULL, &quantise);
         return;
     }
     for (int64_t i = 0; i < count; i += COH_WIRE_BLOCK)
@@ -124,7 +125,7 @@ static void unpack_piece(coh_wire wire, const packed_parts *parts, int64_t at, i
         const coh_dequantise dequantise = {
             .count = count, .codes = (const int8_t *)parts->codes + at, .scales = scales, .y = y
         };
-        coh_kernel_dequantise(NULL, &dequantise);
+        coh_cpu_dequantise(NULL, &dequantise);
         return;
     }
     for (int64_t i = 0; i < count; i += COH_WIRE_BLOCK)

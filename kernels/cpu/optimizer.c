@@ -7,6 +7,7 @@
 
 #include "base/bytes.h"
 #include "kernels/cpu/dispatch.h"
+#include "kernels/quantise.h"
 #include "kernels/table.h"
 
 static float clip_factor(float clip, double norm)

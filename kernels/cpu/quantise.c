@@ -1,6 +1,6 @@
 /* Stochastic rounding and quantisation on the host: runs grains on the pool, with random halves
  * made per group. Next: kernels/quantise.h, isa/quantise.c for the loops. */
-#include "kernels/table.h"
+#include "kernels/quantise.h"
 
 #include <assert.h>
 

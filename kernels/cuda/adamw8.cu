@@ -5,8 +5,8 @@
  *
  * A warp takes a block of 128 elements, four per lane. It takes two blocks at a time, because the
  * halves of a block come from sixteen Philox blocks, of which each lane makes one. Its words reach
- * the lanes that need them through shared memory (as in quantise.cu). 16 bytes an element move. A
- * bf16 work without low half (adamw8sr) is rounded by a second draw; 10 bytes move.
+ * the lanes that need them through shared memory. 16 bytes an element move. A bf16 work without low
+ * half (adamw8sr) is rounded by a second draw; 10 bytes move.
  *
  * Instructions bound it: some hundred an element. So the four elements of a lane take the three
  * quotients and the root of AdamW without a branch, if all of them are of usual size. */

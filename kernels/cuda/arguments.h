@@ -73,45 +73,6 @@ typedef struct coh_cuda_dropout_arguments {
     int32_t packed; /* 1: elements that begin a group of words are aligned */
 } coh_cuda_dropout_arguments;
 
-/* ---- quantise.cu ---- */
-
-/* A rounding's stream, which the kernel computes from the cell and these two numbers
- * (kernels/quantise.h). */
-typedef struct coh_cuda_rounding {
-    const coh_random_cell *cell; /* NULL: to nearest */
-    int32_t operator_index, microbatch;
-} coh_cuda_rounding;
-
-typedef struct coh_cuda_stochastic_round_arguments {
-    int64_t count;
-    uint64_t first;
-    coh_cuda_rounding rounding;
-    const float *x;
-    uint16_t *y;
-    int32_t packed; /* 1: elements that begin a group of halves are aligned */
-} coh_cuda_stochastic_round_arguments;
-
-#define COH_CUDA_QUANTISE_BLOCK   128 /* COH_QUANTISE_BLOCK */
-#define COH_CUDA_QUANTISE_THREADS 256
-
-typedef struct coh_cuda_quantise_arguments {
-    int64_t count;
-    uint64_t first;
-    coh_cuda_rounding rounding;
-    const float *x;
-    int8_t *codes;
-    float *scales;
-    int32_t packed;
-} coh_cuda_quantise_arguments;
-
-typedef struct coh_cuda_dequantise_arguments {
-    int64_t count;
-    const int8_t *codes;
-    const float *scales;
-    float *y;
-    int32_t packed;
-} coh_cuda_dequantise_arguments;
-
 /* ---- wire.cu ---- */
 
 #define COH_CUDA_FOLD_MOST    192 /* COH_FOLD_CUDA_MOST */

@@ -18,7 +18,7 @@ ROOT = os.path.dirname(TESTS)
 BUILD = os.path.abspath(os.path.join(GPU, "..", "..", ".."))
 NAME = "NVIDIA H200"
 LIBRARIES = ("attention-cudnn", "matmul-cublaslt", "kinds-libraries")  # groups that check NVIDIA's libraries
-CHECKED = ("indices", "quantise", *LIBRARIES)  # others take minutes here
+CHECKED = ("indices", "wires", *LIBRARIES)  # others take minutes here
 BENCHMARKS = ("probe", "gpu_copies", "gpu_products", "gpu_attention", "gpu_rows")
 PHASES = ("doctor", "check", "profile", "facts", "bits", "memory", "offload", "kernels", "pytorch")
 
@@ -71,7 +71,7 @@ class DevicePlayed(ProgramTest):
         self.assertEqual([name for name, phase in phases.items() if "failed" in phase], [], said)
         self.assertEqual(code, 0, said)
         self.assertEqual(phases["check"]["groups"], {
-            "indices": "right", "quantise": "right", **dict.fromkeys(LIBRARIES, "skipped")})
+            "indices": "right", "wires": "right", **dict.fromkeys(LIBRARIES, "skipped")})
         for one in (*(f"check: {group}: skipped: " for group in LIBRARIES), "gpu_rows: ", "gpu_attention: ",
                     "gpt2-nano by PyTorch: "):
             self.assertTrue(any(skipped.startswith(one) for skipped in found["skipped"]), (one, found["skipped"]))

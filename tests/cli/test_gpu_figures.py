@@ -35,7 +35,7 @@ PASSES = {**{f"{name} {dtype}": count * bytes_ for name, count in OF_TYPE.items(
           "update of adamw8sr f32": 4 * (2 + 1) + 2 + 2, "update of adamw8sr bf16": 2 * (2 + 1) + 2 + 2,
           **{f"update of {name} f32": 4 * (2 + 1 + 2) for name in ("lion", "sgd")},
           **{f"update of {name} bf16": 2 * (2 + 1) + 2 * 2 + 4 * 2 for name in ("lion", "sgd")},
-          "stochastic round bf16": 4 + 2, "quantise bf16": 4 + 1, "dequantise bf16": 1 + 4, "soft cap bf16": 4 + 4,
+          "soft cap bf16": 4 + 4,
           **{f"wire {way}, int8 {dtype}": bytes_ + 1 for way in ("pack", "unpack") for dtype, bytes_ in (("f32", 4), ("bf16", 2))}}
 
 

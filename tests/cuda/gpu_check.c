@@ -257,7 +257,6 @@ static const struct group {
     { "losses", coh_twins_losses, ALL },
     { "optimizer", coh_twins_optimizer, ALL },
     { "optimizers", coh_twins_optimizers, ALL },
-    { "quantise", coh_twins_quantise, ALL },
     { "wires", coh_twins_wires, ALL },
     { "kinds", coh_twins_kinds, NONE },
     { "kinds-libraries", coh_twins_kinds, BOTH },

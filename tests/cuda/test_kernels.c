@@ -151,7 +151,6 @@ int main(int argc, char **argv)
         { "losses", coh_twins_losses },
         { "optimizer", coh_twins_optimizer },
         { "optimizers", coh_twins_optimizers },
-        { "quantise", coh_twins_quantise },
         { "wires", coh_twins_wires },
         { "kinds", coh_twins_kinds },
         { "indices", indices },

@@ -78,7 +78,6 @@ int coh_twins_classifier(void);
 int coh_twins_losses(void);
 int coh_twins_optimizer(void);
 int coh_twins_optimizers(void);
-int coh_twins_quantise(void);
 int coh_twins_wires(void);
 int coh_twins_kinds(void);
 

@@ -58,13 +58,13 @@ static void fill_normal(int64_t count)
 
 static void round_all(uint64_t first, int64_t count)
 {
-    coh_kernel_stochastic_round(NULL, &(coh_stochastic_round){ count, first, rounding, x, y });
+    coh_cpu_stochastic_round(NULL, &(coh_stochastic_round){ count, first, rounding, x, y });
 }
 
 static void quantise_all(uint64_t first, int64_t count, int is_random)
 {
     const coh_rounding how = { is_random ? &cell : NULL, rounding.tensor, rounding.use };
-    coh_kernel_quantise(NULL, &(coh_quantise){ count, first, how, x, codes, scales });
+    coh_cpu_quantise(NULL, &(coh_quantise){ count, first, how, x, codes, scales });
 }
 
 /* ---- to bf16 ---- */
@@ -177,7 +177,7 @@ static void step_seed_tensor_and_use_round_otherwise(void **state)
     for (int64_t i = 0; i < COUNT; i++)
         x[i] = coh_f32_of_bits(0x3f808000u);
     for (int r = 0; r < ROUNDINGS; r++) {
-        coh_kernel_stochastic_round(NULL, &(coh_stochastic_round){ COUNT, 0, of[r], x, all[r] });
+        coh_cpu_stochastic_round(NULL, &(coh_stochastic_round){ COUNT, 0, of[r], x, all[r] });
         for (int other = 0; other < r; other++)
             assert_memory_not_equal(all[r], all[other], sizeof(all[r]));
     }
@@ -198,7 +198,7 @@ static double largest_of(int64_t begin, int64_t end)
 static void check_codes(int64_t count, double most_off)
 {
     static float back[MOST];
-    coh_kernel_dequantise(NULL, &(coh_dequantise){ count, codes, scales, back });
+    coh_cpu_dequantise(NULL, &(coh_dequantise){ count, codes, scales, back });
     for (int64_t i = 0; i < count; i++) {
         const int64_t begin = i / BLOCK * BLOCK;
         const double scale = largest_of(begin, begin + BLOCK < count ? begin + BLOCK : count);
@@ -253,7 +253,7 @@ static void codes_come_back(void **state)
     static float before_scales[COUNT / BLOCK];
     memcpy(before, codes, sizeof(before));
     memcpy(before_scales, scales, sizeof(before_scales));
-    coh_kernel_dequantise(NULL, &(coh_dequantise){ COUNT, codes, scales, x });
+    coh_cpu_dequantise(NULL, &(coh_dequantise){ COUNT, codes, scales, x });
     for (int is_random = 0; is_random < 2; is_random++) {
         /* subnormal values are rounded when decoded: only whole scales are exact */
         const int64_t begin = 9 * BLOCK;
@@ -264,7 +264,7 @@ static void codes_come_back(void **state)
     fill_normal(COUNT);
     quantise_all(0, COUNT, 1);
     memcpy(before, codes, sizeof(before));
-    coh_kernel_dequantise(NULL, &(coh_dequantise){ COUNT, codes, scales, x });
+    coh_cpu_dequantise(NULL, &(coh_dequantise){ COUNT, codes, scales, x });
     quantise_all(0, COUNT, 0);
     assert_memory_equal(codes, before, sizeof(before));
 }
@@ -307,7 +307,7 @@ static void a_block_that_is_not_finite_says_so_and_no_other(void **state)
         memset(x + 4 * BLOCK, 0, BLOCK * sizeof(*x));
         x[4 * BLOCK + 9] = -0.0f;
         quantise_all(0, COUNT, is_random);
-        coh_kernel_dequantise(NULL, &(coh_dequantise){ COUNT, codes, scales, back });
+        coh_cpu_dequantise(NULL, &(coh_dequantise){ COUNT, codes, scales, back });
         for (int64_t i = 0; i < COUNT; i++) {
             const int64_t block = i / BLOCK;
             const int is_finite = block == 0 || block > 3;
@@ -339,17 +339,16 @@ static void pieces_have_the_bits_of_the_whole(void **state)
     memcpy(whole_scales, scales, sizeof(whole_scales));
     for (int64_t begin = 0; begin < COUNT; begin += 23)
         for (int64_t count = 1; begin + count <= COUNT; count += 41) {
-            coh_kernel_stochastic_round(
-                NULL,
-                &(coh_stochastic_round){ count, first + (uint64_t)begin, rounding, x + begin, y });
+            coh_cpu_stochastic_round(NULL, &(coh_stochastic_round){ count, first + (uint64_t)begin,
+                                                                    rounding, x + begin, y });
             assert_memory_equal(y, whole + begin, (size_t)count * sizeof(*y));
         }
     for (int64_t begin = 0; begin < COUNT; begin += BLOCK)
         for (int64_t end = begin + BLOCK; end < COUNT + BLOCK; end += BLOCK) {
             const int64_t count = (end < COUNT ? end : COUNT) - begin;
             const uint64_t number = first + (uint64_t)begin;
-            coh_kernel_quantise(
-                NULL, &(coh_quantise){ count, number, rounding, x + begin, codes, scales });
+            coh_cpu_quantise(NULL,
+                             &(coh_quantise){ count, number, rounding, x + begin, codes, scales });
             assert_memory_equal(codes, whole_codes + begin, (size_t)count);
             assert_memory_equal(scales, whole_scales + begin / BLOCK,
                                 (size_t)((count + BLOCK - 1) / BLOCK) * sizeof(*scales));
@@ -365,7 +364,7 @@ static void threads_change_no_bit(void **state)
     fill_normal(MOST);
     round_all(5, MOST);
     quantise_all(0, MOST, 1);
-    coh_kernel_dequantise(NULL, &(coh_dequantise){ MOST, codes, scales, here_back });
+    coh_cpu_dequantise(NULL, &(coh_dequantise){ MOST, codes, scales, here_back });
     memcpy(here, y, sizeof(here));
     memcpy(here_codes, codes, sizeof(here_codes));
     memcpy(here_scales, scales, sizeof(here_scales));
@@ -376,9 +375,9 @@ static void threads_change_no_bit(void **state)
         memset(codes, 0x55, sizeof(here_codes));
         memset(scales, 0xff, sizeof(here_scales));
         memset(back, 0xff, sizeof(back));
-        coh_kernel_stochastic_round(pool, &(coh_stochastic_round){ MOST, 5, rounding, x, y });
-        coh_kernel_quantise(pool, &(coh_quantise){ MOST, 0, rounding, x, codes, scales });
-        coh_kernel_dequantise(pool, &(coh_dequantise){ MOST, codes, scales, back });
+        coh_cpu_stochastic_round(pool, &(coh_stochastic_round){ MOST, 5, rounding, x, y });
+        coh_cpu_quantise(pool, &(coh_quantise){ MOST, 0, rounding, x, codes, scales });
+        coh_cpu_dequantise(pool, &(coh_dequantise){ MOST, codes, scales, back });
         assert_memory_equal(y, here, sizeof(here));
         assert_memory_equal(codes, here_codes, sizeof(here_codes));
         assert_memory_equal(scales, here_scales, sizeof(here_scales));
