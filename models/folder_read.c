@@ -303,31 +303,6 @@ coh_status coh_folder_tensor_at(const coh_folder *folder, int64_t index,
 
 /* ---- numbers ---- */
 
-/* Reads elements [begin, end) of our tensor from the transposed tensor in the file. Our column c is
- * row c there, so each row of the file gives one number to each of our rows. */
-static coh_status read_transposed(const coh_folder *folder, const coh_safetensors_tensor *found,
-                                  const coh_model_tensor *tensor, uint64_t begin, uint64_t end,
-                                  float *values)
-{
-    enum { PIECE = 2048 };
-    float piece[PIECE];
-    const uint64_t rows = (uint64_t)tensor->dim[0], columns = (uint64_t)tensor->dim[1];
-    const uint64_t first_row = begin / columns, last_row = (end - 1) / columns;
-    for (uint64_t c = 0; c < columns; c++) {
-        uint64_t row = first_row + (c < begin % columns);
-        const uint64_t row_end = last_row + (c <= (end - 1) % columns);
-        while (row < row_end) {
-            const uint64_t count = row_end - row < PIECE ? row_end - row : PIECE;
-            COH_TRY(coh_safetensors_read_numbers(folder->files, found, c * rows + row, count,
-                                                 COH_DTYPE_F32, piece));
-            for (uint64_t i = 0; i < count; i++)
-                values[(row + i) * columns + c - begin] = piece[i];
-            row += count;
-        }
-    }
-    return COH_OK;
-}
-
 coh_status coh_folder_numbers(void *folder, coh_parameter parameter, const char *name,
                               uint64_t element_begin, uint64_t count, float *values)
 {
@@ -356,7 +331,7 @@ coh_status coh_folder_numbers(void *folder, coh_parameter parameter, const char 
     if (count == 0)
         return COH_OK;
     if (tensor.transposed)
-        return read_transposed(of, found, &tensor, element_begin, end, values);
+        return coh_safetensors_read_turned(of->files, found, element_begin, count, values);
     return coh_safetensors_read_numbers(of->files, found, element_begin, count, COH_DTYPE_F32,
                                         values);
 }

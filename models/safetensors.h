@@ -140,4 +140,12 @@ coh_status coh_safetensors_read_numbers(const coh_safetensors *model,
                                         const coh_safetensors_tensor *tensor, uint64_t first,
                                         uint64_t count, coh_dtype dtype, void *memory);
 
+/* Reads elements [first, first + count) of the transpose of a matrix, as f32. Column c of the
+ * transpose is row c of the file, so each row of the file gives one number to each row of the
+ * range. Extra memory: 24 KiB of stack. The range lies in the tensor. Fails: as
+ * coh_safetensors_read_numbers. */
+coh_status coh_safetensors_read_turned(const coh_safetensors *model,
+                                       const coh_safetensors_tensor *tensor, uint64_t first,
+                                       uint64_t count, float *values);
+
 #endif

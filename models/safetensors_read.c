@@ -489,3 +489,29 @@ coh_status coh_safetensors_read_numbers(const coh_safetensors *model,
     }
     return COH_OK;
 }
+
+coh_status coh_safetensors_read_turned(const coh_safetensors *model,
+                                       const coh_safetensors_tensor *tensor, uint64_t first,
+                                       uint64_t count, float *values)
+{
+    enum { PIECE = 2048 };
+    float piece[PIECE];
+    const uint64_t rows = (uint64_t)tensor->dim[1], columns = (uint64_t)tensor->dim[0];
+    const uint64_t end = first + count;
+    if (count == 0)
+        return COH_OK;
+    const uint64_t first_row = first / columns, last_row = (end - 1) / columns;
+    for (uint64_t c = 0; c < columns; c++) {
+        uint64_t row = first_row + (c < first % columns);
+        const uint64_t row_end = last_row + (c <= (end - 1) % columns);
+        while (row < row_end) {
+            const uint64_t now = row_end - row < PIECE ? row_end - row : PIECE;
+            COH_TRY(coh_safetensors_read_numbers(model, tensor, c * rows + row, now, COH_DTYPE_F32,
+                                                 piece));
+            for (uint64_t i = 0; i < now; i++)
+                values[(row + i) * columns + c - first] = piece[i];
+            row += now;
+        }
+    }
+    return COH_OK;
+}
