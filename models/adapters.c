@@ -31,12 +31,20 @@ int coh_adapters_freeze(const coh_adapters *adapters, const char *name)
 {
     if (!adapters)
         return 0;
-    return (adapters->rank > 0 && !is_adapter(name)) || coh_pattern_matches(adapters->freeze, name);
+    if (coh_pattern_matches(adapters->freeze, name))
+        return 1;
+    return adapters->rank > 0 && !is_adapter(name) && !coh_pattern_matches(adapters->also, name);
 }
 
 int coh_adapters_target(const coh_adapters *adapters, const char *name)
 {
     return adapters && adapters->rank > 0 && coh_pattern_matches(adapters->targets, name);
+}
+
+int coh_adapters_also(const coh_adapters *adapters, const char *name)
+{
+    return adapters && adapters->rank > 0 && !is_adapter(name) &&
+           !coh_adapters_freeze(adapters, name);
 }
 
 /* ---- operators ---- */
@@ -128,7 +136,7 @@ static coh_status refuse_pattern(const coh_model *model, const char *what, const
 
 /* Kinds of operators that a pattern matched. */
 typedef struct found {
-    int any, linear;
+    int any, own, linear; /* `own`: of the model, and not of an adapter */
 } found;
 
 static found find_matches(const coh_model *model, const char *pattern)
@@ -138,7 +146,7 @@ static found find_matches(const coh_model *model, const char *pattern)
     found all = { 0 };
     for (int64_t index = 0; coh_operator_next(model, &index, &op);) {
         if (coh_pattern_matches_one(pattern, op.name)) {
-            all.any = 1;
+            all.any = all.own = 1;
             all.linear |= op.linear;
         }
         if (!op.linear || !coh_adapters_target(&model->adapters, op.name))
@@ -149,6 +157,21 @@ static found find_matches(const coh_model *model, const char *pattern)
         }
     }
     return all;
+}
+
+/* A weight with an adapter is frozen under it. */
+static coh_status check_one_way(const coh_model *model)
+{
+    coh_operator op;
+    for (int64_t index = 0; coh_operator_next(model, &index, &op);)
+        if (op.linear && coh_adapters_target(&model->adapters, op.name) &&
+            coh_pattern_matches(model->adapters.also, op.name))
+            return coh_fail(
+                COH_ERR_ARGUMENT,
+                "%s has an adapter, and \"%s\" would train it in full, too: take it out "
+                "of one of the two",
+                op.name, model->adapters.also);
+    return COH_OK;
 }
 
 static coh_status check_patterns(const coh_model *model)
@@ -163,7 +186,11 @@ static coh_status check_patterns(const coh_model *model)
             return refuse_pattern(model, "the adapters' target", pattern,
                                   all.any ? ", only for others" : "", 1);
     }
-    return COH_OK;
+    for (const char *list = model->adapters.also; coh_pattern_next(&list, pattern);)
+        if (!find_matches(model, pattern).own)
+            return refuse_pattern(model, "the pattern of what is trained next to adapters", pattern,
+                                  "", 0);
+    return check_one_way(model);
 }
 
 static coh_status check_numbers(const coh_adapters *adapters)
@@ -174,6 +201,11 @@ static coh_status check_numbers(const coh_adapters *adapters)
     if (adapters->rank == 0 && (adapters->targets[0] || adapters->alpha != 0))
         return coh_fail(COH_ERR_ARGUMENT, "adapters have targets or an alpha and no rank: give one "
                                           "of at least 1");
+    if (adapters->rank == 0 && adapters->also[0])
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "\"%s\" is to be trained next to adapters that have no rank: give one of "
+                        "at least 1, or freeze the other operators instead",
+                        adapters->also);
     if (adapters->rank > 0 && (!(adapters->alpha > 0) || !isfinite(adapters->alpha)))
         return coh_fail(COH_ERR_ARGUMENT,
                         "adapters have an alpha of %g, must be positive and "
@@ -243,8 +275,8 @@ uint64_t coh_model_trained_count(const coh_model *model)
 coh_status coh_adapters_check(const coh_model *model)
 {
     const coh_adapters *adapters = &model->adapters;
-    if (!adapters->freeze[0] && !adapters->targets[0] && adapters->rank == 0 &&
-        adapters->alpha == 0)
+    if (!adapters->freeze[0] && !adapters->targets[0] && !adapters->also[0] &&
+        adapters->rank == 0 && adapters->alpha == 0)
         return COH_OK;
     if (coh_family_of(model)->is_own)
         return coh_fail(COH_ERR_ARGUMENT,
@@ -254,6 +286,7 @@ coh_status coh_adapters_check(const coh_model *model)
     COH_TRY(check_numbers(adapters));
     COH_TRY(check_text(adapters->freeze));
     COH_TRY(check_text(adapters->targets));
+    COH_TRY(check_text(adapters->also));
     COH_TRY(check_patterns(model));
     if (coh_model_trained_count(model) == 0)
         return coh_fail(COH_ERR_ARGUMENT,
@@ -376,6 +409,15 @@ int coh_model_is_adapter_name(const char *parameter)
     return is_adapter(name);
 }
 
+int coh_model_is_adapted(const coh_model *model, const char *parameter)
+{
+    char name[sizeof(((coh_operator *)0)->name) + 16];
+    if (!model || !parameter || strlen(parameter) >= sizeof(name))
+        return 0;
+    snprintf(name, sizeof(name), "%.*s", op_bytes(parameter), parameter);
+    return coh_model_is_adapter_name(parameter) || coh_adapters_also(&model->adapters, name);
+}
+
 /* ---- JSON ---- */
 
 void coh_adapters_to_text(const coh_adapters *adapters, coh_text *text)
@@ -388,27 +430,32 @@ void coh_adapters_to_text(const coh_adapters *adapters, coh_text *text)
     coh_config_text_add_float(text, adapters->alpha);
     (void)coh_text_add(text, ", \"targets\": ");
     (void)coh_text_add_quoted(text, adapters->targets);
+    if (adapters->also[0]) {
+        (void)coh_text_add(text, ", \"also\": ");
+        (void)coh_text_add_quoted(text, adapters->also);
+    }
     (void)coh_text_add(text, "}");
 }
 
 coh_status coh_adapters_from_json(json_t *value, coh_adapters *out_adapters)
 {
-    const char *freeze, *targets;
+    const char *freeze, *targets, *also = "";
     json_int_t rank;
     double alpha;
     json_error_t error;
     *out_adapters = (coh_adapters){ 0 };
     if (!value)
         return COH_OK;
-    if (json_unpack_ex(value, &error, JSON_STRICT, "{s:s, s:I, s:F, s:s}", "freeze", &freeze,
-                       "rank", &rank, "alpha", &alpha, "targets", &targets) != 0)
+    if (json_unpack_ex(value, &error, JSON_STRICT, "{s:s, s:I, s:F, s:s, s?:s}", "freeze", &freeze,
+                       "rank", &rank, "alpha", &alpha, "targets", &targets, "also", &also) != 0)
         return coh_fail(COH_ERR_CORRUPT, "the model's adapters are malformed: %s", error.text);
-    if (strlen(freeze) >= COH_PATTERN_BYTES || strlen(targets) >= COH_PATTERN_BYTES || rank < 0 ||
-        rank > RANK_MOST)
+    if (strlen(freeze) >= COH_PATTERN_BYTES || strlen(targets) >= COH_PATTERN_BYTES ||
+        strlen(also) >= COH_PATTERN_BYTES || rank < 0 || rank > RANK_MOST)
         return coh_fail(COH_ERR_CORRUPT, "the model's adapters of rank %" PRId64 " are none",
                         (int64_t)rank);
     snprintf(out_adapters->freeze, COH_PATTERN_BYTES, "%s", freeze);
     snprintf(out_adapters->targets, COH_PATTERN_BYTES, "%s", targets);
+    snprintf(out_adapters->also, COH_PATTERN_BYTES, "%s", also);
     out_adapters->rank = (int32_t)rank;
     out_adapters->alpha = (float)alpha;
     return COH_OK;

@@ -1,5 +1,6 @@
 /* adapters.h - selects the trained part of a model: patterns name the operators to freeze and the
- * linear operators that get an adapter (formula: cohobate/models.h).
+ * linear operators that get an adapter (formula: cohobate/models.h), and those that are trained in
+ * full next to adapters.
  *
  * The one idea: a pattern matches an operator by name alone. Graphs, tensor tables and adapter
  * files call the same functions here and therefore agree. */
@@ -40,9 +41,11 @@ typedef struct coh_operator {
  * operator's first tensor. Returns 0 at the end. `place` points into *out_operator. */
 int coh_operator_next(const coh_model *model, int64_t *index, coh_operator *out_operator);
 
-/* Is the operator frozen? Is it linear and gets an adapter? `adapters` NULL: no to both. */
+/* Is the operator frozen? Is it linear and gets an adapter? Is it trained in full next to adapters?
+ * `adapters` NULL: no to all. */
 int coh_adapters_freeze(const coh_adapters *adapters, const char *name);
 int coh_adapters_target(const coh_adapters *adapters, const char *name);
+int coh_adapters_also(const coh_adapters *adapters, const char *name);
 
 /* Checks that every pattern matches an operator and that something is left to train. Fails:
  * COH_ERR_ARGUMENT, listing the names that exist. */

@@ -5,9 +5,10 @@
  *    "adapters": {"freeze": "", "rank": 8, "alpha": 16.0, "targets": "q_proj,v_proj"},
  *    "stored": {"dtypes": "fhhhf", "metadata": {"format": "pt"}}}
  *
- * "config" is a config.json. "adapters" is present if not all is trained; "stored", if a folder's
- * tensors were stored differently from config (stored.h). Notes older than model families hold
- * GPT-2's sizes. Next: config_read.c. */
+ * "config" is a config.json. "adapters" is present if not all is trained, with a member "also" if
+ * operators are trained in full next to adapters; "stored", if a folder's tensors were stored
+ * differently from config (stored.h). Notes older than model families hold GPT-2's sizes. Next:
+ * config_read.c. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>

@@ -144,12 +144,16 @@ typedef enum coh_family {
  *
  * A [rank, inputs] is "<operator>.lora_A.weight" and starts uniform in ±1/sqrt(inputs); B [outputs,
  * rank] is "<operator>.lora_B.weight" and starts at zero, so that training starts from the
- * unchanged model. Both have weight decay, as in PEFT. */
+ * unchanged model. Both have weight decay, as in PEFT.
+ *
+ * Operators of `also` (PEFT's modules_to_save) are trained in full next to adapters, except those
+ * that `freeze` matches, too. None of them may have an adapter. */
 typedef struct coh_adapters {
     char freeze[COH_PATTERN_BYTES];  /* operators that are frozen; may include adapters' own */
     char targets[COH_PATTERN_BYTES]; /* linear operators that get an adapter */
     int32_t rank;                    /* 0: no adapters */
     float alpha;
+    char also[COH_PATTERN_BYTES]; /* operators that are trained in full next to adapters */
 } coh_adapters;
 
 /* The model that a MODEL argument resolved to. Plain data: may be copied freely. `family` says
@@ -276,7 +280,8 @@ COH_API coh_status coh_gpt2_decode_graph(const coh_gpt2_config *config, int64_t 
 /* Sets what is trained. Targets "" selects PEFT's defaults for the family: c_attn of GPT-2, q_proj
  * and v_proj of the others; for Phi-3, where PEFT has none, qkv_proj; alpha 0 selects PEFT's 8.
  * Fails: COH_ERR_ARGUMENT, with the model unchanged: a pattern matches nothing, or a target matches
- * no linear operator (the text lists the names to choose from); or nothing is left to train. */
+ * no linear operator (the text lists the names to choose from); an operator of `also` has an
+ * adapter; or nothing is left to train. */
 COH_API coh_status coh_model_adapters_set(coh_model *model, const coh_adapters *adapters);
 
 /* Returns 1 if the model's adapters leave tensor `index` (coh_model_tensor_at) frozen. */
@@ -298,6 +303,9 @@ COH_API uint64_t coh_model_adapter_elements(const coh_model *model);
 /* Returns 1 if a parameter of that name belongs to an adapter. Folders and checkpoints of the plain
  * model have no such names. */
 COH_API int coh_model_is_adapter_name(const char *parameter);
+/* Returns 1 if a parameter of the model belongs to an adapter, or is trained next to adapters: a
+ * folder of adapters holds these parameters, and no others. */
+COH_API int coh_model_is_adapted(const coh_model *model, const char *parameter);
 /* Returns the number of linear operators with an adapter. */
 COH_API int64_t coh_model_adapter_count(const coh_model *model);
 /* Reads adapter `index`. Fails: COH_ERR_ARGUMENT if there is none. */

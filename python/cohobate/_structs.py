@@ -44,7 +44,7 @@ class coh_graph_parameter_facts(Structure):
 
 class coh_adapters(Structure):
     _fields_ = [("freeze", c_char * 256), ("targets", c_char * 256), ("rank", c_int32),
-                ("alpha", c_float)]
+                ("alpha", c_float), ("also", c_char * 256)]
 
 
 class coh_model(Structure):

@@ -51,6 +51,8 @@ static const trained ways[] = {
     { "the last layer's", { .rank = 4, .alpha = 8, .targets = "h.3.*" } },
     { "two layers", { .freeze = "wte,wpe,h.0.*,h.1.*" } },
     { "norms", { .freeze = "wte,wpe,c_*" } },
+    { "adapters and the table",
+      { .rank = 4, .alpha = 8, .targets = "c_attn", .also = "wte,ln_f" } },
 };
 enum { WAYS = sizeof(ways) / sizeof(ways[0]) };
 
@@ -286,6 +288,51 @@ static void training_begins_with_the_model_as_it_is(void **state)
     }
 }
 
+/* Fetches the token table, which is the head, too, after one step from by_name's values. */
+static float *table_after_a_step(const coh_adapters *adapters, coh_dtype dtype, uint64_t *out_count)
+{
+    const trained way = { .name = "the table", .adapters = *adapters };
+    trial_subject subject = open_subject(&way, dtype);
+    trial t;
+    trial_outcome out = { 0 };
+    coh_parameter table;
+    coh_graph_parameter_facts facts;
+    trial_plan(&t, &subject, &unclipped, &in_memory);
+    trial_engine(&t, &plain);
+    assert_int_equal(coh_engine_init_from(t.engine, 1, by_name, NULL), COH_OK);
+    trial_steps(&t, 0, 1, &out);
+    assert_int_equal(coh_graph_parameter_find(subject.graph, "wte.weight", &table), COH_OK);
+    assert_int_equal(coh_graph_parameter_at(subject.graph, table.index, &facts), COH_OK);
+    *out_count = (uint64_t)coh_shape_elements(&facts.shape);
+    float *values = malloc(*out_count * sizeof(*values));
+    assert_non_null(values);
+    assert_int_equal(coh_engine_fetch(t.engine, table, COH_FETCH_VALUE, values), COH_OK);
+    trial_close(&t);
+    trial_subject_close(&subject);
+    return values;
+}
+
+/* B is zero, so the first gradient of the table, of lookup and head, is that without adapters. */
+static void a_table_next_to_adapters_takes_its_own_first_step(void **state)
+{
+    (void)state;
+    static const coh_adapters beside = { .rank = 4,
+                                         .alpha = 8,
+                                         .targets = "c_attn",
+                                         .also = "wte" },
+                              alone = { .freeze = "wpe,h.*,ln_f" };
+    for (int i = 0; i < 2; i++) {
+        const coh_dtype dtype = i ? COH_DTYPE_BF16 : COH_DTYPE_F32;
+        uint64_t counts[2];
+        float *found = table_after_a_step(&beside, dtype, &counts[0]),
+              *expected = table_after_a_step(&alone, dtype, &counts[1]);
+        assert_int_equal(counts[0], counts[1]);
+        assert_memory_equal(found, expected, counts[0] * sizeof(float));
+        free(found);
+        free(expected);
+    }
+}
+
 static void adapters_begin_as_pefts_do(void **state)
 {
     (void)state;
@@ -322,6 +369,7 @@ int main(void)
         cmocka_unit_test(a_frozen_model_costs_reads_alone),
         cmocka_unit_test(frozen_values_keep_their_bits_and_all_others_move),
         cmocka_unit_test(training_begins_with_the_model_as_it_is),
+        cmocka_unit_test(a_table_next_to_adapters_takes_its_own_first_step),
         cmocka_unit_test(adapters_begin_as_pefts_do),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

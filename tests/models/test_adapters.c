@@ -138,6 +138,16 @@ static void what_stands_for_nothing_is_refused_with_what_there_is(void **state)
         { { .rank = 65537 }, "rank 65537" },
         { { .rank = 2, .alpha = -3 }, "alpha of -3" },
         { { .rank = 2, .alpha = INFINITY }, "alpha of inf" },
+        { { .also = "wte" }, "that have no rank" },
+        { { .rank = 2, .targets = "c_attn", .also = "wte,embed_tokens" },
+          "trained next to adapters \"embed_tokens\" matches no operator" },
+        { { .rank = 2, .targets = "c_attn", .also = "lora_A" }, "\"lora_A\" matches no operator" },
+        { { .rank = 2, .targets = "c_attn", .also = "wte,h.1.*" },
+          "h.1.attn.c_attn has an adapter" },
+        { { .rank = 2, .targets = "*", .also = "c_fc" }, "h.0.mlp.c_fc has an adapter" },
+        { { .rank = 2, .targets = "c_attn", .also = "w\tte" }, "0x09" },
+        { { .freeze = "wte,lora_?", .rank = 2, .targets = "c_attn", .also = "wte" },
+          "nothing is left to train" },
     };
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
         const coh_model before = gpt2();
@@ -326,6 +336,71 @@ static void activations_stand_behind_the_adapter(void **state)
     coh_graph_destroy(graph);
 }
 
+/* Checks that of the model's own parameters exactly those of an operator in `also` are trained, and
+ * that all functions agree. */
+static void assert_also(const coh_model *model, const char *const also[])
+{
+    coh_graph *graph = build(model, 0);
+    int64_t place = 0;
+    for (size_t i = 0; i < graph->parameter_count; i++) {
+        char op[96];
+        const char *name = graph->parameters[i].name;
+        int trained = 0;
+        snprintf(op, sizeof(op), "%.*s", (int)(strrchr(name, '.') - name), name);
+        for (const char *const *one = also; *one; one++)
+            trained |= strcmp(op, *one) == 0;
+        const int is_adapter = coh_model_is_adapter_name(name);
+        if (graph->parameters[i].frozen != !(trained || is_adapter))
+            fail_msg("%s is frozen: %d", name, graph->parameters[i].frozen);
+        assert_int_equal(coh_model_is_adapted(model, name), trained || is_adapter);
+        if (!is_adapter)
+            assert_int_equal(coh_model_is_frozen(model, place++), !trained);
+    }
+    assert_int_equal(coh_model_trained_count(model), trained_of(graph));
+    coh_graph_destroy(graph);
+}
+
+static void operators_are_trained_in_full_next_to_adapters(void **state)
+{
+    (void)state;
+    const coh_model plain = gpt2();
+    coh_adapters adapters = { .rank = 2, .targets = "c_attn", .also = "wte, ln_f,h.1.mlp.c_proj" };
+    coh_model model = with(&plain, &adapters);
+    assert_also(&model, (const char *const[]){ "wte", "ln_f", "h.1.mlp.c_proj", NULL });
+    assert_int_equal(coh_model_adapter_count(&model), 3);
+    /* what is frozen stays frozen */
+    snprintf(adapters.freeze, sizeof(adapters.freeze), "ln_?");
+    model = with(&plain, &adapters);
+    assert_also(&model, (const char *const[]){ "wte", "h.1.mlp.c_proj", NULL });
+    /* a linear whose kind is fused with its activation */
+    model = with(&plain, &(coh_adapters){ .rank = 2, .targets = "c_attn", .also = "h.2.*.c_fc" });
+    assert_also(&model, (const char *const[]){ "h.2.mlp.c_fc", NULL });
+    /* without adapters no parameter is next to any */
+    assert_false(coh_model_is_adapted(&plain, "wte.weight"));
+    assert_false(coh_model_is_adapted(NULL, "wte.weight"));
+    assert_false(coh_model_is_adapted(&model, NULL));
+    assert_false(coh_model_is_adapted(&model, "wte.weight"));
+}
+
+static void check_also(const json_t *one, const coh_model *plain)
+{
+    coh_model_tensor table, last;
+    coh_adapters adapters = { .rank = RANK };
+    (void)one;
+    assert_int_equal(coh_model_tensor_at(plain, 0, &table), COH_OK);
+    assert_int_equal(coh_model_tensor_at(plain, coh_model_tensor_count(plain) - 1, &last), COH_OK);
+    *strrchr(table.name, '.') = *strrchr(last.name, '.') = '\0';
+    snprintf(adapters.also, sizeof(adapters.also), "%s,%s", table.name, last.name);
+    const coh_model model = with(plain, &adapters);
+    assert_also(&model, (const char *const[]){ table.name, last.name, NULL });
+}
+
+static void the_table_and_the_last_operator_of_every_family_can_be_trained(void **state)
+{
+    (void)state;
+    recorded_each(check_also);
+}
+
 /* ---- the public list of parameters ---- */
 
 /* Checks that the graph lists the model's tensors, in order and frozen, with the two parameters of
@@ -441,6 +516,7 @@ static void what_is_trained_comes_back_from_a_note(void **state)
         { .freeze = "wte,h.[01].*" },
         { .rank = 7, .alpha = 0.1f, .targets = "c_attn,mlp.*" },
         { .freeze = "h.0.attn.c_attn.lora_A", .rank = 1, .alpha = 1e-30f, .targets = "c_attn" },
+        { .rank = 7, .alpha = 0.1f, .targets = "c_attn", .also = "wte,h.?.ln_[12]" },
     };
     char json[COH_MODEL_JSON_BYTES];
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
@@ -451,6 +527,10 @@ static void what_is_trained_comes_back_from_a_note(void **state)
             fail_msg("%s: %s", json, coh_last_error());
         assert_same_model(&model, &back);
         assert_memory_equal(&back.adapters, &all[i], sizeof(all[i]));
+        /* notes of earlier versions have no such member */
+        assert_int_equal(strstr(json, "\"also\": \"wte,h.?.ln_[12]\"}") != NULL,
+                         all[i].also[0] != '\0');
+        assert_int_equal(strstr(json, "also") != NULL, all[i].also[0] != '\0');
     }
     /* if everything is trained, adapters are not mentioned */
     const coh_model plain = gpt2();
@@ -467,6 +547,7 @@ static void the_longest_patterns_fit_a_note(void **state)
     for (size_t i = 0; i + 1 < sizeof(adapters.freeze); i++) {
         adapters.targets[i] = i % 7 == 6 ? ',' : "c_attn"[i % 7];
         adapters.freeze[i] = i % 7 == 6 ? ',' : "lora_A"[i % 7];
+        adapters.also[i] = i % 4 == 3 ? ',' : "wte"[i % 4];
     }
     adapters.targets[252] = adapters.freeze[252] = '\0';
     model = with(&model, &adapters);
@@ -495,6 +576,9 @@ static void malformed_adapters_are_refused_in_a_note(void **state)
         "{\"freeze\": \"\", \"rank\": 2, \"alpha\": 8.0, \"targets\": \"q_proj\"}",
         "{\"freeze\": \"q_proj\", \"rank\": 0, \"alpha\": 0.0, \"targets\": \"\"}",
         "{\"freeze\": \"*\", \"rank\": 0, \"alpha\": 0.0, \"targets\": \"\"}",
+        "{\"freeze\": \"\", \"rank\": 2, \"alpha\": 8.0, \"targets\": \"c_attn\", \"also\": 1}",
+        "{\"freeze\": \"\", \"rank\": 2, \"alpha\": 8.0, \"targets\": \"c_attn\", \"also\": \"x\"}",
+        "{\"freeze\": \"wpe\", \"rank\": 0, \"alpha\": 0.0, \"targets\": \"\", \"also\": \"wte\"}",
     };
     const coh_model plain = gpt2();
     char json[COH_MODEL_JSON_BYTES], changed[2 * COH_MODEL_JSON_BYTES];
@@ -517,6 +601,8 @@ int main(void)
         cmocka_unit_test(adapters_go_by_default_where_peft_puts_them),
         cmocka_unit_test(every_linear_can_carry_one_and_fused_kinds_come_apart),
         cmocka_unit_test(activations_stand_behind_the_adapter),
+        cmocka_unit_test(operators_are_trained_in_full_next_to_adapters),
+        cmocka_unit_test(the_table_and_the_last_operator_of_every_family_can_be_trained),
         cmocka_unit_test(a_graph_lists_the_tensors_of_its_model_and_its_adapters),
         cmocka_unit_test(nothing_below_the_first_trained_operator_needs_a_gradient),
         cmocka_unit_test(the_table_names_modules_as_they_are_published),
