@@ -48,6 +48,8 @@ typedef struct exporter {
 
     coh_model_adapter *adapters; /* NULL for a whole model */
     size_t adapter_count;
+    coh_operator *saved; /* that are trained in full next to the adapters */
+    size_t saved_count;
     export_name *names;
     coh_safetensors_tensor *tensors; /* in the order of the file */
     size_t count;
@@ -187,24 +189,31 @@ static coh_status list_alloc(exporter *e, size_t count)
     return COH_ALLOC(count, &e->tensors);
 }
 
+/* Puts a parameter of the model in place `i` of the list, published as <prefix><published>. */
+static void list_parameter(exporter *e, size_t i, const char *prefix, const char *published,
+                           const coh_model_tensor *ours, coh_dtype dtype)
+{
+    export_name *name = &e->names[i];
+    memcpy(name->ours, ours->name, sizeof(ours->name));
+    snprintf(name->published, sizeof(name->published), "%s%s", prefix, published);
+    name->transposed = ours->transposed;
+    e->tensors[i] = (coh_safetensors_tensor){
+        .name = name->published,
+        .dtype = coh_safetensors_dtype_name(dtype),
+        .rank = ours->rank,
+        .dim = { ours->published_dim[0], ours->rank > 1 ? ours->published_dim[1] : 0 },
+    };
+}
+
 static coh_status model_list(exporter *e)
 {
     COH_TRY(coh_stored_metadata_init(e->model, &e->metadata));
     COH_TRY(list_alloc(e, (size_t)coh_model_tensor_count(e->model)));
     for (size_t i = 0; i < e->count; i++) {
-        export_name *name = &e->names[i];
         coh_model_tensor ours;
         COH_TRY(coh_model_tensor_at(e->model, (int64_t)i, &ours));
-        memcpy(name->ours, ours.name, sizeof(ours.name));
-        memcpy(name->published, ours.published, sizeof(ours.published));
-        name->transposed = ours.transposed;
-        e->tensors[i] = (coh_safetensors_tensor){
-            .name = name->published,
-            .dtype =
-                coh_safetensors_dtype_name(coh_model_tensor_stored(e->model, (int64_t)i, e->dtype)),
-            .rank = ours.rank,
-            .dim = { ours.published_dim[0], ours.rank > 1 ? ours.published_dim[1] : 0 },
-        };
+        list_parameter(e, i, "", ours.published, &ours,
+                       coh_model_tensor_stored(e->model, (int64_t)i, e->dtype));
     }
     return COH_OK;
 }
@@ -220,29 +229,78 @@ static const export_kind model_kind = { "config.json", "model", model_list, mode
 
 /* ---- adapters ---- */
 
+#define PREFIX "base_model.model." /* PEFT's */
+#define HEAD   "lm_head"
+
+/* Is the head the table, and the table trained in full? *out_table is the table. PEFT copies each
+ * module that it trains in full, so the table is written for both, as both would else differ. */
+static int saves_tied_head(const coh_model *model, coh_model_tensor *out_table)
+{
+    int64_t index;
+    return coh_model_name_find(model, HEAD ".weight", &index) == COH_MODEL_NAME_TIED &&
+           coh_model_tensor_at(model, index, out_table) == COH_OK &&
+           coh_model_is_adapted(model, out_table->name);
+}
+
+/* Lists the operators that are trained in full. *out_count are the tensors that hold them. */
+static coh_status saved_list(exporter *e, size_t *out_count)
+{
+    coh_operator op;
+    coh_model_tensor table;
+    size_t count = 0;
+    *out_count = (size_t)saves_tied_head(e->model, &table);
+    for (int64_t index = 0; coh_operator_next(e->model, &index, &op);)
+        count += (size_t)coh_adapters_also(&e->model->adapters, op.name);
+    COH_TRY(COH_ALLOC(count, &e->saved));
+    for (int64_t index = 0, at = 0; coh_operator_next(e->model, &index, &op); at = index) {
+        if (!coh_adapters_also(&e->model->adapters, op.name))
+            continue;
+        e->saved[e->saved_count++] = op;
+        *out_count += (size_t)(index - at);
+    }
+    return COH_OK;
+}
+
 /* "base_model.model.<module>.lora_A.weight" [rank, inputs], and
  * "base_model.model.<module>.lora_B.weight" [outputs, rank]. */
-static coh_status adapters_list(exporter *e)
+static void factors_list(exporter *e)
 {
     static const char *const parts[] = { COH_ADAPTER_A, COH_ADAPTER_B };
     const int64_t rank = e->model->adapters.rank;
-    COH_TRY(COH_ALLOC(1, &e->metadata.pairs));
-    e->metadata.pairs[e->metadata.count++] = (coh_safetensors_pair){ "format", "pt" };
-    COH_TRY(coh_adapters_list(e->model, &e->adapters, &e->adapter_count));
-    COH_TRY(list_alloc(e, 2 * e->adapter_count));
-    for (size_t i = 0; i < e->count; i++) {
+    for (size_t i = 0; i < 2 * e->adapter_count; i++) {
         const coh_model_adapter *adapter = &e->adapters[i / 2];
         const int is_up = i % 2 == 1;
         export_name *name = &e->names[i];
         coh_adapter_parameter_name(adapter->name, parts[is_up], name->ours, sizeof(name->ours));
-        snprintf(name->published, sizeof(name->published), "base_model.model.%s.%s.weight",
-                 adapter->module, parts[is_up]);
+        snprintf(name->published, sizeof(name->published), PREFIX "%s.%s.weight", adapter->module,
+                 parts[is_up]);
         e->tensors[i] = (coh_safetensors_tensor){ .name = name->published,
                                                   .dtype = coh_safetensors_dtype_name(e->dtype),
                                                   .rank = 2,
                                                   .dim = { is_up ? adapter->outputs : rank,
                                                            is_up ? rank : adapter->inputs } };
     }
+}
+
+/* The adapters, then "base_model.model.<published>" of what is trained in full. */
+static coh_status adapters_list(exporter *e)
+{
+    size_t whole, at;
+    coh_model_tensor tensor;
+    COH_TRY(COH_ALLOC(1, &e->metadata.pairs));
+    e->metadata.pairs[e->metadata.count++] = (coh_safetensors_pair){ "format", "pt" };
+    COH_TRY(coh_adapters_list(e->model, &e->adapters, &e->adapter_count));
+    COH_TRY(saved_list(e, &whole));
+    at = 2 * e->adapter_count;
+    COH_TRY(list_alloc(e, at + whole));
+    factors_list(e);
+    for (int64_t i = 0; whole > 0 && i < coh_model_tensor_count(e->model); i++) {
+        COH_TRY(coh_model_tensor_at(e->model, i, &tensor));
+        if (coh_model_is_adapted(e->model, tensor.name))
+            list_parameter(e, at++, PREFIX, tensor.published, &tensor, e->dtype);
+    }
+    if (saves_tied_head(e->model, &tensor))
+        list_parameter(e, at++, PREFIX, HEAD ".weight", &tensor, e->dtype);
     return COH_OK;
 }
 
@@ -296,6 +354,58 @@ static coh_status add_targets(coh_text *text, const exporter *e)
     return COH_OK;
 }
 
+/* Would PEFT also train another module in full? Unlike those of adapters, it compares plain ends of
+ * names: "norm" is that of "input_layernorm", too. */
+static int saves_others(const coh_model *model, const char *end)
+{
+    coh_operator op;
+    for (int64_t index = 0; coh_operator_next(model, &index, &op);) {
+        const size_t length = strlen(op.module), tail = strlen(end);
+        if (tail <= length && strcmp(op.module + length - tail, end) == 0 &&
+            !coh_adapters_also(&model->adapters, op.name))
+            return 1;
+    }
+    return 0;
+}
+
+/* The shortest end of a module's name, from one of its dots on, that means no other module. */
+static const char *saved_name(const coh_model *model, const char *module)
+{
+    const char *name = module + strlen(module);
+    do {
+        name--;
+        while (name > module && name[-1] != '.')
+            name--;
+    } while (name > module && saves_others(model, name));
+    return name;
+}
+
+static coh_status add_saved_name(coh_text *text, int is_first, const char *name)
+{
+    COH_TRY(coh_text_add(text, is_first ? "\n    " : ",\n    "));
+    return coh_text_add_quoted(text, name);
+}
+
+/* Writes the names of what is trained in full, each once; null if there is none. */
+static coh_status add_saved(coh_text *text, const exporter *e)
+{
+    coh_model_tensor table;
+    if (e->saved_count == 0)
+        return coh_text_add(text, "null");
+    COH_TRY(coh_text_add(text, "["));
+    for (size_t i = 0; i < e->saved_count; i++) {
+        const char *name = saved_name(e->model, e->saved[i].module);
+        size_t before = 0;
+        while (!ends_with(e->saved[before].module, name))
+            before++;
+        if (before == i)
+            COH_TRY(add_saved_name(text, i == 0, name));
+    }
+    if (saves_tied_head(e->model, &table))
+        COH_TRY(add_saved_name(text, 0, HEAD));
+    return coh_text_add(text, "\n  ]");
+}
+
 /* adapter_config.json: rank, alpha, which modules, and which model they belong to. */
 static coh_status adapters_config(const exporter *e, coh_text *text)
 {
@@ -312,9 +422,12 @@ static coh_status adapters_config(const exporter *e, coh_text *text)
                          ",\n  \"bias\": \"none\",\n  \"fan_in_fan_out\": %s,\n"
                          "  \"inference_mode\": true,\n  \"init_lora_weights\": true,\n"
                          "  \"lora_alpha\": %s,\n  \"lora_dropout\": 0.0,\n"
-                         "  \"modules_to_save\": null,\n  \"peft_type\": \"LORA\",\n"
-                         "  \"r\": %" PRId32 ",\n  \"target_modules\": [",
-                         e->adapters[0].transposed ? "true" : "false", alpha, adapters->rank));
+                         "  \"modules_to_save\": ",
+                         e->adapters[0].transposed ? "true" : "false", alpha));
+    COH_TRY(add_saved(text, e));
+    COH_TRY(coh_text_add(
+        text, ",\n  \"peft_type\": \"LORA\",\n  \"r\": %" PRId32 ",\n  \"target_modules\": [",
+        adapters->rank));
     COH_TRY(add_targets(text, e));
     return coh_text_add(text, "\n  ],\n  \"task_type\": \"CAUSAL_LM\"\n}\n");
 }
@@ -347,11 +460,19 @@ static coh_status take_companions(const exporter *e, coh_folder_place *place, ui
     return coh_companions_take(place, e->notices_from, COH_COMPANIONS_NOTICES, bytes);
 }
 
+static int any_is_transposed(const exporter *e)
+{
+    for (size_t i = 0; i < e->count; i++)
+        if (e->names[i].transposed)
+            return 1;
+    return 0;
+}
+
 static coh_status write_all(exporter *e, const char *path, const coh_safetensors_list *list,
                             const coh_text *config)
 {
     COH_TRY(COH_ALLOC(PIECE_ELEMENTS, &e->piece));
-    COH_TRY(COH_ALLOC(e->adapters ? 0 : PIECE_ELEMENTS, &e->block));
+    COH_TRY(COH_ALLOC(any_is_transposed(e) ? PIECE_ELEMENTS : 0, &e->block));
     COH_TRY(coh_folder_place_begin(&e->place, path));
     COH_TRY(coh_folder_place_file(&e->place, e->kind->config, config->data, config->bytes));
     COH_TRY(take_companions(e, &e->place, NULL));
@@ -389,6 +510,7 @@ done:
     coh_free(e->piece);
     coh_free(e->tensors);
     coh_free(e->names);
+    coh_free(e->saved);
     coh_free(e->adapters);
     return status;
 }

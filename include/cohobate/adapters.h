@@ -26,7 +26,10 @@ typedef struct coh_adapters_write_options {
 
 /* Writes the model's adapters into a new folder `path`: adapter_config.json,
  * adapter_model.safetensors and the tokenizer's files. The folder holds no weights of the model
- * itself. Written whole or not at all, as by coh_folder_write. Memory: 6 MiB.
+ * itself, except those trained in full next to the adapters: as PEFT's modules_to_save, whole, and
+ * a token table that is the head, too, under the names of both. Written whole or not at all, as by
+ * coh_folder_write. Memory: 6 MiB, or 10 MiB if a linear is trained in full that is published
+ * transposed.
  * Fails: with the source's failure; COH_ERR_CORRUPT (a number is not finite: tensor, row and column
  * are named); COH_ERR_NUMBER (a finite number is out of the range of `dtype`); COH_ERR_ARGUMENT
  * (the model has no adapters, or `path` exists); COH_ERR_IO, COH_ERR_MEMORY. */
