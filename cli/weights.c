@@ -51,7 +51,8 @@ coh_status cli_weights_blame_going(const char *path, coh_status status)
 coh_status cli_weights_open_checkpoint(const char *path, cli_weights *out_weights)
 {
     *out_weights = (cli_weights){ .facts.struct_bytes = sizeof(out_weights->facts),
-                                  .adapters = out_weights->adapters };
+                                  .adapters = out_weights->adapters,
+                                  .adapted = out_weights->adapted };
     CLI_TRY(cli_weights_blame_going(path, coh_checkpoint_open(path, &out_weights->checkpoint)));
     out_weights->is_checkpoint = 1;
     const coh_status status =
@@ -149,7 +150,8 @@ static coh_status open_folder(coh_model *model, cli_weights *weights)
 
 coh_status cli_weights_open(coh_model *model, cli_weights *out_weights)
 {
-    *out_weights = (cli_weights){ .adapters = out_weights->adapters };
+    *out_weights =
+        (cli_weights){ .adapters = out_weights->adapters, .adapted = out_weights->adapted };
     if (model->checkpoint[0])
         return cli_weights_open_checkpoint(model->checkpoint, out_weights);
     if (!model->folder[0])
@@ -175,6 +177,7 @@ coh_status cli_weights_open_adapters(const cli_options *options, coh_model *mode
                         "%s already has adapters or frozen operators: leave --adapter out, or "
                         "give the model that the adapters belong to",
                         options->operand);
+    weights->adapted = model;
     CLI_TRY(coh_adapters_open(options->adapter, model, &weights->adapters));
     if (model->folder[0])
         cli_artefact_say_other_base(options->adapter, model->folder);
@@ -223,7 +226,7 @@ coh_status cli_weights_numbers(void *weights, const char *name, uint64_t element
                                uint64_t count, float *values)
 {
     const cli_weights *from = weights;
-    if (from->adapters && coh_model_is_adapter_name(name))
+    if (from->adapters && coh_model_is_adapted(from->adapted, name))
         return coh_adapters_numbers(from->adapters, name, element_begin, count, values);
     if (from->folder)
         return coh_folder_numbers(from->folder, COH_PARAMETER_NEW, name, element_begin, count,
@@ -259,7 +262,7 @@ coh_status cli_weights_source(void *weights, coh_parameter parameter, const char
 {
     const cli_weights *from = weights;
     (void)parameter;
-    if (from->adapters && coh_model_is_adapter_name(name))
+    if (from->adapters && coh_model_is_adapted(from->adapted, name))
         return coh_adapters_numbers(from->adapters, name, element_begin, count, values);
     /* New adapters start with the initial values of their kinds. */
     if (!from->folder && coh_model_is_adapter_name(name) && tensor_named(from, name) < 0)

@@ -14,6 +14,7 @@ typedef struct cli_weights {
     coh_folder *folder;           /* NULL: none is open */
     coh_folder_facts folder_facts;
     coh_adapter_folder *adapters; /* of --adapter; NULL: none is open */
+    const coh_model *adapted;     /* the model that has them; its place must not change */
     char *loaded_path;            /* facts.path of a checkpoint whose files are closed */
 } cli_weights;
 
@@ -21,7 +22,7 @@ typedef struct cli_weights {
  * as that does. */
 coh_status cli_weights_resolve(const char *path, int64_t vocabulary, coh_model *out_model);
 
-/* Opens the source of a resolved model; `out_weights` is zeroed, except for its adapters. For a
+/* Opens the source of a resolved model; `out_weights` is zeroed, except for --adapter. For a
  * folder, records in `model` how its tensors are stored (coh_folder_describe). Fails:
  * COH_ERR_CORRUPT, COH_ERR_IO; nothing is then open. */
 coh_status cli_weights_open(coh_model *model, cli_weights *out_weights);

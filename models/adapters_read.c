@@ -1,6 +1,7 @@
 /* Reads a folder of adapters, as export.c or PEFT writes it. The one idea: its tensors say which
- * linears have an adapter; of adapter_config.json only rank, alpha and what would compute another
- * formula count. Next: adapters.c, which makes the same names of a --lora. */
+ * linears have an adapter, and which operators are trained in full next to them; of
+ * adapter_config.json only rank, alpha and what would compute another formula count. Next:
+ * adapters.c, which makes the same names of patterns. */
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
@@ -19,23 +20,27 @@
 
 #define CONFIG            "adapter_config.json"
 #define PREFIX            "base_model.model." /* PEFT's, which other tools leave out */
+#define HEAD              "lm_head"
 #define TENSORS           "adapter_model.safetensors"
 #define CONFIG_BYTES_MOST (1u << 20)
 
 enum { PART_COUNT = 2 };
 static const char *const parts[PART_COUNT] = { COH_ADAPTER_A, COH_ADAPTER_B };
 
-/* The two tensors of the adapter of one linear. */
-typedef struct pair {
+/* The tensors of one parameter: the two of its linear's adapter, or all of it. */
+typedef struct held {
     const coh_safetensors_tensor *part[PART_COUNT];
-} pair;
+    const coh_safetensors_tensor *whole;
+} held;
 
 struct coh_adapter_folder {
     coh_model model; /* with these adapters */
     char path[PATH_MAX];
     coh_safetensors *files;
-    pair *found; /* by coh_model_tensor_at's index of the weight */
+    held *found; /* by coh_model_tensor_at's index; of an adapter, the index of the weight */
     int64_t tensor_count;
+    const coh_safetensors_tensor *head; /* whole, of a model whose table is its head; NULL: none */
+    json_t *saved;                      /* "modules_to_save" of the configuration; NULL: none */
 };
 
 /* ---- adapter_config.json ---- */
@@ -74,6 +79,18 @@ static int is_text(const json_t *value, const char *text)
     return json_is_string(value) && strcmp(json_string_value(value), text) == 0;
 }
 
+static int is_list_of_texts(const json_t *value)
+{
+    size_t i;
+    json_t *entry;
+    json_array_foreach((json_t *)value, i, entry)
+    {
+        if (!json_is_string(entry))
+            return 0;
+    }
+    return json_is_array(value);
+}
+
 /* PEFT's other beginnings change the weights of the base model, too. */
 static int keeps_base(const json_t *value)
 {
@@ -101,6 +118,10 @@ static coh_status read_member(const char *name, const json_t *value, coh_config_
     if (strcmp(name, "init_lora_weights") == 0)
         return keeps_base(value) ? COH_OK
                                  : refuse_member(name, "true, false, gaussian, eva or orthogonal");
+    if (strcmp(name, "modules_to_save") == 0)
+        return is_list_of_texts(value) || is_empty(value)
+                   ? COH_OK
+                   : refuse_member(name, "null or a list of names");
     if (strcmp(name, "r") == 0) {
         if (!json_is_integer(value) || !(number >= 1 && number <= INT32_MAX))
             return refuse_member(name, "a whole number of at least 1");
@@ -180,15 +201,15 @@ static coh_status read_members(json_t *root, coh_config_reader *reader, coh_adap
     return scale_alpha(root, reader, adapters);
 }
 
-/* Reads rank and alpha. Notes go to `model`. */
-static coh_status read_config(const char *folder, coh_model *model, coh_adapters *out_adapters)
+/* Reads rank and alpha, and what is kept in `folder`. Notes go to its model. */
+static coh_status read_config(coh_adapter_folder *folder, coh_adapters *out_adapters)
 {
     char path[PATH_MAX + 32], *text;
     size_t bytes;
     json_t *root;
-    coh_config_reader reader = { .model = model };
+    coh_config_reader reader = { .model = &folder->model };
     *out_adapters = (coh_adapters){ 0 };
-    snprintf(path, sizeof(path), "%s/" CONFIG, folder);
+    snprintf(path, sizeof(path), "%s/" CONFIG, folder->path);
     if (access(path, F_OK) != 0 && errno == ENOENT)
         return coh_fail(COH_ERR_CORRUPT, "there is no " CONFIG ": give a folder that PEFT or an "
                                          "export of adapters wrote");
@@ -198,6 +219,7 @@ static coh_status read_config(const char *folder, coh_model *model, coh_adapters
     if (status != COH_OK)
         return coh_fail_prefix(status, CONFIG);
     status = read_members(root, &reader, out_adapters);
+    folder->saved = json_incref(json_object_get(root, "modules_to_save"));
     json_decref(root);
     return status;
 }
@@ -235,8 +257,7 @@ static int64_t linear_find(const coh_model *model, const char *weight)
     return index;
 }
 
-/* Is it a table of a vocabulary: whole, as PEFT saves it with adapters if it was resized, or an
- * adapter of one? */
+/* Is it a table of a vocabulary, or an adapter of one? */
 static int is_of_vocabulary(const char *name)
 {
     static const char *const tables[] = { "embed_tokens", "wte", "lm_head", "embed_out" };
@@ -251,26 +272,38 @@ static int is_of_vocabulary(const char *name)
 
 static coh_status refuse_tensor(const coh_adapter_folder *folder, const char *name)
 {
-    if (is_of_vocabulary(name))
+    if (is_of_vocabulary(name) && (strstr(name, ".lora_") || strstr(name, ".base_layer.")))
         return coh_fail(COH_ERR_CORRUPT,
-                        "tensor %.150s is of the embedding or the head, which PEFT saves with "
-                        "adapters if the vocabulary was resized, and which cannot have adapters "
-                        "here: merge them into their model with PEFT (merge_and_unload), or train "
-                        "them with the model's own vocabulary",
+                        "tensor %.150s is of an adapter of the embedding or the head, which cannot "
+                        "have one here: merge them into their model with PEFT "
+                        "(merge_and_unload), or train these modules in full (modules_to_save)",
                         name);
-    return coh_fail(COH_ERR_CORRUPT,
-                    "tensor %.150s is no adapter of a linear of %s: give the model that the "
-                    "adapters were trained on",
-                    name, folder->model.name);
+    return coh_fail(
+        COH_ERR_CORRUPT,
+        "tensor %.150s is no adapter of a linear of %s, and none of its parameters: give "
+        "the model that the adapters were trained on",
+        name, folder->model.name);
 }
 
-static coh_status match_one(coh_adapter_folder *folder, const coh_safetensors_tensor *found,
-                            int64_t rank)
+/* Puts the tensor in its place. */
+static coh_status take(const coh_safetensors_tensor *found, const coh_safetensors_tensor **place)
 {
-    char weight[96];
+    coh_dtype dtype;
+    COH_TRY(coh_safetensors_dtype(found, &dtype));
+    if (*place)
+        return coh_fail(COH_ERR_CORRUPT,
+                        "tensor %.150s is there twice, as %.150s, too: fetch the adapters again",
+                        found->name, (*place)->name);
+    *place = found;
+    return COH_OK;
+}
+
+/* Takes one half of the adapter of the linear whose weight has that name. */
+static coh_status match_part(coh_adapter_folder *folder, const coh_safetensors_tensor *found,
+                             int part, const char *weight, int64_t rank)
+{
     coh_model_tensor tensor;
-    const int part = split(found->name, weight, sizeof(weight));
-    const int64_t index = part < 0 ? -1 : linear_find(&folder->model, weight);
+    const int64_t index = linear_find(&folder->model, weight);
     if (index < 0)
         return refuse_tensor(folder, found->name);
     COH_TRY(coh_model_tensor_at(&folder->model, index, &tensor));
@@ -281,14 +314,179 @@ static coh_status match_one(coh_adapter_folder *folder, const coh_safetensors_te
                         "tensor %.150s must be %" PRId64 " x %" PRId64
                         ": the adapters have another rank, or belong to another model than %s",
                         found->name, rows, columns, folder->model.name);
-    coh_dtype dtype;
-    COH_TRY(coh_safetensors_dtype(found, &dtype));
-    if (folder->found[index].part[part])
+    return take(found, &folder->found[index].part[part]);
+}
+
+/* Writes the name of the parameter that a module saved whole: without PEFT's prefix, and without
+ * "modules_to_save.<adapter>." or "modules_to_save.", which earlier versions of PEFT kept. Returns
+ * 0 if it is too long. */
+static int name_whole(const char *name, char *out_name, size_t name_bytes)
+{
+    static const char begin[] = PREFIX, mark[] = ".modules_to_save.";
+    if (strncmp(name, begin, sizeof(begin) - 1) == 0)
+        name += sizeof(begin) - 1;
+    const char *wrapped = strstr(name, mark), *last = strrchr(name, '.');
+    const int module = (int)(wrapped ? (size_t)(wrapped - name) : strlen(name));
+    const int wrote = snprintf(out_name, name_bytes, "%.*s%s", module, name, wrapped ? last : "");
+    return wrote < (int)name_bytes;
+}
+
+static coh_status check_shape(const coh_adapter_folder *folder, const coh_safetensors_tensor *found,
+                              int64_t index)
+{
+    coh_model_tensor want;
+    COH_TRY(coh_model_tensor_at(&folder->model, index, &want));
+    int same = found->rank == want.rank;
+    for (int32_t i = 0; same && i < want.rank; i++)
+        same = found->dim[i] == want.published_dim[i];
+    if (same)
+        return COH_OK;
+    if (is_of_vocabulary(found->name) && found->rank == 2 && found->dim[0] != want.dim[0])
         return coh_fail(COH_ERR_CORRUPT,
-                        "tensor %.150s is there twice, with and without \"" PREFIX
-                        "\": fetch the adapters again",
-                        found->name);
-    folder->found[index].part[part] = found;
+                        "tensor %.150s has %" PRId64 " rows, and the vocabulary of %s has %" PRId64
+                        ": PEFT saves the embedding and the head with adapters if the vocabulary "
+                        "was resized; merge them into their model with PEFT (merge_and_unload), or "
+                        "train them with the model's own vocabulary",
+                        found->name, found->dim[0], folder->model.name, want.dim[0]);
+    return coh_fail(COH_ERR_CORRUPT,
+                    "tensor %.150s has another shape than %s of %s: give the model that the "
+                    "adapters were trained on",
+                    found->name, want.published, folder->model.name);
+}
+
+/* Takes a parameter of the model that was trained in full. */
+static coh_status match_whole(coh_adapter_folder *folder, const coh_safetensors_tensor *found)
+{
+    char name[160];
+    int64_t index = -1;
+    coh_model_name meaning = COH_MODEL_NAME_UNKNOWN;
+    if (name_whole(found->name, name, sizeof(name)))
+        meaning = coh_model_name_find(&folder->model, name, &index);
+    if (meaning != COH_MODEL_NAME_PARAMETER && meaning != COH_MODEL_NAME_TIED)
+        return refuse_tensor(folder, found->name);
+    COH_TRY(check_shape(folder, found, index));
+    return take(found,
+                meaning == COH_MODEL_NAME_TIED ? &folder->head : &folder->found[index].whole);
+}
+
+static coh_status match_one(coh_adapter_folder *folder, const coh_safetensors_tensor *found,
+                            int64_t rank)
+{
+    char weight[96];
+    const int part = split(found->name, weight, sizeof(weight));
+    return part < 0 ? match_whole(folder, found) : match_part(folder, found, part, weight, rank);
+}
+
+/* ---- what belongs together ---- */
+
+static coh_status check_halves(const coh_adapter_folder *folder)
+{
+    for (int64_t i = 0; i < folder->tensor_count; i++) {
+        const held *both = &folder->found[i];
+        if (!both->part[0] != !both->part[1])
+            return coh_fail(COH_ERR_CORRUPT,
+                            "%.150s is there without its other half: fetch the adapters again",
+                            both->part[!both->part[0]]->name);
+    }
+    return COH_OK;
+}
+
+static coh_status compare(const coh_adapter_folder *folder, const coh_safetensors_tensor *a,
+                          const coh_safetensors_tensor *b, int *out_same)
+{
+    enum { PIECE = 2048 };
+    float of_a[PIECE], of_b[PIECE];
+    const uint64_t count = coh_safetensors_elements(a); /* of equal shape */
+    *out_same = 1;
+    for (uint64_t at = 0; *out_same && at < count; at += PIECE) {
+        const uint64_t now = count - at < PIECE ? count - at : PIECE;
+        COH_TRY(coh_safetensors_read_numbers(folder->files, a, at, now, COH_DTYPE_F32, of_a));
+        COH_TRY(coh_safetensors_read_numbers(folder->files, b, at, now, COH_DTYPE_F32, of_b));
+        *out_same = memcmp(of_a, of_b, now * sizeof(float)) == 0;
+    }
+    return COH_OK;
+}
+
+/* Where the head is the table, both are there and equal. PEFT copies each module that it trains in
+ * full: with one of the two, or with copies that it did not tie, it computes another model. */
+static coh_status check_tied(const coh_adapter_folder *folder)
+{
+    int64_t table;
+    int same;
+    if (coh_model_name_find(&folder->model, HEAD ".weight", &table) != COH_MODEL_NAME_TIED)
+        return COH_OK;
+    const coh_safetensors_tensor *head = folder->head, *whole = folder->found[table].whole;
+    if (!head && !whole)
+        return COH_OK;
+    if (!head || !whole)
+        return coh_fail(COH_ERR_CORRUPT,
+                        "tensor %.150s is there without that of the %s, and in %s they are one "
+                        "table: train the adapters with both modules and \"ensure_weight_tying\": "
+                        "true",
+                        (head ? head : whole)->name, head ? "embedding" : "head",
+                        folder->model.name);
+    COH_TRY(compare(folder, head, whole, &same));
+    if (same)
+        return COH_OK;
+    return coh_fail(COH_ERR_CORRUPT,
+                    "tensors %.150s and %.150s differ, and in %s they are one table: train the "
+                    "adapters with \"ensure_weight_tying\": true",
+                    whole->name, head->name, folder->model.name);
+}
+
+/* An operator is trained in full with all its parameters, and has no adapter then. */
+static coh_status check_operators(const coh_adapter_folder *folder)
+{
+    coh_operator op;
+    for (int64_t index = 0, at = 0; coh_operator_next(&folder->model, &index, &op); at = index) {
+        int64_t count = 0;
+        for (int64_t i = at; i < index; i++)
+            count += folder->found[i].whole != NULL;
+        if (count > 0 && count < index - at)
+            return coh_fail(COH_ERR_CORRUPT,
+                            "module %s is there without all of its weight and bias: fetch the "
+                            "adapters again",
+                            op.module);
+        if (count > 0 && folder->found[at].part[0])
+            return coh_fail(COH_ERR_CORRUPT,
+                            "module %s is there whole and with an adapter, which is not supported: "
+                            "merge them into their model with PEFT (merge_and_unload)",
+                            op.module);
+    }
+    return COH_OK;
+}
+
+static int ends_with(const char *text, const char *end)
+{
+    const size_t length = strlen(text), tail = strlen(end);
+    return tail <= length && strcmp(text + length - tail, end) == 0;
+}
+
+/* Does PEFT mean a module that the file holds whole? It compares ends of names. */
+static int is_saved(const coh_adapter_folder *folder, const char *name)
+{
+    coh_operator op;
+    char module[sizeof(op.module) + sizeof(PREFIX)];
+    for (int64_t index = 0, at = 0; coh_operator_next(&folder->model, &index, &op); at = index) {
+        snprintf(module, sizeof(module), PREFIX "%s", op.module);
+        if (folder->found[at].whole && ends_with(module, name))
+            return 1;
+    }
+    return folder->head && ends_with(PREFIX HEAD, name);
+}
+
+static coh_status check_saved(const coh_adapter_folder *folder)
+{
+    size_t i;
+    json_t *entry;
+    json_array_foreach(folder->saved, i, entry)
+    {
+        if (!is_saved(folder, json_string_value(entry)))
+            return coh_fail(COH_ERR_CORRUPT,
+                            CONFIG ": \"modules_to_save\" names \"%.100s\", of which " TENSORS
+                                   " holds nothing: fetch the adapters again",
+                            json_string_value(entry));
+    }
     return COH_OK;
 }
 
@@ -307,32 +505,35 @@ static coh_status match(coh_adapter_folder *folder, int64_t rank)
     const coh_safetensors_tensor *tensors = coh_safetensors_tensors(folder->files, &count);
     for (size_t i = 0; i < count; i++)
         COH_TRY(match_one(folder, &tensors[i], rank));
-    for (int64_t i = 0; i < folder->tensor_count; i++) {
-        const pair *both = &folder->found[i];
-        if (!both->part[0] != !both->part[1])
-            return coh_fail(COH_ERR_CORRUPT,
-                            "%.150s is there without its other half: fetch the adapters again",
-                            both->part[!both->part[0]]->name);
-    }
-    return COH_OK;
+    COH_TRY(check_halves(folder));
+    COH_TRY(check_tied(folder));
+    COH_TRY(check_operators(folder));
+    return check_saved(folder);
 }
 
-/* ---- which linears ---- */
+/* ---- which operators ---- */
 
-/* Would the pattern `end` match a linear that has no adapter? An operator that is not linear gets
- * none in any case. */
-static int is_ambiguous(const coh_adapter_folder *folder, const char *end)
+/* Has the operator with that first tensor an adapter, or with `whole`, is it trained in full? */
+static int is_meant(const coh_adapter_folder *folder, int64_t at, int whole)
+{
+    return (whole ? folder->found[at].whole : folder->found[at].part[0]) != NULL;
+}
+
+/* Would the pattern `end` match another operator? One that is not linear gets no adapter in any
+ * case. */
+static int is_ambiguous(const coh_adapter_folder *folder, const char *end, int whole)
 {
     coh_operator op;
     for (int64_t index = 0, at = 0; coh_operator_next(&folder->model, &index, &op); at = index)
-        if (op.linear && !folder->found[at].part[0] && coh_pattern_matches_one(end, op.name))
+        if ((whole || op.linear) && !is_meant(folder, at, whole) &&
+            coh_pattern_matches_one(end, op.name))
             return 1;
     return 0;
 }
 
-/* Appends the shortest end of the operator's name that matches only linears with adapters, unless
- * one before covers it. */
-static int add_target(const coh_adapter_folder *folder, const char *op, char *targets)
+/* Appends the shortest end of the operator's name that matches no other operator than those that
+ * are meant, unless one before covers it. */
+static int add_target(const coh_adapter_folder *folder, const char *op, int whole, char *targets)
 {
     const size_t used = strlen(targets);
     const char *end = op + strlen(op);
@@ -342,33 +543,38 @@ static int add_target(const coh_adapter_folder *folder, const char *op, char *ta
         end--;
         while (end > op && end[-1] != '.')
             end--;
-    } while (end > op && is_ambiguous(folder, end));
+    } while (end > op && is_ambiguous(folder, end, whole));
     return snprintf(targets + used, COH_PATTERN_BYTES - used, "%s%s", used ? "," : "", end) <
            (int)(COH_PATTERN_BYTES - used);
 }
 
 /* Names each operator that no pattern before it covers. Returns 0 if that is too long. */
-static int list_targets(const coh_adapter_folder *folder, coh_adapters *adapters)
+static int list_targets(const coh_adapter_folder *folder, int whole, char *targets)
 {
     coh_operator op;
     for (int64_t index = 0, at = 0; coh_operator_next(&folder->model, &index, &op); at = index)
-        if (op.linear && folder->found[at].part[0] &&
-            !add_target(folder, op.name, adapters->targets))
+        if (is_meant(folder, at, whole) && !add_target(folder, op.name, whole, targets))
             return 0;
     return 1;
 }
 
 static int is_found(const void *folder, int64_t index)
 {
-    return ((const coh_adapter_folder *)folder)->found[index].part[0] != NULL;
+    return is_meant(folder, index, 0);
 }
 
 static coh_status choose_targets(const coh_adapter_folder *folder, coh_adapters *adapters)
 {
-    if (!list_targets(folder, adapters))
+    if (!list_targets(folder, 0, adapters->targets))
         COH_TRY(coh_adapters_cover(&folder->model, is_found, folder, adapters->targets));
-    return adapters->targets[0] ? COH_OK
-                                : coh_fail(COH_ERR_CORRUPT, "it holds no adapter: fetch it again");
+    if (!adapters->targets[0])
+        return coh_fail(COH_ERR_CORRUPT, "it holds no adapter: fetch it again");
+    if (list_targets(folder, 1, adapters->also))
+        return COH_OK;
+    return coh_fail(COH_ERR_CORRUPT,
+                    "its modules that are trained in full need a pattern of more than %d letters: "
+                    "merge the adapters into their model with PEFT (merge_and_unload)",
+                    COH_PATTERN_BYTES - 1);
 }
 
 /* ---- the folder ---- */
@@ -378,7 +584,7 @@ static coh_status open_all(coh_adapter_folder *folder, coh_model *model)
     coh_adapters adapters;
     if (folder->model.adapters.rank > 0 || folder->model.adapters.freeze[0])
         return coh_fail(COH_ERR_ARGUMENT, "the model has adapters or frozen operators already");
-    COH_TRY(read_config(folder->path, &folder->model, &adapters));
+    COH_TRY(read_config(folder, &adapters));
     COH_TRY(match(folder, adapters.rank));
     COH_TRY(choose_targets(folder, &adapters));
     COH_TRY(coh_model_adapters_set(&folder->model, &adapters));
@@ -408,29 +614,51 @@ void coh_adapters_close(coh_adapter_folder *folder)
 {
     if (!folder)
         return;
+    json_decref(folder->saved);
     coh_safetensors_close(folder->files);
     coh_free(folder->found);
     coh_free(folder);
+}
+
+/* The tensor that holds a parameter, and whether it is transposed; NULL: there is none. */
+static const coh_safetensors_tensor *find(const coh_adapter_folder *folder, const char *name,
+                                          int *out_turned)
+{
+    char weight[128];
+    coh_model_tensor tensor;
+    const int part = split(name, weight, sizeof(weight));
+    int64_t index = -1;
+    *out_turned = 0;
+    if (part >= 0) {
+        index = linear_find(&folder->model, weight);
+        return index < 0 ? NULL : folder->found[index].part[part];
+    }
+    if (coh_model_name_find(&folder->model, name, &index) != COH_MODEL_NAME_PARAMETER ||
+        coh_model_tensor_at(&folder->model, index, &tensor) != COH_OK)
+        return NULL;
+    *out_turned = tensor.transposed;
+    return folder->found[index].whole;
 }
 
 coh_status coh_adapters_numbers(void *folder, const char *name, uint64_t element_begin,
                                 uint64_t count, float *values)
 {
     const coh_adapter_folder *of = folder;
-    char weight[128];
+    int is_turned;
     if (!of || !name || (!values && count))
         return coh_fail(COH_ERR_ARGUMENT, "numbers of adapters need them, a name and a place");
-    const int part = split(name, weight, sizeof(weight));
-    const int64_t index = part < 0 ? -1 : linear_find(&of->model, weight);
-    const coh_safetensors_tensor *found = index < 0 ? NULL : of->found[index].part[part];
+    const coh_safetensors_tensor *found = find(of, name, &is_turned);
     if (!found)
-        return coh_fail(COH_ERR_ARGUMENT, "%.300s holds no adapter %.150s", of->path, name);
+        return coh_fail(COH_ERR_ARGUMENT, "%.300s holds no parameter %.150s", of->path, name);
     if (count > coh_safetensors_elements(found) ||
         element_begin > coh_safetensors_elements(found) - count)
         return coh_fail(COH_ERR_ARGUMENT, "%.150s has %" PRIu64 " numbers, and no more", name,
                         coh_safetensors_elements(found));
-    COH_TRY(coh_safetensors_read_numbers(of->files, found, element_begin, count, COH_DTYPE_F32,
-                                         values));
+    if (is_turned)
+        COH_TRY(coh_safetensors_read_turned(of->files, found, element_begin, count, values));
+    else
+        COH_TRY(coh_safetensors_read_numbers(of->files, found, element_begin, count, COH_DTYPE_F32,
+                                             values));
     for (uint64_t e = 0; e < count; e++)
         if (!isfinite(values[e]))
             return coh_fail(COH_ERR_CORRUPT,

@@ -42,15 +42,17 @@ COH_API coh_status coh_adapters_write_bytes(const coh_model *model,
                                             const coh_adapters_write_options *options,
                                             uint64_t *out_bytes);
 
-/* A folder of adapters, as coh_adapters_write or PEFT writes it, open for reading. Memory: 16 bytes
+/* A folder of adapters, as coh_adapters_write or PEFT writes it, open for reading. Memory: 24 bytes
  * for each parameter of the model, and the header of its file. */
 typedef struct coh_adapter_folder coh_adapter_folder;
 
-/* Opens folder `path`, and sets rank, alpha and targets of its adapters in `model`, the base model
- * (coh_model_adapters_set). The tensors alone decide which linears have one; remarks about
- * the configuration are added to the model's notes. The base that the folder names is not compared.
- * Fails: COH_ERR_CORRUPT (no LoRA, a variant of it that computes another formula, or a tensor that
- * does not fit the model), COH_ERR_ARGUMENT (the model has adapters or frozen operators),
+/* Opens folder `path`, and sets rank, alpha and targets of its adapters, and what is trained next
+ * to them, in `model`, the base model (coh_model_adapters_set). The tensors alone decide which
+ * linears have an adapter, and which operators are trained in full; remarks about the configuration
+ * are added to the model's notes. The base that the folder names is not compared.
+ * Fails: COH_ERR_CORRUPT (no LoRA, a variant of it that computes another formula, a tensor that
+ * does not fit the model, a part of an operator's tensors, or an embedding and a head that differ
+ * where the model has one table), COH_ERR_ARGUMENT (the model has adapters or frozen operators),
  * COH_ERR_IO, COH_ERR_MEMORY; the model is then unchanged. */
 COH_API coh_status coh_adapters_open(const char *path, coh_model *model,
                                      coh_adapter_folder **out_folder);
@@ -58,7 +60,7 @@ COH_API coh_status coh_adapters_open(const char *path, coh_model *model,
 COH_API void coh_adapters_close(coh_adapter_folder *folder);
 
 /* A coh_number_source of a coh_adapter_folder, `folder`, for the parameters that
- * coh_model_is_adapter_name accepts. Fails: COH_ERR_CORRUPT (a number is not finite), COH_ERR_IO,
+ * coh_model_is_adapted accepts. Fails: COH_ERR_CORRUPT (a number is not finite), COH_ERR_IO,
  * COH_ERR_ARGUMENT (the folder has no such name or range). */
 COH_API coh_status coh_adapters_numbers(void *folder, const char *name, uint64_t element_begin,
                                         uint64_t count, float *values);

@@ -182,11 +182,16 @@ class Adapters(ProgramTest):
         twice = {name.removeprefix("base_model.model."): tensor for name, tensor in tensors.items()}
         model_folder.write_file(path, {**tensors, **twice})
         self.fails(4, *train, says="is there twice")
-        for table in ("base_model.model.transformer.wte.weight", "base_model.model.lm_head.weight",
-                      "base_model.model.transformer.wte.lora_embedding_A"):
-            model_folder.write_file(path, {**tensors, table: next(iter(tensors.values()))})
-            said = self.fails(4, *train, says=f"tensor {table} is of the embedding or the head, which PEFT saves with adapters if the ").err
-            self.assertIn("merge them into their model with PEFT (merge_and_unload), or train them with the model's own vocabulary", said)
+        rows = next(iter(tensors.values()))[1][0]
+        for table, says, remedy in (
+                ("transformer.wte.weight", f"has {rows} rows, and the vocabulary of gpt2 has 420: PEFT saves the embedding and the head with "
+                 "adapters if the vocabulary was resized", "train them with the model's own vocabulary"),
+                ("lm_head.weight", f"has {rows} rows, and the vocabulary", "train them with the model's own vocabulary"),
+                ("transformer.wte.lora_embedding_A", "is of an adapter of the embedding or the head, which cannot have one here",
+                 "train these modules in full (modules_to_save)")):
+            model_folder.write_file(path, {**tensors, "base_model.model." + table: next(iter(tensors.values()))})
+            said = self.fails(4, *train, says=f"tensor base_model.model.{table} {says}").err
+            self.assertIn("merge them into their model with PEFT (merge_and_unload), or " + remedy, said)
         os.truncate(path, 100)
         self.fails(4, *train, says="adapter_model.safetensors")
         os.rename(path, os.path.join(out, "adapter_model.bin"))  # older PEFT's

@@ -376,8 +376,8 @@ static void numbers_of_single_linears_are_refused_with_the_remedy(void **state)
           "\"rank_pattern\" must be an object of numbers" },
         { "\"r\": 3, \"peft_type\": \"LORA\", \"use_rslora\": 1",
           "\"use_rslora\" must be true or false" },
-        { "\"r\": 3, \"peft_type\": \"LORA\", \"modules_to_save\": [\"lm_head\"]",
-          "\"modules_to_save\" must be null, false or empty" },
+        { "\"r\": 3, \"peft_type\": \"LORA\", \"modules_to_save\": [\"lm_head\", 1]",
+          "\"modules_to_save\" must be null or a list of names" },
     };
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
         coh_model base;

@@ -1,8 +1,10 @@
 /* Operators that are trained in full next to adapters, in a folder of adapters: names, layout and
- * configuration are those of PEFT's modules_to_save. */
+ * configuration are those of PEFT's modules_to_save. tests/cli/test_adapters_whole.py has malformed
+ * folders. */
 #include "tests/models/known_numbers.h"
 
 #include "models/safetensors.h"
+#include "tests/faults/alloc_faults.h"
 
 static int set_up(void **state)
 {
@@ -103,6 +105,68 @@ static void what_is_trained_in_full_is_written_whole(void **state)
     assert_int_equal(temporary_remove(folder_file("out")), 0);
 }
 
+/* The same parameters are trained in full as in `model`, with the numbers of number_of. */
+static void assert_same_whole(coh_adapter_folder *folder, const coh_model *base,
+                              const coh_model *model)
+{
+    coh_model_tensor tensor;
+    float values[37 * 24], value;
+    for (int64_t i = 0; i < coh_model_tensor_count(model); i++) {
+        assert_int_equal(coh_model_tensor_at(model, i, &tensor), COH_OK);
+        const int is_held = coh_model_is_adapted(model, tensor.name);
+        assert_int_equal(coh_model_is_adapted(base, tensor.name), is_held);
+        const uint64_t count = (uint64_t)(tensor.dim[0] * (tensor.rank == 2 ? tensor.dim[1] : 1));
+        assert_int_equal(coh_adapters_numbers(folder, tensor.name, 0, 1, &value),
+                         is_held ? COH_OK : COH_ERR_ARGUMENT);
+        if (!is_held)
+            continue;
+        assert_true(count <= sizeof(values) / sizeof(values[0]));
+        for (uint64_t begin = 0; begin < 3 && begin < count; begin++) { /* in and beyond a row */
+            assert_int_equal(
+                coh_adapters_numbers(folder, tensor.name, begin, count - begin, values), COH_OK);
+            for (uint64_t at = begin; at < count; at++)
+                assert_true(values[at - begin] == number_of(tensor.name, at));
+        }
+        assert_int_equal(coh_adapters_numbers(folder, tensor.name, count, 1, &value),
+                         COH_ERR_ARGUMENT);
+    }
+}
+
+static void what_is_trained_in_full_is_read_back(void **state)
+{
+    (void)state;
+    static const char *const all[][3] = {
+        /* also as it was written, and as it is read */
+        { GPT2, "wte", "wte" },
+        { GPT2, "wte,h.1.mlp.*,ln_?", "wte,ln_1,ln_2,1.mlp.c_fc,1.mlp.c_proj,ln_f" },
+        { LLAMA, "embed_tokens,lm_head", "embed_tokens,lm_head" },
+        { LLAMA, "norm,layers.0.input_layernorm,down_proj", "0.input_layernorm,down_proj,norm" },
+    };
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+        coh_adapters adapters = { .rank = 3 };
+        const coh_adapters none = { 0 };
+        coh_adapter_folder *folder;
+        snprintf(adapters.also, sizeof(adapters.also), "%s", all[i][1]);
+        const coh_model model = made_model(all[i][0], &adapters);
+        write_to(folder_file("out"), &model, COH_DTYPE_F32, NULL);
+        coh_status status = COH_ERR_MEMORY;
+        for (uint64_t n = 1; status != COH_OK; n++) { /* each allocation fails once */
+            coh_model base = made_model(all[i][0], &none);
+            alloc_fail_nth(n);
+            status = coh_adapters_open(folder_file("out"), &base, &folder);
+            alloc_fail_nth(0);
+            if (status != COH_OK && status != COH_ERR_MEMORY)
+                fail_msg("case %zu: %s", i, coh_last_error());
+            assert_string_equal(base.adapters.also, status == COH_OK ? all[i][2] : "");
+            if (status != COH_OK)
+                continue;
+            assert_same_whole(folder, &base, &model);
+            coh_adapters_close(folder);
+        }
+        assert_int_equal(temporary_remove(folder_file("out")), 0);
+    }
+}
+
 /* Neither has it an adapter to be added, nor does it come from elsewhere. */
 static void what_is_trained_in_full_passes_a_merge_unchanged(void **state)
 {
@@ -132,6 +196,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(what_is_trained_in_full_is_pefts_modules_to_save, set_up,
                                         folder_remove),
         cmocka_unit_test_setup_teardown(what_is_trained_in_full_is_written_whole, set_up,
+                                        folder_remove),
+        cmocka_unit_test_setup_teardown(what_is_trained_in_full_is_read_back, set_up,
                                         folder_remove),
         cmocka_unit_test(what_is_trained_in_full_passes_a_merge_unchanged),
     };
