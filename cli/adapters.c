@@ -1,4 +1,4 @@
-/* Parses --lora, --lora-targets and --freeze. Next: cohobate/models.h. */
+/* Parses --lora, --lora-targets, --lora-also and --freeze. Next: cohobate/models.h. */
 #include "cli/adapters.h"
 
 #include <inttypes.h>
@@ -7,6 +7,8 @@
 #include <string.h>
 
 #include "cli/say.h"
+
+#define ALL_FLAGS "--freeze, --lora, --lora-targets and --lora-also"
 
 /* Parses RANK[:ALPHA]. */
 static coh_status parse_lora(const char *text, coh_adapters *adapters)
@@ -39,28 +41,38 @@ static coh_status take_pattern(cli_flag flag, const char *text, char pattern[COH
     return COH_OK;
 }
 
-coh_status cli_adapters_select(const cli_options *options, coh_model *model)
+/* Checks that the flags go with the model and with one another. */
+static coh_status check_flags(const cli_options *options, const coh_model *model)
 {
-    coh_adapters adapters = { 0 };
-    if (!options->freeze && !options->lora && !options->lora_targets)
-        return COH_OK;
     if (model->adapters.rank > 0)
         return cli_fail(COH_ERR_ARGUMENT,
                         "%s has adapters of rank %" PRId32
-                        " already: go on with them by leaving --freeze, --lora and --lora-targets "
-                        "out, or begin from what export --merge-lora makes of it",
+                        " already: go on with them by leaving " ALL_FLAGS
+                        " out, or begin from what export --merge-lora makes of it",
                         options->operand, model->adapters.rank);
     if (options->adapter)
         return cli_fail(COH_ERR_ARGUMENT,
-                        "--adapter fixes rank, alpha and targets, and freezes the rest: "
-                        "leave --freeze, --lora and --lora-targets out");
-    if (options->lora_targets && !options->lora)
-        return cli_fail(COH_ERR_ARGUMENT, "--lora-targets goes with --lora: add --lora 8");
+                        "--adapter fixes rank, alpha, targets and what is trained in full, and "
+                        "freezes the rest: leave " ALL_FLAGS " out");
+    if ((options->lora_targets || options->lora_also) && !options->lora)
+        return cli_fail(COH_ERR_ARGUMENT, "--%s goes with --lora: add --lora 8",
+                        options->lora_targets ? "lora-targets" : "lora-also");
+    return COH_OK;
+}
+
+coh_status cli_adapters_select(const cli_options *options, coh_model *model)
+{
+    coh_adapters adapters = { 0 };
+    if (!options->freeze && !options->lora && !options->lora_targets && !options->lora_also)
+        return COH_OK;
+    CLI_TRY(check_flags(options, model));
     if (options->freeze)
         CLI_TRY(take_pattern(CLI_FLAG_FREEZE, options->freeze, adapters.freeze));
     if (options->lora)
         CLI_TRY(parse_lora(options->lora, &adapters));
     if (options->lora_targets)
         CLI_TRY(take_pattern(CLI_FLAG_LORA_TARGETS, options->lora_targets, adapters.targets));
+    if (options->lora_also)
+        CLI_TRY(take_pattern(CLI_FLAG_LORA_ALSO, options->lora_also, adapters.also));
     return coh_model_adapters_set(model, &adapters);
 }

@@ -198,15 +198,36 @@ static coh_status numbers(void *context, const char *name, uint64_t element_begi
     return cli_weights_numbers(&run->weights, name, element_begin, count, values);
 }
 
+static uint64_t elements_of(const coh_model_tensor *tensor)
+{
+    return (uint64_t)(tensor->dim[0] * (tensor->rank > 1 ? tensor->dim[1] : 1));
+}
+
 /* Number of exported parameters. */
 static uint64_t parameter_count(const export_run *run)
 {
-    const uint64_t adapters = coh_model_adapter_elements(&run->model);
+    uint64_t count = coh_model_adapter_elements(&run->model);
+    coh_model_tensor tensor;
     if (run->weights.folder)
         return run->weights.folder_facts.parameter_count;
     if (run->weights.adapters) /* of --adapter */
         return run->weights.facts.parameter_count;
-    return is_beside(run) ? adapters : run->weights.facts.parameter_count - adapters;
+    if (!is_beside(run))
+        return run->weights.facts.parameter_count - count;
+    for (int64_t i = 0; coh_model_tensor_at(&run->model, i, &tensor) == COH_OK; i++)
+        count += coh_model_is_adapted(&run->model, tensor.name) ? elements_of(&tensor) : 0;
+    return count;
+}
+
+/* Elements of a token table that is written again as the head. */
+static uint64_t second_table(const export_run *run)
+{
+    int64_t index;
+    coh_model_tensor table;
+    if (coh_model_name_find(&run->model, "lm_head.weight", &index) != COH_MODEL_NAME_TIED ||
+        coh_model_tensor_at(&run->model, index, &table) != COH_OK)
+        return 0;
+    return coh_model_is_adapted(&run->model, table.name) ? elements_of(&table) : 0;
 }
 
 /* Checks before the first byte that all of it has room. */
@@ -223,10 +244,12 @@ static uint64_t data_bytes(const export_run *run)
 {
     uint64_t bytes = 0;
     coh_model_tensor tensor;
-    if (is_beside(run) || !run->model.dtypes[0])
+    if (is_beside(run))
+        return (parameter_count(run) + second_table(run)) * coh_dtype_bytes(run->write.dtype);
+    if (!run->model.dtypes[0])
         return parameter_count(run) * coh_dtype_bytes(run->write.dtype);
     for (int64_t i = 0; coh_model_tensor_at(&run->model, i, &tensor) == COH_OK; i++)
-        bytes += (uint64_t)(tensor.dim[0] * (tensor.rank > 1 ? tensor.dim[1] : 1)) *
+        bytes += elements_of(&tensor) *
                  coh_dtype_bytes(coh_model_tensor_stored(&run->model, i, run->write.dtype));
     return bytes;
 }

@@ -116,9 +116,9 @@ const char *const cli_help_details[CLI_COMMAND_COUNT] = {
         "the dtypes of the folder that the run began from, unless --dtype is given; untrained\n"
         "tensors are written bit for bit.\n"
         "The tokenizer's files are copied; --tokenizer PATH gives their current place, none\n"
-        "omits them. For a run with --lora only the adapters are written, in PEFT's format, and\n"
-        "a tokenizer's files if --tokenizer is given; --merge-lora writes the whole model.\n"
-        "--adapter takes the adapters from such a folder, over the model's: for --merge-lora.\n",
+        "omits them. For a run with --lora only the adapters and what --lora-also trained are\n"
+        "written, in PEFT's format, and a tokenizer's files if --tokenizer is given; --merge-lora\n"
+        "writes the whole model. --adapter takes such a folder over the model: for --merge-lora.\n",
     [CLI_CHECK] =
         "Reads every byte. Exits with 0 if all is well, else with 4, naming the place. For a\n"
         "run the newest checkpoint counts: if it is damaged, the newest intact one is named.\n",

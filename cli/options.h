@@ -90,7 +90,8 @@ typedef struct cli_options {
     const char *data, *tokenizer, *validation, *plan_file, *pattern, *kernels, *tune, *save,
         *resume, *log;
     const char *field, *output, *program, *held_out_file, *test_store, *device;
-    const char *freeze, *lora, *lora_targets, *adapter, *profile, *topology, *pins, *calibration;
+    const char *freeze, *lora, *lora_targets, *lora_also, *adapter;
+    const char *profile, *topology, *pins, *calibration;
     const char *attributes, *sweep, *max, *logits, *step_range, *report, *tensorboard;
     const char *pin[CLI_PINS_MOST]; /* their rank patterns may be of --kinds */
     int32_t pin_count;

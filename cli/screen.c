@@ -85,6 +85,8 @@ static void add_trained(const coh_model *model, uint64_t parameter_count, cli_li
         cli_line_add(line, ": adapters of rank %" PRId32 ", alpha %g on %" PRId64 " of %s",
                      adapters->rank, (double)adapters->alpha, coh_model_adapter_count(model),
                      adapters->targets);
+    if (adapters->also[0])
+        cli_line_add(line, "; %s in full", adapters->also);
     if (adapters->freeze[0])
         cli_line_add(line, "%s %s frozen", adapters->rank > 0 ? ";" : ":", adapters->freeze);
     cli_line_add(line, "\n");

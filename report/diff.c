@@ -137,8 +137,8 @@ static int is_nothing(const json_t *value)
 /* The name of a setting as its flag has it: of adapters, --lora. */
 static void name_setting(const char *name, char *out_row, size_t bytes)
 {
-    const int is_lora =
-        strcmp(name, "rank") == 0 || strcmp(name, "alpha") == 0 || strcmp(name, "targets") == 0;
+    const int is_lora = strcmp(name, "rank") == 0 || strcmp(name, "alpha") == 0 ||
+                        strcmp(name, "targets") == 0 || strcmp(name, "also") == 0;
     snprintf(out_row, bytes, "%s%s", is_lora ? "lora-" : "", name);
     for (char *c = out_row; *c; c++)
         *c = *c == '_' ? '-' : *c;

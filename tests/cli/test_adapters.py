@@ -157,7 +157,7 @@ class Adapters(ProgramTest):
     def test_adapters_that_do_not_fit_are_refused(self):
         folder, run, out = self.exported("gpt2")
         train = ["train", folder, "--data", self.corpus(60), *SMALL, "--adapter", out]
-        self.fails(2, *train, "--lora", 2, says="leave --freeze, --lora and --lora-targets out")
+        self.fails(2, *train, "--lora", 2, says="leave --freeze, --lora, --lora-targets and --lora-also out")
         self.fails(2, *train, "--from-scratch", says="--adapter keeps trained weights")
         self.fails(2, "train", "gpt2-pico", *train[2:], says="--adapter goes with trained weights")
         self.fails(2, "train", "--resume", run, "--steps", 6, "--adapter", out, says="comes from the checkpoint")
