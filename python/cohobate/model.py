@@ -24,17 +24,20 @@ class Model:
                 to run
     lora        rank of adapters; everything else is frozen. lora_alpha 0 and lora_targets "" are
                 PEFT's defaults
+    lora_also   globs of operators that are trained in full next to the adapters, such as
+                "embed_tokens,lm_head" (PEFT's modules_to_save)
     freeze      globs of operators that are frozen: "wte,h.0.*"
     frozen_nf4  True: training stores frozen weights of linears in 4.25 bits an element; they are
                 rounded to that when they are loaded """
 
     def __init__(self, what, vocabulary: int = 0, dtype: str | None = None, dropout: float = 0.0,
                  lora: int = 0, lora_alpha: float = 0.0, lora_targets: str = "", freeze: str = "",
-                 atomics: bool = False, frozen_nf4: bool = False):
+                 atomics: bool = False, lora_also: str = "", frozen_nf4: bool = False):
         vocabulary = as_count(vocabulary, "vocabulary", 0, INT32_MOST)
         lora = as_count(lora, "lora", 0, INT32_MOST, "; 0: no adapters")
-        if not lora and (lora_alpha or lora_targets):
-            raise ValueError("lora_alpha and lora_targets need adapters: give lora, their rank")
+        if not lora and (lora_alpha or lora_targets or lora_also):
+            raise ValueError("lora_alpha, lora_targets and lora_also need adapters: give lora, their "
+                             "rank")
         if not 0 <= dropout < 1:
             raise ValueError(f"dropout is {dropout}: a probability from 0 to below 1")
         self._model = coh_model()
@@ -47,7 +50,8 @@ class Model:
             kinds = dict(coh_adapters._fields_)
             adapters = coh_adapters(
                 rank=lora, alpha=lora_alpha, freeze=as_text(freeze, kinds["freeze"], "freeze"),
-                targets=as_text(lora_targets, kinds["targets"], "lora_targets"))
+                targets=as_text(lora_targets, kinds["targets"], "lora_targets"),
+                also=as_text(lora_also, kinds["also"], "lora_also"))
             library().coh_model_adapters_set(byref(self._model), byref(adapters))
 
     @property

@@ -223,6 +223,18 @@ class Package(PackageTest):
             changed = {name for name in frozen if bytes(memoryview(after[name])) != before[name]}
             self.assertEqual(changed, {name for name in frozen if ".lora_" in name})
 
+    def test_operators_next_to_adapters_are_trained_in_full(self):
+        model = self.model(lora=2, lora_targets="c_attn", lora_also="wte,ln_f")
+        self.assertEqual(model.note()["adapters"]["also"], "wte,ln_f")
+        with model.plan(BATCH, SEQUENCE, **SIZES) as plan:
+            trained = {name for name, facts in plan.parameters.items() if not facts.is_frozen}
+            self.assertEqual({name for name in trained if ".lora_" not in name}, {"wte.weight", "ln_f.weight", "ln_f.bias"})
+            with plan.engine() as engine:
+                self.steps(engine, 0, 1)
+                self.assertEqual(set(engine.gradients()), trained)
+        with self.assertRaisesRegex(cohobate.Error, "c_attn has an adapter"):
+            self.model(lora=2, lora_also="c_attn")
+
     # ---- refusals and mistakes ----
 
     def test_a_refusal_has_the_figures_and_its_remedy_helps(self):
@@ -299,6 +311,7 @@ class Package(PackageTest):
                     ("disk has an empty path", lambda: self.model().plan(BATCH, SEQUENCE, disk="")),
                     *((f"lora is {n}: 0 to 2147483647; 0: no adapters", lambda n=n: self.model(lora=n)) for n in (-1, 2**32, 2**32 + 4)),
                     ("need adapters: give lora", lambda: self.model(lora_targets="c_attn")),
+                    ("need adapters: give lora", lambda: self.model(lora_also="wte")),
                     ("need adapters: give lora", lambda: self.model(lora_alpha=4.0)),
                     *((f"dropout is {x}: a probability", lambda x=x: self.model(dropout=x)) for x in (-0.5, 1.0, float("nan"))),
                     *((f"batch is {n}: 1 to", lambda n=n: self.model().plan(n, SEQUENCE, **SIZES)) for n in (2**31, 2**64 + 4, 4 - 2**64)),
