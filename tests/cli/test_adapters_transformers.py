@@ -13,6 +13,7 @@ import reference_python  # noqa: E402
 reference_python.need("torch", "transformers", "peft")
 
 import peft  # noqa: E402
+import safetensors.torch  # noqa: E402
 import torch  # noqa: E402
 import transformers  # noqa: E402
 from transformers import AutoModelForCausalLM, GPT2Config, LlamaConfig  # noqa: E402
@@ -39,6 +40,9 @@ SETTINGS = {
     "one layer": dict(r=3, layers_to_transform=[1]),
     "expression": dict(r=3, target_modules=r".*\.1\..*(c_attn|q_proj|o_proj|up_proj)"),
 }
+# Operators that are trained in full. Where the table is the head, PEFT ties its copies of both if ensure_weight_tying is
+# set and one of them is named "embed_tokens" or "lm_head".
+IN_FULL = {"gpt2": "wte,mlp.c_proj,ln_1", "llama": "embed_tokens,lm_head", "llama tied": "embed_tokens,norm"}
 # The two add in another order in float: 200 roundings of a loss of 5, of half a unit each.
 BOUND = 200 * 5 * 2.0**-24
 
@@ -114,6 +118,57 @@ class Peft(ProgramTest):
                     theirs = self.their_loss(model)
                     self.assertGreater(abs(theirs - ours), 100 * BOUND)
                     self.assertLessEqual(abs(self.our_loss(folder, "--adapter", out + "again") - theirs), BOUND)
+
+    # ---- modules that are trained in full ----
+
+    def test_modules_that_we_trained_in_full_are_pefts_modules_to_save(self):
+        for name, also in IN_FULL.items():
+            with self.subTest(name=name):
+                folder, run, out = self.base(name), self.path(f"run {name}"), self.path(f"out {name}")
+                self.succeeds("train", folder, "--lora", "4:6", "--lora-also", also, *self.data, "--batch", 2, "--steps", 6,
+                              "--lr", "1e-2", "--warmup", 0, "--save", run)
+                self.succeeds("export", run, "-o", out)
+                ours = self.our_loss(run)
+                model = peft.PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(folder), out, is_trainable=True)
+                # Each tensor of the file has its place, and each trained one its tensor.
+                tensors = safetensors.torch.load_file(os.path.join(out, "adapter_model.safetensors"))
+                saved = peft.get_peft_model_state_dict(model)
+                self.assertEqual(sorted(saved), sorted(tensors))
+                for key, tensor in tensors.items():
+                    self.assertTrue(torch.equal(saved[key], tensor), key)
+                loaded = peft.set_peft_model_state_dict(model, dict(tensors))
+                self.assertEqual(loaded.unexpected_keys, [])
+                self.assertFalse([key for key in loaded.missing_keys if "lora_" in key or "modules_to_save" in key])
+                self.assertLessEqual(abs(self.their_loss(model) - ours), BOUND)
+                merged = self.path(f"merged {name}")
+                self.succeeds("export", run, "-o", merged, "--merge-lora", "--tokenizer", "none")
+                self.assertLessEqual(abs(self.their_loss(AutoModelForCausalLM.from_pretrained(merged)) - ours), BOUND)
+
+    def test_modules_that_peft_trained_in_full_have_pefts_loss(self):
+        for name, also in IN_FULL.items():
+            with self.subTest(name=name):
+                folder, adapters = self.base(name), self.path(f"{name} whole")
+                told = peft.LoraConfig(task_type="CAUSAL_LM", r=4, ensure_weight_tying=name != "llama",
+                                       modules_to_save=also.split(",") + (["lm_head"] if name == "gpt2" else []))
+                model = peft.get_peft_model(AutoModelForCausalLM.from_pretrained(folder), told)
+                self.train_theirs(model)
+                model.save_pretrained(adapters)
+                theirs = self.their_loss(model)
+                self.assertGreater(abs(self.our_loss(folder) - theirs), 100 * BOUND)
+                self.assertLessEqual(abs(self.our_loss(folder, "--adapter", adapters) - theirs), BOUND)
+                merged = self.path(f"{name} whole merged")
+                self.succeeds("export", folder, "--adapter", adapters, "--merge-lora", "-o", merged, "--tokenizer", "none")
+                self.assertLessEqual(abs(self.their_loss(AutoModelForCausalLM.from_pretrained(merged)) - theirs), BOUND)
+
+    def test_a_table_that_peft_trained_apart_from_its_head_is_refused(self):
+        for modules in (["wte"], ["lm_head"], ["wte", "lm_head"]):
+            with self.subTest(modules=modules):
+                folder, adapters = self.base("gpt2"), self.path("apart" + "".join(modules))
+                model = peft.get_peft_model(AutoModelForCausalLM.from_pretrained(folder),
+                                            peft.LoraConfig(task_type="CAUSAL_LM", r=4, modules_to_save=modules))
+                self.train_theirs(model)
+                model.save_pretrained(adapters)
+                self.fails(4, "eval", folder, "--adapter", adapters, *self.data, says="ensure_weight_tying")
 
 
 if __name__ == "__main__":
