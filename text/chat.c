@@ -27,7 +27,7 @@ static const coh_id_list *before(const coh_chat *chat)
 }
 
 coh_status coh_chat_encode(coh_chat *chat, const coh_chat_turn *messages, size_t count,
-                           size_t prompt_count, coh_id_list *ids, coh_byte_list *counts)
+                           const uint8_t *learns, coh_id_list *ids, coh_byte_list *counts)
 {
     const coh_id_list *first = before(chat);
     if (count == 0)
@@ -37,7 +37,7 @@ coh_status coh_chat_encode(coh_chat *chat, const coh_chat_turn *messages, size_t
     if (first->count > 0)
         memset(counts->bytes + counts->count, 0, first->count);
     counts->count += first->count;
-    return coh_chat_template_encode(chat->program, messages, count, prompt_count, ids, counts);
+    return coh_chat_template_encode(chat->program, messages, count, learns, ids, counts);
 }
 
 static coh_status check_turns(const coh_chat_turn *turns, size_t count)

@@ -30,10 +30,10 @@
 int coh_chat_writes(const coh_chat *chat, int32_t id);
 
 /* Appends the ids of a whole conversation, and for each id a byte: 1 if it is the assistant's,
- * including the token that ends the assistant's turn. Answers among the first `prompt_count`
- * messages are not marked. Fails: COH_ERR_CORRUPT, the message without a
- * place (roles in an order that the form cannot express), COH_ERR_MEMORY. */
+ * including the token that ends the assistant's turn. `learns`: for each message; 0: an answer in
+ * it is not marked; NULL: all are. Fails: COH_ERR_CORRUPT, the message without a place (roles in an
+ * order that the form cannot express), COH_ERR_MEMORY. */
 coh_status coh_chat_encode(coh_chat *chat, const coh_chat_turn *messages, size_t count,
-                           size_t prompt_count, coh_id_list *ids, coh_byte_list *counts);
+                           const uint8_t *learns, coh_id_list *ids, coh_byte_list *counts);
 
 #endif

@@ -655,22 +655,27 @@ void coh_chat_template_close(coh_chat_template *t)
 
 /* ---- its use ---- */
 
-static void drop_answers_before(coh_chat_template *t, size_t message)
+/* Drops the answers of messages that are not to be learned. Text that a template marks behind the
+ * last content is of no message (find_marked), and goes with the last one. */
+static void drop_unlearned(coh_chat_template *t, const uint8_t *learns, size_t count)
 {
     size_t kept = 0;
-    for (size_t i = 0; i < t->answers.count; i++)
-        if (t->answers.ranges[i].message >= message)
+    for (size_t i = 0; i < t->answers.count; i++) {
+        const size_t message = t->answers.ranges[i].message;
+        if (learns[message < count ? message : count - 1])
             t->answers.ranges[kept++] = t->answers.ranges[i];
+    }
     t->answers.count = kept;
 }
 
 coh_status coh_chat_template_encode(coh_chat_template *t, const coh_chat_turn *messages,
-                                    size_t count, size_t prompt_count, coh_id_list *ids,
+                                    size_t count, const uint8_t *learns, coh_id_list *ids,
                                     coh_byte_list *counts)
 {
     COH_TRY(render(t, messages, count, 0, &t->text));
     COH_TRY(find_all_answers(t, messages, count));
-    drop_answers_before(t, prompt_count);
+    if (learns)
+        drop_unlearned(t, learns, count);
     return encode_text(t, ids, counts);
 }
 

@@ -38,10 +38,10 @@ coh_status coh_chat_template_create(coh_tokenizer *tokenizer, const char *where,
 void coh_chat_template_close(coh_chat_template *chat_template);
 
 /* Appends the ids of a conversation, and for each id a byte: 1 if it overlaps an answer or its end,
- * but not of the first `prompt_count` messages.
+ * but not of a message i with learns[i] 0 (`learns` NULL: there is none).
  * Fails: COH_ERR_CORRUPT (the template refuses the conversation), COH_ERR_MEMORY. */
 coh_status coh_chat_template_encode(coh_chat_template *chat_template, const coh_chat_turn *messages,
-                                    size_t count, size_t prompt_count, coh_id_list *ids,
+                                    size_t count, const uint8_t *learns, coh_id_list *ids,
                                     coh_byte_list *counts);
 /* Appends the ids of a prompt for generation. Fails likewise. */
 coh_status coh_chat_template_prompt(coh_chat_template *chat_template, const coh_chat_turn *messages,

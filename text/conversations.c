@@ -33,6 +33,8 @@ static int is_empty(const json_t *value)
 static coh_status add_turn(coh_conversation *c, coh_chat_role role, const json_t *text)
 {
     COH_TRY(COH_GROW(&c->turns, &c->capacity, c->count + 1));
+    COH_TRY(COH_GROW(&c->learns, &c->learn_capacity, c->count + 1));
+    c->learns[c->count] = 1;
     c->turns[c->count++] =
         (coh_chat_turn){ role, json_string_value(text), json_string_length(text) };
     return COH_OK;
@@ -108,26 +110,37 @@ static coh_status read_role(const place *at, const message_keys *keys, const jso
                     at->number, at->of, quote, text_or_name(value), quote, keys->choices);
 }
 
-/* A weight scales what a message adds to the loss (OpenAI's 0 or 1). It changes nothing if it is 1,
- * or if the message does not count. */
-static int is_idle_weight(const char *key, const json_t *value, coh_chat_role role)
+/* Reads what a message adds to the loss, as OpenAI's form has it: an answer of weight 0 is not
+ * learned. In a message that never counts any number changes nothing. */
+static coh_status read_weight(const place *at, const json_t *message, coh_chat_role role,
+                              uint8_t *out_learns)
 {
-    const int is_one =
-        json_is_number(value) && !(json_number_value(value) < 1) && !(json_number_value(value) > 1);
-    return strcmp(key, "weight") == 0 && json_is_number(value) &&
-           (role != COH_CHAT_ASSISTANT || is_one);
+    const json_t *weight = json_object_get(message, "weight");
+    const double value = json_number_value(weight);
+    const int is_zero = !(value < 0) && !(value > 0), is_one = !(value < 1) && !(value > 1);
+    *out_learns = 1;
+    if (!weight || json_is_null(weight))
+        return COH_OK;
+    if (json_is_number(weight) && role != COH_CHAT_ASSISTANT)
+        return COH_OK;
+    if (!json_is_number(weight) || !(is_zero || is_one))
+        return coh_fail(COH_ERR_CORRUPT,
+                        "message %zu%s has a member \"weight\" that is neither 0 (not learned) nor "
+                        "1: give one of them, or leave it out",
+                        at->number, at->of);
+    *out_learns = (uint8_t)is_one;
+    return COH_OK;
 }
 
 /* Refuses members that no form writes; they would be lost silently. */
-static coh_status check_members(const place *at, const message_keys *keys, const json_t *message,
-                                coh_chat_role role)
+static coh_status check_members(const place *at, const message_keys *keys, const json_t *message)
 {
     const char *key;
     json_t *value;
     json_object_foreach((json_t *)message, key, value)
     {
         if (strcmp(key, keys->role) != 0 && strcmp(key, keys->content) != 0 &&
-            !json_is_null(value) && !is_idle_weight(key, value, role))
+            strcmp(key, "weight") != 0 && !json_is_null(value))
             return coh_fail(COH_ERR_CORRUPT,
                             "message %zu%s has a member \"%.60s\", which is not written into the "
                             "conversation: leave it out, or write it into the content",
@@ -186,8 +199,10 @@ static coh_status read_message(const place *at, json_t *message, coh_conversatio
     const int is_sharegpt = !has(message, "role") && has(message, "from");
     const message_keys *keys = is_sharegpt ? &sharegpt : &openai;
     coh_chat_role role;
+    uint8_t learns;
     COH_TRY(read_role(at, keys, json_object_get(message, keys->role), &role));
-    COH_TRY(check_members(at, keys, message, role));
+    COH_TRY(check_members(at, keys, message));
+    COH_TRY(read_weight(at, message, role, &learns));
     if (json_is_array(json_object_get(message, keys->content)))
         COH_TRY(join_parts(at, keys->content, message));
     const json_t *content = json_object_get(message, keys->content);
@@ -196,7 +211,9 @@ static coh_status read_message(const place *at, json_t *message, coh_conversatio
                         "message %zu%s has %s for its content where a text is needed: write one, "
                         "or remove the conversation",
                         at->number, at->of, coh_value_name(content));
-    return add_turn(out, role, content);
+    COH_TRY(add_turn(out, role, content));
+    out->learns[out->count - 1] = learns;
+    return COH_OK;
 }
 
 /* ---- the forms ---- */
@@ -286,6 +303,7 @@ static coh_status read_pair(json_t *object, coh_conversation *out)
                         coh_value_name(prompt), coh_value_name(completion));
     COH_TRY(read_list(object, "prompt", " of the prompt", out));
     out->prompt_count = out->count;
+    memset(out->learns, 0, out->count);
     return read_list(object, "completion", " of the completion", out);
 }
 
@@ -355,6 +373,27 @@ const char *coh_conversation_name(const json_t *object)
     return found->name;
 }
 
+/* Checks that something in the conversation counts. */
+static coh_status check_learns(const coh_conversation *c)
+{
+    int has_answer = 0;
+    for (size_t i = c->prompt_count; i < c->count; i++) {
+        const int is_answer = c->turns[i].role == COH_CHAT_ASSISTANT;
+        if (is_answer && c->learns[i])
+            return COH_OK;
+        has_answer |= is_answer;
+    }
+    if (has_answer)
+        return coh_fail(COH_ERR_CORRUPT,
+                        "each message of the assistant%s has the weight 0, so nothing is learned "
+                        "from the conversation: remove it",
+                        c->prompt_count ? " in the completion" : "");
+    return coh_fail(COH_ERR_CORRUPT,
+                    "no message%s is the assistant's, so nothing is learned from the "
+                    "conversation: remove it",
+                    c->prompt_count ? " of the completion" : "");
+}
+
 coh_status coh_conversation_read_turns(json_t *object, coh_conversation *out_conversation)
 {
     coh_conversation *c = out_conversation;
@@ -378,17 +417,12 @@ coh_status coh_conversation_read(json_t *object, coh_conversation *out_conversat
 {
     coh_conversation *c = out_conversation;
     COH_TRY(coh_conversation_read_turns(object, c));
-    for (size_t i = c->prompt_count; i < c->count; i++)
-        if (c->turns[i].role == COH_CHAT_ASSISTANT)
-            return COH_OK;
-    return coh_fail(COH_ERR_CORRUPT,
-                    "no message%s is the assistant's, so nothing is learned from the "
-                    "conversation: remove it",
-                    c->prompt_count ? " of the completion" : "");
+    return check_learns(c);
 }
 
 void coh_conversation_fini(coh_conversation *conversation)
 {
     coh_free(conversation->turns);
+    coh_free(conversation->learns);
     *conversation = (coh_conversation){ 0 };
 }

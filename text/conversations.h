@@ -17,7 +17,9 @@
 typedef struct coh_conversation {
     coh_chat_turn *turns; /* their texts belong to the object */
     size_t count, capacity;
-    size_t prompt_count; /* the first turns that are a prompt: nothing in them counts */
+    uint8_t *learns; /* for each turn: 0: an answer does not count (of a prompt, or weight 0) */
+    size_t learn_capacity;
+    size_t prompt_count; /* the first turns that are a prompt */
 } coh_conversation;
 
 /* Returns what a value is, for messages: "an array"; NULL: "nothing". */

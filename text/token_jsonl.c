@@ -129,7 +129,7 @@ static coh_status encode_chat(coh_token_builder *b, json_t *object, uint64_t *ou
     b->ids.count = b->targets.count = 0;
     COH_TRY(coh_conversation_read(object, c));
     *out_hash = hash_turns(c);
-    COH_TRY(coh_chat_encode(b->chat, c->turns, c->count, c->prompt_count, &b->ids, &b->targets));
+    COH_TRY(coh_chat_encode(b->chat, c->turns, c->count, c->learns, &b->ids, &b->targets));
     return coh_token_builder_check(b, b->ids.ids, b->ids.count, 0);
 }
 

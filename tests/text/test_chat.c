@@ -154,7 +154,7 @@ static size_t compare_form(const recorded_form *form, form_source from)
         ids.count = counts.count = 0;
         snprintf(where, sizeof(where), "%s (%d), %s, line %zu", form->folder, (int)from, o.name,
                  ++number);
-        if (coh_chat_encode(o.chat, c.messages, c.count, 0, &ids, &counts) != COH_OK)
+        if (coh_chat_encode(o.chat, c.messages, c.count, NULL, &ids, &counts) != COH_OK)
             fail_msg("%s: %s", where, coh_last_error());
         compare(where, line, &ids, &counts);
         json_decref(line);
@@ -423,7 +423,7 @@ static void encode_hello(coh_tokenizer *tokenizer, const char *folder, coh_id_li
                                        { COH_CHAT_ASSISTANT, "Hello", 5 } };
     coh_chat *chat;
     assert_int_equal(coh_chat_open(tokenizer, folder, COH_CHAT_FORM_AUTO, &chat), COH_OK);
-    assert_int_equal(coh_chat_encode(chat, messages, 2, 0, ids, counts), COH_OK);
+    assert_int_equal(coh_chat_encode(chat, messages, 2, NULL, ids, counts), COH_OK);
     coh_chat_close(chat);
 }
 
@@ -510,13 +510,13 @@ static void compare_with_jinja(const char *where, coh_tokenizer *tokenizer, coh_
         coh_id_list ids = { 0 };
         coh_byte_list counts = { 0 };
         if (json_is_null(json_array_get(json_object_get(one, "texts"), i))) {
-            assert_int_equal(coh_chat_encode(chat, c.messages, c.count, 0, &ids, &counts),
+            assert_int_equal(coh_chat_encode(chat, c.messages, c.count, NULL, &ids, &counts),
                              COH_ERR_CORRUPT);
             assert_int_equal(coh_chat_prompt(chat, c.messages, c.count, &prompt, &count),
                              COH_ERR_CORRUPT);
             continue;
         }
-        assert_int_equal(coh_chat_encode(chat, c.messages, c.count, 0, &ids, &counts), COH_OK);
+        assert_int_equal(coh_chat_encode(chat, c.messages, c.count, NULL, &ids, &counts), COH_OK);
         assert_ids_of(where, tokenizer, json_array_get(json_object_get(one, "texts"), i), ids.ids,
                       ids.count);
         assert_int_equal(coh_chat_prompt(chat, c.messages, c.count, &prompt, &count), COH_OK);
@@ -558,7 +558,7 @@ static void a_template_writes_what_jinja_writes(void **state)
 /* ---- prompts that are part of a conversation ---- */
 
 /* Also an answer without a text, whose end would count. */
-static void answers_of_a_prompt_do_not_count(void **state)
+static void answers_that_are_not_to_be_learned_do_not_count(void **state)
 {
     (void)state;
     static const recorded_form chatml = { "chatml", COH_CHAT_FORM_CHATML };
@@ -566,6 +566,7 @@ static void answers_of_a_prompt_do_not_count(void **state)
                                        { COH_CHAT_ASSISTANT, "", 0 },
                                        { COH_CHAT_USER, "b", 1 },
                                        { COH_CHAT_ASSISTANT, "Yes", 3 } };
+    static const uint8_t last[] = { 0, 0, 0, 1 };
     for (int from = 0; from < FORM_SOURCES; from++) {
         size_t counted[2] = { 0 };
         opened o = { 0 };
@@ -573,8 +574,8 @@ static void answers_of_a_prompt_do_not_count(void **state)
         for (size_t prompt = 0; prompt < 2; prompt++) {
             coh_id_list ids = { 0 };
             coh_byte_list counts = { 0 };
-            assert_int_equal(coh_chat_encode(o.chat, messages, 4, 3 * prompt, &ids, &counts),
-                             COH_OK);
+            assert_int_equal(
+                coh_chat_encode(o.chat, messages, 4, prompt ? last : NULL, &ids, &counts), COH_OK);
             for (size_t i = 0; i < counts.count; i++)
                 counted[prompt] += counts.bytes[i];
             assert_int_equal(counts.bytes[counts.count - 2], 1); /* before the last line end */
@@ -610,11 +611,11 @@ static void llama_2_asks_for_turns(void **state)
                                                      : *at == 'u' ? COH_CHAT_USER
                                                                   : COH_CHAT_ASSISTANT,
                                                      "x", 1 };
-        if (coh_chat_encode(chat, messages, count, 0, &ids, &counts) != COH_ERR_CORRUPT)
+        if (coh_chat_encode(chat, messages, count, NULL, &ids, &counts) != COH_ERR_CORRUPT)
             fail_msg("%s was taken", refused[i]);
         assert_non_null(strstr(coh_last_error(), "take turns"));
     }
-    assert_int_equal(coh_chat_encode(chat, NULL, 0, 0, &ids, &counts), COH_ERR_CORRUPT);
+    assert_int_equal(coh_chat_encode(chat, NULL, 0, NULL, &ids, &counts), COH_ERR_CORRUPT);
     coh_free(ids.ids);
     coh_free(counts.bytes);
     coh_chat_close(chat);
@@ -635,7 +636,7 @@ static void without_an_end_of_text_the_line_end_ends_a_turn(void **state)
     assert_int_equal(coh_tokenizer_open("bytes", &tokenizer), COH_OK);
     tokenizer->end_of_text = -1;
     assert_int_equal(coh_chat_open(tokenizer, NULL, COH_CHAT_FORM_AUTO, &chat), COH_OK);
-    assert_int_equal(coh_chat_encode(chat, messages, 3, 0, &ids, &counts), COH_OK);
+    assert_int_equal(coh_chat_encode(chat, messages, 3, NULL, &ids, &counts), COH_OK);
     assert_int_equal(ids.count, sizeof(text) - 1);
     for (size_t i = 0; i < ids.count; i++) {
         assert_int_equal(ids.ids[i], text[i]);
@@ -664,7 +665,7 @@ static void every_failing_allocation_is_said(void **state)
         alloc_fail_nth(n);
         coh_status status = coh_chat_open(tokenizer, folder, COH_CHAT_FORM_AUTO, &chat);
         if (status == COH_OK)
-            status = coh_chat_encode(chat, messages, 2, 0, &ids, &counts);
+            status = coh_chat_encode(chat, messages, 2, NULL, &ids, &counts);
         int was_hit = alloc_fault_was_hit();
         alloc_fail_nth(0);
         coh_free(ids.ids);
@@ -694,7 +695,7 @@ int main(void)
         IN_FOLDER(a_broken_configuration_is_refused),
         IN_FOLDER(conversations_begin_as_the_template_or_a_text_does),
         IN_FOLDER(a_template_writes_what_jinja_writes),
-        IN_FOLDER(answers_of_a_prompt_do_not_count),
+        IN_FOLDER(answers_that_are_not_to_be_learned_do_not_count),
         cmocka_unit_test(llama_2_asks_for_turns),
         cmocka_unit_test(without_an_end_of_text_the_line_end_ends_a_turn),
         cmocka_unit_test(every_failing_allocation_is_said),

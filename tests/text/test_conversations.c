@@ -128,26 +128,48 @@ static void lines_of_all_forms_may_be_mixed(void **state)
     assert_int_equal(hash_of(objects, COH_DATA_CHAT), hash_of(messages, COH_DATA_CHAT));
 }
 
-static void an_answer_of_the_prompt_does_not_count(void **state)
+/* `text`: the ids of the conversation, '$' the end of a text; `mark`: '+' for each that counts. */
+static void assert_marks(const char *object, const char *text, const char *mark)
 {
-    (void)state;
-    static const char pair[] = "{\"prompt\": [" Q ", " A ", " Q "], \"completion\": [" A "]}";
-    /* '$' ends a text; '+' marks the ids that count */
-    static const char text[] = "user: q\nassistant: a$user: q\nassistant: a$";
-    static const char mark[] = "---------------------------------------+++";
-    enum { COUNT = sizeof(text) - 1 };
-    int32_t tokens[COUNT - 1], targets[COUNT - 1];
+    enum { MOST = 200 };
+    const int64_t count = (int64_t)strlen(text);
+    int32_t tokens[MOST], targets[MOST];
     coh_token_file *file;
-    assert_int_equal(make(pair, COH_DATA_CHAT, NULL), COH_OK);
+    assert_true(count < MOST && strlen(mark) == strlen(text));
+    if (make(object, COH_DATA_CHAT, NULL) != COH_OK)
+        fail_msg("%s: %s", object, coh_last_error());
     assert_int_equal(coh_token_file_open(folder_file("out"), &file), COH_OK);
-    assert_int_equal(coh_token_file_window_count(file, COUNT - 1), 1);
-    assert_int_equal(coh_token_file_window(file, 1, 0, COUNT - 1, tokens, targets), COH_OK);
-    for (int i = 0; i + 1 < COUNT; i++) {
+    assert_int_equal(coh_token_file_window_count(file, count - 1), 1);
+    assert_int_equal(coh_token_file_window(file, 1, 0, count - 1, tokens, targets), COH_OK);
+    for (int64_t i = 0; i + 1 < count; i++) {
         const int32_t next = text[i + 1] == '$' ? 256 : text[i + 1];
         assert_int_equal(tokens[i], text[i] == '$' ? 256 : text[i]);
         assert_int_equal(targets[i], mark[i + 1] == '+' ? next : -1);
     }
     coh_token_file_close(file);
+}
+
+static void an_answer_of_the_prompt_does_not_count(void **state)
+{
+    (void)state;
+    assert_marks("{\"prompt\": [" Q ", " A ", " Q "], \"completion\": [" A "]}",
+                 "user: q\nassistant: a$user: q\nassistant: a$",
+                 "---------------------------------------+++");
+}
+
+#define WEIGHED(weight) "{\"role\": \"assistant\", \"content\": \"a\", \"weight\": " weight "}"
+
+static void an_answer_of_weight_0_is_written_and_does_not_count(void **state)
+{
+    (void)state;
+    static const char text[] = "user: q\nassistant: a$user: q\nassistant: a$";
+    assert_marks(CHAT(Q "," WEIGHED("0") "," Q "," A), text,
+                 "---------------------------------------+++");
+    assert_marks(CHAT(Q "," WEIGHED("1.0") "," Q "," WEIGHED("0.0")), text,
+                 "------------------+++---------------------");
+    assert_marks("{\"prompt\": [" Q "," WEIGHED("1") "," Q
+                                                     "], \"completion\": [" WEIGHED("null") "]}",
+                 text, "---------------------------------------+++");
 }
 
 typedef struct bad {
@@ -193,10 +215,6 @@ static void what_would_lose_text_or_has_two_forms_is_refused(void **state)
           "message 1 has a member \"name\"" },
         { "{\"conversations\": [{\"from\": \"gpt\", \"content\": \"a\"}]}",
           "message 1 has a member \"content\"" },
-        { CHAT(Q ",{\"role\": \"assistant\", \"content\": \"a\", \"weight\": 0}"),
-          "message 2 has a member \"weight\"" },
-        { CHAT("{\"role\": \"assistant\", \"content\": \"a\", \"weight\": true}"),
-          "message 1 has a member \"weight\"" },
         { CHAT("{\"role\": \"assistant\", \"content\": [{\"type\": \"image_url\"}]}"),
           "message 1 has a part of type \"image_url\"" },
         { CHAT("{\"role\": \"assistant\", \"content\": [\"a\"]}"), "a part of type \"nothing\"" },
@@ -221,6 +239,23 @@ static void what_would_lose_text_or_has_two_forms_is_refused(void **state)
         snprintf(text, sizeof(text), "%s\n%s\n", CHAT(Q "," A), all[i].object);
         assert_refused(text, COH_DATA_CHAT, ":2: ", all[i].says);
     }
+}
+
+static void weights_other_than_0_and_1_are_refused_and_0_for_all(void **state)
+{
+    (void)state;
+    static const bad all[] = {
+        { CHAT(Q "," WEIGHED("0")), "each message of the assistant has the weight 0, so " },
+        { "{\"prompt\": [" Q "," A "], \"completion\": [" WEIGHED("0") "]}",
+          "each message of the assistant in the completion has the weight 0" },
+        { CHAT(WEIGHED("true")), "message 1 has a member \"weight\" that is neither 0" },
+        { CHAT(WEIGHED("0.5")), "message 1 has a member \"weight\" that is neither 0" },
+        { CHAT(WEIGHED("\"0\"")), "message 1 has a member \"weight\" that is neither 0" },
+        { CHAT("{\"role\": \"user\", \"content\": \"q\", \"weight\": \"0\"}," A),
+          "message 1 has a member \"weight\" that is neither 0" },
+    };
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+        assert_refused(all[i].object, COH_DATA_CHAT, ":1: ", all[i].says);
 }
 
 static void a_word_with_a_nul_character_is_another_word(void **state)
@@ -373,7 +408,9 @@ int main(void)
         IN_FOLDER(each_form_has_the_ids_and_targets_of_its_messages),
         IN_FOLDER(lines_of_all_forms_may_be_mixed),
         IN_FOLDER(an_answer_of_the_prompt_does_not_count),
+        IN_FOLDER(an_answer_of_weight_0_is_written_and_does_not_count),
         IN_FOLDER(what_would_lose_text_or_has_two_forms_is_refused),
+        IN_FOLDER(weights_other_than_0_and_1_are_refused_and_0_for_all),
         IN_FOLDER(a_word_with_a_nul_character_is_another_word),
         IN_FOLDER(an_array_gives_what_its_elements_give_as_lines),
         IN_FOLDER(an_element_longer_than_a_block_is_read_whole),
