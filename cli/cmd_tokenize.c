@@ -74,7 +74,7 @@ static coh_status build(const cli_options *options, coh_tokenizer *tokenizer)
     const coh_status status = coh_token_file_make(tokenizer, &build_options, &facts);
     cli_progress_end();
     CLI_TRY(status);
-    cli_data_say_build(options->operand, &facts);
+    cli_data_say_build(&source, options->operand, &facts);
     cli_data_say_stream(tokenizer, &build_options);
     return COH_OK;
 }

@@ -250,7 +250,31 @@ static const char *plural(uint64_t count)
     return count == 1 ? "" : "s";
 }
 
-void cli_data_say_build(const char *what, const coh_token_build_facts *facts)
+/* The end of a conversation, or of a prompt's completion, is lost behind the cut; text is meant to
+ * be cut anywhere. */
+static void say_cut(const cli_data_source *source, const char *what,
+                    const coh_token_build_facts *facts)
+{
+    const cli_data_form *form = source->form;
+    const uint64_t count = facts->document_count + facts->held_out_document_count;
+    const uint64_t cut = facts->cut_document_count;
+    const int is_pair = strchr(form->field, ',') != NULL;
+    char remedy[160] = "a new run may have a longer --sequence";
+    if (cut == 0 || !(form->chat || is_pair))
+        return;
+    if (!source->sequence_is_fixed)
+        snprintf(remedy, sizeof(remedy), "--sequence %" PRIu64 " holds the longest%s",
+                 facts->longest_document - 1,
+                 form->aligned ? "" : ", and --documents aligned begins a sequence with each");
+    cli_note_choice("%s: %" PRIu64 " of %" PRIu64 " %s%s %s longer than --sequence %" PRId64
+                    " (the longest has %" PRIu64 " tokens), so %s cut: %s",
+                    what, cut, count, form->chat ? "conversation" : "pair", plural(count),
+                    cut == 1 ? "is" : "are", source->sequence, facts->longest_document,
+                    cut == 1 ? "it is" : "they are", remedy);
+}
+
+void cli_data_say_build(const cli_data_source *source, const char *what,
+                        const coh_token_build_facts *facts)
 {
     const uint64_t count = facts->document_count + facts->held_out_document_count;
     if (facts->chat_form[0])
@@ -270,6 +294,7 @@ void cli_data_say_build(const char *what, const coh_token_build_facts *facts)
         cli_note_choice("%s: %" PRIu64 " file%s read as text; %" PRIu64
                         " left out as binary (a NUL byte in the first 8 KiB), the first: %s",
                         what, facts->file_count, plural(facts->file_count), facts->binary_count,
+    out_options->sequence = source->sequence;
                         facts->first_binary);
     else if (facts->other_count)
         cli_note_choice("%s: %" PRIu64 " file%s read; %" PRIu64
@@ -287,6 +312,7 @@ void cli_data_say_build(const char *what, const coh_token_build_facts *facts)
         cli_note_choice("%s: %" PRIu64 " %s of characters (\\ud800 to \\udfff alone): read as "
                         "U+FFFD",
                         what, facts->replaced_count,
+    say_cut(source, what, facts);
                         facts->replaced_count == 1 ? "half" : "halves");
     if (facts->empty_window_count)
         cli_note_choice("%s: %" PRIu64 " window%s left out: nothing in %s counts", what,
@@ -329,7 +355,7 @@ static coh_status build(const cli_data_source *source, const char *what, const c
     const coh_status status = coh_token_file_make(source->tokenizer, &options, &facts);
     cli_progress_end();
     CLI_TRY(status);
-    cli_data_say_build(what, &facts);
+    cli_data_say_build(source, what, &facts);
     cli_data_say_stream(source->tokenizer, &options);
     for (int i = 0; i < 2 && parts[i]; i++)
         CLI_TRY(coh_token_file_open(paths[i], &parts[i]->file));

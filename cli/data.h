@@ -49,6 +49,7 @@ typedef struct cli_data_source {
     int32_t thread_count; /* threads that read a folder's files */
     int is_form_given;    /* by flags of this command; a note says that a token file ignores them */
     int takes_json;       /* JSON is text, as earlier versions read it: the run's note names it */
+    int sequence_is_fixed; /* of a resumed run: no flag changes it */
 } cli_data_source;
 
 /* Is a path text (1) or ids (0)? `flag` is for messages. Fails: COH_ERR_IO, COH_ERR_ARGUMENT
@@ -65,7 +66,8 @@ coh_status cli_data_check_text(const cli_data_form *form, const char *path, int 
 void cli_data_build_options(const cli_data_source *source, const char *what,
                             coh_token_build_options *out_options);
 /* Prints notes about a build that its result does not show. */
-void cli_data_say_build(const char *what, const coh_token_build_facts *facts);
+void cli_data_say_build(const cli_data_source *source, const char *what,
+                        const coh_token_build_facts *facts);
 /* Prints a note about a single text file, which is read without the token that the tokenizer puts
  * before a text, if it puts one. */
 void cli_data_say_stream(const coh_tokenizer *tokenizer, const coh_token_build_options *options);

@@ -206,7 +206,8 @@ cli_data_source cli_train_data_source(const cli_job *job)
                               .seed = recipe->seed,
                               .form = &recipe->form,
                               .thread_count = cli_budget_thread_count(job->options),
-                              .is_form_given = cli_recipe_form_is_given(job->options) };
+                              .is_form_given = cli_recipe_form_is_given(job->options),
+                              .sequence_is_fixed = job->resumed };
 }
 
 /* ---- the length of a run by --epochs ---- */

@@ -141,6 +141,7 @@ coh_status coh_documents_begin(coh_documents *documents, uint64_t hash)
     documents->writer = is_held_out(documents, documents->count++, hash);
     documents->counts[documents->writer]++;
     documents->now.filled = 0;
+    documents->id_count = 0;
     return COH_OK;
 }
 
@@ -236,6 +237,7 @@ coh_status coh_documents_add(coh_documents *documents, const int32_t *ids, const
     coh_window_ids *now = &d->now;
     if (d->turn)
         return record_add(d, ids, counts, count);
+    d->id_count += count;
     if (d->window == 0)
         return coh_token_writer_add(d->writers[d->writer], ids, counts, count);
     for (size_t i = 0; i < count; i++) {
@@ -256,6 +258,8 @@ coh_status coh_documents_end(coh_documents *documents)
     coh_documents *d = documents;
     if (d->turn)
         return record(d, CALL_END, NULL, NULL, 0);
+    d->cut_count += d->most_ids > 0 && d->id_count > d->most_ids;
+    d->longest = d->id_count > d->longest ? d->id_count : d->longest;
     if (d->now.filled < 2) /* packed, or no target is left */
         return COH_OK;
     return d->is_fitted ? place(d) : write_window(d, &d->now, d->writer);

@@ -55,10 +55,14 @@ typedef struct coh_documents {
     uint64_t count;              /* documents begun */
     uint64_t counts[2];          /* by writer */
     uint64_t empty_window_count; /* windows left out */
+    uint64_t most_ids;           /* of a document that a window holds as a whole; 0: any */
+    uint64_t cut_count;          /* documents with more */
+    uint64_t longest;            /* ids of the longest document */
 
     /* The current document. */
     int writer;
     coh_window_ids now; /* window + 1 ids */
+    uint64_t id_count;  /* added so far */
 
     /* Fitted: by writer. */
     coh_window_ids open[2][COH_OPEN_WINDOWS];

@@ -534,6 +534,11 @@ static coh_status check_arguments(const coh_tokenizer *tokenizer,
                         "tokenizer's",
                         options->vocabulary);
     COH_TRY(check_output(options->out_path, in_path, &facts));
+    if (options->sequence < 0)
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "sequences of %" PRId64 " tokens: at least 1, or 0 to count no documents "
+                        "that are longer",
+                        options->sequence);
     return check_held_out(options, &facts);
 }
 
@@ -617,6 +622,8 @@ static coh_status build(coh_token_builder *b, int is_folder)
     /* Listed before any file is created, since new files may be in the same folder. */
     if (is_folder)
         COH_TRY(list_fill(&b->list, options->in_path, options->form != COH_DATA_TEXT));
+    const int64_t tokens = options->window > 0 ? options->window : options->sequence;
+    d->most_ids = tokens > 0 ? (uint64_t)tokens + 1 : 0; /* the last is a target only */
     if (options->form == COH_DATA_CHAT)
         COH_TRY(coh_chat_open(b->tokenizer, options->chat_folder, options->chat_form, &b->chat));
     COH_TRY(create_writers(b));
@@ -665,6 +672,8 @@ static void tell(const coh_token_builder *b, coh_token_build_facts *out_facts)
     if (b->binary_count > 0)
         show_path(b->list.paths[b->first_binary], facts.first_binary, sizeof(facts.first_binary));
     if (b->chat)
+        .cut_document_count = d->cut_count,
+        .longest_document = d->longest,
         snprintf(facts.chat_form, sizeof(facts.chat_form), "%s", coh_chat_description(b->chat));
     COH_STRUCT_FILL(facts, out_facts);
 }

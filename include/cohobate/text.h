@@ -205,6 +205,9 @@ typedef struct coh_token_build_options {
      * seen, so the order of the documents decides which of them share one. Memory: at most 32 MiB
      * for each file. */
     int32_t fitted;
+    /* Tokens of the windows in which a packed file will be read, for cut_document_count; an aligned
+     * file has its own. 0: not known. */
+    int64_t sequence;
 } coh_token_build_options;
 /* As coh_token_build_options_init; `bytes` is the size that the caller was compiled with. */
 COH_API void coh_token_build_options_init_sized(coh_token_build_options *out_options, size_t bytes);
@@ -235,6 +238,9 @@ typedef struct coh_token_build_facts {
     /* Of a single text file with a part for validation: bytes before that part, and of the file. */
     uint64_t cut_byte, text_bytes;
 } coh_token_build_facts;
+    /* Documents with more ids than a window and its last target, held out ones too, so that no
+     * window holds them whole; ids of the longest document. */
+    uint64_t cut_document_count, longest_document;
 
 /* Tokenizes options->in_path, a file or a folder, as a stream. Memory: a block of 1 MiB and the
  * longest word; for JSONL, the longest line (at most 256 MiB); for a folder, that much per thread

@@ -345,7 +345,7 @@ class coh_token_build_options(Structure):
                 ("chat_form", c_int), ("window", c_int64), ("held_out", c_int32),
                 ("validation_split", c_double), ("seed", c_uint64), ("held_out_path", c_char_p),
                 ("thread_count", c_int32), ("vocabulary", c_int64), ("go_on", GoOn),
-                ("go_on_context", c_void_p), ("fitted", c_int32)]
+                ("go_on_context", c_void_p), ("fitted", c_int32), ("sequence", c_int64)]
 
 
 class coh_token_build_facts(Structure):
@@ -355,7 +355,8 @@ class coh_token_build_facts(Structure):
                 ("lines_as_text_count", c_uint64), ("replaced_count", c_uint64),
                 ("chat_form", c_char * 160), ("file_count", c_uint64), ("binary_count", c_uint64),
                 ("first_binary", c_char * 160), ("other_count", c_uint64),
-                ("cut_byte", c_uint64), ("text_bytes", c_uint64)]
+                ("cut_byte", c_uint64), ("text_bytes", c_uint64),
+                ("cut_document_count", c_uint64), ("longest_document", c_uint64)]
 
 
 class coh_token_file_facts(Structure):

@@ -99,6 +99,31 @@ static void each_line_is_a_document_and_its_end(void **state)
     assert_text("out", "x$");
 }
 
+/* Documents of 5, 3, 8 and 1 ids with their ends. A window of 4 tokens holds 5: the last is a
+ * target only. */
+static void documents_that_no_window_holds_whole_are_counted(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t window, sequence;
+        uint64_t cut_count;
+    } cases[] = { { 0, 0, 0 }, { 0, 4, 1 }, { 0, 3, 2 }, { 0, 7, 0 }, { 4, 0, 1 }, { 3, 100, 2 } };
+    write_text("in", "{\"text\": \"four\"}\n{\"text\": \"in\"}\n{\"text\": \"longest\"}\n"
+                     "{\"text\": \"\"}\n");
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        coh_token_build_options options = options_for("in", COH_DATA_JSONL);
+        coh_token_build_facts facts = { .struct_bytes = sizeof(facts) };
+        options.window = cases[i].window;
+        options.sequence = cases[i].sequence;
+        assert_int_equal(coh_token_file_make(bytes, &options, &facts), COH_OK);
+        assert_int_equal(facts.cut_document_count, cases[i].cut_count);
+        assert_int_equal(facts.longest_document, 8);
+    }
+    coh_token_build_options options = options_for("in", COH_DATA_JSONL);
+    options.sequence = -1;
+    assert_int_equal(coh_token_file_make(bytes, &options, NULL), COH_ERR_ARGUMENT);
+}
+
 static void what_python_s_json_takes_beyond_json_is_read(void **state)
 {
     (void)state;
@@ -667,6 +692,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         IN_FOLDER(each_line_is_a_document_and_its_end),
+        IN_FOLDER(documents_that_no_window_holds_whole_are_counted),
         IN_FOLDER(what_python_s_json_takes_beyond_json_is_read),
         IN_FOLDER(files_of_lines_in_a_folder_are_told),
         IN_FOLDER(a_folder_is_its_jsonl_files_in_byte_order),
