@@ -316,6 +316,7 @@ static coh_status fresh_recipe(cli_job *job)
         job->recipe.tokenizer_identity = coh_tokenizer_identity(job->tokenizer);
     CLI_TRY(resolve_model(job));
     CLI_TRY(check_from_scratch(job));
+    cli_recipe_keep_sequence(&job->recipe, options);
     const int64_t positions = coh_model_size_get(&job->model).positions;
     if (!cli_given(options, CLI_FLAG_SEQUENCE) && job->recipe.sequence > positions)
         job->recipe.sequence = positions;

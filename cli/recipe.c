@@ -65,22 +65,46 @@ static int is_preset(const cli_options *options)
            cli_artefact_is_preset(options->operand);
 }
 
-/* Finds the tokenizer of the run of a checkpoint; "" if the operand is not a checkpoint, or has no
- * note of a run. Opening it as a model reports what is wrong with it. */
-static void find_noted(const char *path, char *out_path)
+/* Reads the recipe of the run of a checkpoint. Returns 0 if the path is not a checkpoint, or has no
+ * note of a run: opening it as a model reports what is wrong with it. */
+static int read_noted(const char *path, cli_recipe *out_noted)
 {
     coh_checkpoint *checkpoint;
     coh_checkpoint_facts facts = { .struct_bytes = sizeof(facts) };
-    cli_recipe noted;
     struct stat kind;
-    out_path[0] = '\0';
     if (stat(path, &kind) != 0 || !S_ISDIR(kind.st_mode) ||
         coh_checkpoint_open(path, &checkpoint) != COH_OK)
-        return;
-    if (coh_checkpoint_facts_get(checkpoint, &facts) == COH_OK &&
-        cli_recipe_from_checkpoint(&facts, &noted) == COH_OK)
-        snprintf(out_path, CLI_PATH_BYTES, "%s", noted.tokenizer);
+        return 0;
+    const int is_noted = coh_checkpoint_facts_get(checkpoint, &facts) == COH_OK &&
+                         cli_recipe_from_checkpoint(&facts, out_noted) == COH_OK;
     coh_checkpoint_close(checkpoint);
+    return is_noted;
+}
+
+/* Finds the tokenizer of the run of a checkpoint; "" if there is no such run. */
+static void find_noted(const char *path, char *out_path)
+{
+    cli_recipe noted;
+    const int is_noted = read_noted(path, &noted);
+    snprintf(out_path, CLI_PATH_BYTES, "%s", is_noted ? noted.tokenizer : "");
+}
+
+void cli_recipe_keep_sequence(cli_recipe *recipe, const cli_options *options)
+{
+    cli_recipe noted;
+    if (!options->operand || is_preset(options) || cli_artefact_is_folder(options->operand) ||
+        !read_noted(options->operand, &noted))
+        return;
+    if (options->command == CLI_TRAIN && noted.form.aligned &&
+        !cli_given(options, CLI_FLAG_DOCUMENTS))
+        cli_note_choice("note: the documents of %s were aligned; those of this run are packed "
+                        "(--documents aligned)",
+                        options->operand);
+    if (cli_given(options, CLI_FLAG_SEQUENCE) || recipe->sequence == noted.sequence)
+        return;
+    cli_note_choice("sequence %" PRId64 ": as %s was trained; --sequence changes it",
+                    noted.sequence, options->operand);
+    recipe->sequence = noted.sequence;
 }
 
 /* Is it a word of --tokenizer that is not a path? */

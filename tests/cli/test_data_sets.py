@@ -50,6 +50,22 @@ class DataSets(ProgramTest):
                       self.succeeds("tokenize", pairs, "--field", "p,c", *cut).err)
         self.assertNotIn("longer than", self.succeeds("tokenize", pairs, "--field", "c", *cut).err)
 
+    def test_a_run_that_begins_with_a_run_has_its_sequence(self):
+        text, first = self.corpus(), self.path("first")
+        self.succeeds("train", *TINY, "--sequence", 24, "--documents", "aligned", "--data", self.texts(), "--steps", 1, "--save", first)
+        more = ["train", first, "--data", text, "--steps", 1, "--batch", 2, "--threads", 2, "--save", "none"]
+        said = self.succeeds(*more).err
+        self.assertIn(f"sequence 24: as {first} was trained; --sequence changes it\n", said)
+        self.assertIn(f"note: the documents of {first} were aligned; those of this run are packed (--documents aligned)\n", said)
+        self.assertIn(" sequences of 24; ", said)
+        said = self.succeeds(*more, "--sequence", 20, "--documents", "packed").err
+        self.assertIn(" sequences of 20; ", said)
+        self.assertNotIn(f"as {first} was trained", said)
+        self.assertNotIn("aligned", said)
+        planned = self.succeeds("plan", first, "--batch", 2, "--threads", 2, "-o", self.path("plan.json"))
+        self.assertNotIn("aligned", planned.err)
+        self.succeeds(*more, "--plan", self.path("plan.json"))
+
 
 if __name__ == "__main__":
     unittest.main()
