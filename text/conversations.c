@@ -373,6 +373,32 @@ const char *coh_conversation_name(const json_t *object)
     return found->name;
 }
 
+const char *coh_list_name(const json_t *object)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)object, key, value)
+    {
+        if (json_is_array(value) && json_is_object(json_array_get(value, 0)))
+            return key;
+    }
+    return NULL;
+}
+
+static coh_status refuse_formless(const json_t *object)
+{
+    const char *list = coh_list_name(object);
+    if (list)
+        return coh_fail(COH_ERR_CORRUPT,
+                        "\"messages\" is missing, and \"%.60s\" is a list of objects: if they are "
+                        "the conversations, give that list alone, or each on a line",
+                        list);
+    return coh_fail(COH_ERR_CORRUPT,
+                    "\"messages\" is missing, and so are %s, %s and %s: see docs/data.md for "
+                    "the forms of a conversation",
+                    forms[1].name, forms[2].name, forms[3].name);
+}
+
 /* Checks that something in the conversation counts. */
 static coh_status check_learns(const coh_conversation *c)
 {
@@ -400,10 +426,7 @@ coh_status coh_conversation_read_turns(json_t *object, coh_conversation *out_con
     const form *found = find_form(object, 0);
     c->count = c->prompt_count = 0;
     if (!found)
-        return coh_fail(COH_ERR_CORRUPT,
-                        "\"messages\" is missing, and so are %s, %s and %s: see docs/data.md for "
-                        "the forms of a conversation",
-                        forms[1].name, forms[2].name, forms[3].name);
+        return refuse_formless(object);
     const form *other = find_form(object, (size_t)(found - forms) + 1);
     if (other)
         return coh_fail(COH_ERR_CORRUPT,

@@ -28,6 +28,10 @@ const char *coh_value_name(const json_t *value);
 /* Returns the members by which the object is a conversation, quoted; NULL: it is none. */
 const char *coh_conversation_name(const json_t *object);
 
+/* Returns the name of the first member that is a list of objects, such as "data" of an object that
+ * holds a whole data set; NULL: none is. */
+const char *coh_list_name(const json_t *object);
+
 /* Reads the turns; `out_conversation` is zeroed or was read before. Replaces a content of several
  * parts in the object by their text. Fails: COH_ERR_CORRUPT, the message without a place,
  * COH_ERR_MEMORY. */

@@ -122,6 +122,43 @@ static int is_blank(coh_slice line)
 
 /* ---- an array ---- */
 
+/* UTF-16 has a mark of the order of its bytes, or a NUL next to its first sign. */
+static int is_utf16(const uint8_t *bytes, size_t count)
+{
+    if (count < 2)
+        return 0;
+    const int first = bytes[0], second = bytes[1];
+    if (first == 0 || second == 0)
+        return first + second == '{' || first + second == '[';
+    return (first == 0xff && second == 0xfe) || (first == 0xfe && second == 0xff);
+}
+
+/* Returns the index of the first byte that is no white space. */
+static size_t skip_begin(const uint8_t *bytes, size_t count)
+{
+    size_t at = count >= 3 && memcmp(bytes, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
+    while (at < count && is_white((char)bytes[at]))
+        at++;
+    return at;
+}
+
+int coh_lines_is_array(const char *path)
+{
+    uint8_t head[512];
+    size_t count = 0;
+    int fd;
+    if (coh_file_open_text(path, &fd) != COH_OK)
+        return 0;
+    const coh_status status = coh_file_read_more(fd, path, head, sizeof(head), &count);
+    close(fd);
+    size_t at = skip_begin(head, count);
+    if (status != COH_OK || at == count || head[at++] != '[')
+        return 0;
+    while (at < count && is_white((char)head[at]))
+        at++;
+    return at < count && head[at] == '{';
+}
+
 /* Skips white space, counting lines, up to the next byte; *out_sign 0: there is none. */
 static coh_status skip_white(coh_lines *lines, char *out_sign)
 {
@@ -211,13 +248,17 @@ static coh_status next_element(coh_lines *lines, coh_slice *out_element, int *ou
 static coh_status find_layout(coh_lines *lines)
 {
     COH_TRY(read_more(lines));
-    size_t at = lines->end >= 3 && memcmp(lines->bytes, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
-    uint64_t line_ends = 0;
-    for (; at < lines->end && is_white((char)lines->bytes[at]); at++)
-        line_ends += lines->bytes[at] == '\n';
+    if (is_utf16(lines->bytes, lines->end))
+        return coh_fail(COH_ERR_CORRUPT,
+                        "%s is in UTF-16, and JSON is read in UTF-8: convert it with iconv -f "
+                        "UTF-16 -t UTF-8",
+                        lines->path);
+    const size_t at = skip_begin(lines->bytes, lines->end);
     lines->is_array = at < lines->end && lines->bytes[at] == '[';
     if (lines->is_array) {
-        lines->number = 1 + line_ends;
+        lines->number = 1;
+        for (size_t i = 0; i < at; i++)
+            lines->number += lines->bytes[i] == '\n';
         lines->begin = at + 1;
     }
     return COH_OK;
@@ -354,8 +395,13 @@ coh_status coh_lines_next(coh_lines *lines, json_t **out_object)
                         lines->number, lines->path);
     if (!object) {
         print_only(error.text);
-        return coh_lines_fail(lines, "no JSON at byte %d (%s): mend the %s, or remove it",
-                              error.position, error.text, lines->is_array ? "object" : "line");
+        const int goes_on =
+            !lines->is_array && json_error_code(&error) == json_error_premature_end_of_input;
+        return coh_lines_fail(lines, "no JSON at byte %d (%s): mend the %s, or remove it%s",
+                              error.position, error.text, lines->is_array ? "object" : "line",
+                              goes_on ? "; an object ends on the line on which it begins, unless "
+                                        "all are one array ([...])"
+                                      : "");
     }
     if (!json_is_object(object)) {
         json_decref(object);

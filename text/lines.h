@@ -39,6 +39,9 @@ typedef struct coh_lines {
     uint64_t inner_ends;    /* of an array: line ends in the last element */
 } coh_lines;
 
+/* Is the file a JSON array whose first element is an object? 0 also if it cannot be read. */
+int coh_lines_is_array(const char *path);
+
 /* Fails: COH_ERR_IO. */
 coh_status coh_lines_open(const char *path, coh_lines *out_lines);
 void coh_lines_close(coh_lines *lines); /* accepts a zeroed struct */

@@ -276,6 +276,12 @@ static int is_lines_name(const char *name)
     return ends_with(name, ".jsonl") || ends_with(name, ".ndjson");
 }
 
+/* Other objects of JSON in a folder describe its data, or are a tokenizer's. */
+static int is_array(const char *path, const char *name)
+{
+    return ends_with(name, ".json") && coh_lines_is_array(path);
+}
+
 static coh_status list_entry(coh_file_list *list, const char *folder, const char *name, int depth)
 {
     char path[PATH_MAX];
@@ -289,7 +295,7 @@ static coh_status list_entry(coh_file_list *list, const char *folder, const char
         return list_folder(list, path, depth + 1);
     /* Links to files are followed; links to folders are not, since they may form a loop. A link to
      * nothing fails, unless the file would be left out by its name. */
-    const int is_other = list->is_lines && !is_lines_name(name);
+    const int is_other = list->is_lines && !is_lines_name(name) && !is_array(path, name);
     if (S_ISLNK(facts.st_mode) && stat(path, &facts) != 0 && !is_other)
         return coh_fail(COH_ERR_IO, "cannot follow the link %s: %s: mend it, or take it away", path,
                         strerror(errno));
@@ -528,17 +534,17 @@ static coh_status check_arguments(const coh_tokenizer *tokenizer,
     if (options->fitted && options->window == 0)
         return coh_fail(COH_ERR_ARGUMENT,
                         "documents are fitted into windows: give the tokens of one");
+    if (options->sequence < 0)
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "sequences of %" PRId64 " tokens: at least 1, or 0 to count no documents "
+                        "that are longer",
+                        options->sequence);
     if (options->vocabulary < 0)
         return coh_fail(COH_ERR_ARGUMENT,
                         "a vocabulary of %" PRId64 " ids: at least 1, or 0 for the "
                         "tokenizer's",
                         options->vocabulary);
     COH_TRY(check_output(options->out_path, in_path, &facts));
-    if (options->sequence < 0)
-        return coh_fail(COH_ERR_ARGUMENT,
-                        "sequences of %" PRId64 " tokens: at least 1, or 0 to count no documents "
-                        "that are longer",
-                        options->sequence);
     return check_held_out(options, &facts);
 }
 
@@ -615,6 +621,8 @@ static coh_status build(coh_token_builder *b, int is_folder)
     d->held_out = options->held_out;
     d->validation_split = options->validation_split;
     d->seed = options->seed;
+    const int64_t tokens = options->window > 0 ? options->window : options->sequence;
+    d->most_ids = tokens > 0 ? (uint64_t)tokens + 1 : 0; /* the last is a target only */
     const int32_t end = b->tokenizer->end_of_text;
     d->padding = end >= 0 && end < vocabulary_of(b) ? end : 0;
     d->is_fitted = options->fitted != 0;
@@ -622,8 +630,6 @@ static coh_status build(coh_token_builder *b, int is_folder)
     /* Listed before any file is created, since new files may be in the same folder. */
     if (is_folder)
         COH_TRY(list_fill(&b->list, options->in_path, options->form != COH_DATA_TEXT));
-    const int64_t tokens = options->window > 0 ? options->window : options->sequence;
-    d->most_ids = tokens > 0 ? (uint64_t)tokens + 1 : 0; /* the last is a target only */
     if (options->form == COH_DATA_CHAT)
         COH_TRY(coh_chat_open(b->tokenizer, options->chat_folder, options->chat_form, &b->chat));
     COH_TRY(create_writers(b));
@@ -666,14 +672,14 @@ static void tell(const coh_token_builder *b, coh_token_build_facts *out_facts)
         .other_count = b->list.other_count,
         .cut_byte = b->cut_byte,
         .text_bytes = b->text_bytes,
+        .cut_document_count = d->cut_count,
+        .longest_document = d->longest,
     };
     for (size_t i = 0; b->options->form == COH_DATA_TEXT && i < b->list.count; i++)
         facts.lines_as_text_count += (uint64_t)is_lines_name(b->list.paths[i]);
     if (b->binary_count > 0)
         show_path(b->list.paths[b->first_binary], facts.first_binary, sizeof(facts.first_binary));
     if (b->chat)
-        .cut_document_count = d->cut_count,
-        .longest_document = d->longest,
         snprintf(facts.chat_form, sizeof(facts.chat_form), "%s", coh_chat_description(b->chat));
     COH_STRUCT_FILL(facts, out_facts);
 }

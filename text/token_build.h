@@ -18,7 +18,7 @@
 typedef struct coh_file_list {
     char **paths;
     size_t count, capacity;
-    int is_lines;         /* only files of JSON lines */
+    int is_lines;         /* only files of JSON lines, and arrays of JSON */
     uint64_t other_count; /* regular files that this leaves out */
 } coh_file_list;
 

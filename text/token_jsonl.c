@@ -34,6 +34,12 @@ static coh_status find_text(const coh_lines *lines, const json_t *object, coh_sl
                               conversation, shown, field.bytes,
                               value ? coh_value_name(value) : "missing",
                               coh_term_text(COH_TERM_CHAT), coh_term_text(COH_TERM_FIELD));
+    if (!value && coh_list_name(object))
+        return coh_lines_fail(
+            lines,
+            "the object has no field \"%.*s\", and \"%.60s\" is a list of objects: "
+            "if they hold the texts, give that list alone, or each on a line",
+            shown, field.bytes, coh_list_name(object));
     if (!value)
         return coh_lines_fail(lines,
                               "the object has no field \"%.*s\": name the one that holds the "
@@ -184,9 +190,10 @@ coh_status coh_token_build_jsonl(coh_token_builder *builder, int is_folder)
     if (builder->documents.count > 0)
         return COH_OK;
     if (is_folder && builder->list.count == 0)
-        return coh_fail(COH_ERR_CORRUPT,
-                        "folder %s holds no file *.jsonl or *.ndjson: give one that does, or leave "
-                        "%s and %s out",
-                        path, coh_term_text(COH_TERM_FIELD), coh_term_text(COH_TERM_CHAT));
+        return coh_fail(
+            COH_ERR_CORRUPT,
+            "folder %s holds no file *.jsonl or *.ndjson, nor a *.json that is an array "
+            "of objects: give one that does, or leave %s and %s out",
+            path, coh_term_text(COH_TERM_FIELD), coh_term_text(COH_TERM_CHAT));
     return coh_fail(COH_ERR_CORRUPT, "%s holds no line with an object: add some", path);
 }

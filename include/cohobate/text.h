@@ -233,14 +233,15 @@ typedef struct coh_token_build_facts {
     uint64_t binary_count;
     /* The first of them in the order of paths; of a path that is too long "..." and its end. */
     char first_binary[160];
-    /* Of a folder of JSON lines: files left out, since their name is not *.jsonl or *.ndjson. */
+    /* Of a folder of JSON lines: files left out, since their name is not *.jsonl or *.ndjson, nor
+     * are they arrays of objects named *.json. */
     uint64_t other_count;
     /* Of a single text file with a part for validation: bytes before that part, and of the file. */
     uint64_t cut_byte, text_bytes;
-} coh_token_build_facts;
     /* Documents with more ids than a window and its last target, held out ones too, so that no
      * window holds them whole; ids of the longest document. */
     uint64_t cut_document_count, longest_document;
+} coh_token_build_facts;
 
 /* Tokenizes options->in_path, a file or a folder, as a stream. Memory: a block of 1 MiB and the
  * longest word; for JSONL, the longest line (at most 256 MiB); for a folder, that much per thread
@@ -248,11 +249,12 @@ typedef struct coh_token_build_facts {
  *
  * Text: a file gives the ids of its whole text and nothing more. A folder gives every regular file
  * under it, in byte order of their paths, except hidden files and files with a NUL in their first
- * 8 KiB. JSONL: the lines of a file, or of every *.jsonl and *.ndjson in a folder; empty lines are
- * skipped. In a folder, links to files are followed, and links to folders are not; a link to
- * nothing fails, unless its name is left out. Except for a single text file, a document becomes the
- * ids that the tokenizer puts before a text (coh_tokenizer_around), its own ids, and the id that
- * ends a text. A conversation becomes what its format defines (docs/data.md) and nothing more.
+ * 8 KiB. JSONL: the lines of a file, or of every *.jsonl and *.ndjson in a folder, and of every
+ * *.json there that is an array of objects; empty lines are skipped. In a folder, links to files
+ * are followed, and links to folders are not; a link to nothing fails, unless its name is left out.
+ * Except for a single text file, a document becomes the ids that the tokenizer puts before a text
+ * (coh_tokenizer_around), its own ids, and the id that ends a text. A conversation becomes what its
+ * format defines (docs/data.md) and nothing more.
  *
  * *out_facts may be NULL. Existing token files and empty files are replaced once the new ones are
  * complete, else left alone.

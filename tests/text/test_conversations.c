@@ -198,6 +198,8 @@ static void what_would_lose_text_or_has_two_forms_is_refused(void **state)
         { "{\"prompt\": \"q\", \"completion\": \"a\", \"instruction\": \"q\", \"output\": \"a\"}",
           "\"prompt\" with \"completion\" and \"instruction\" with \"output\"" },
         { "{\"prompt\": \"q\"}", "\"messages\" is missing, and so are " },
+        { "{\"version\": 1, \"data\": [" CHAT(Q "," A) "]}", "and \"data\" is a list of objects" },
+        { "{\"data\": [\"q\"]}", "\"messages\" is missing, and so are " },
         { "{\"prompt\": \"q\", \"completion\": [" A "]}", "\"prompt\" is a text and \"compl" },
         { "{\"prompt\": [], \"completion\": [" A "]}", "\"prompt\" is empty" },
         { "{\"prompt\": [" Q "," A "], \"completion\": [" Q "]}",

@@ -124,6 +124,24 @@ static void documents_that_no_window_holds_whole_are_counted(void **state)
     assert_int_equal(coh_token_file_make(bytes, &options, NULL), COH_ERR_ARGUMENT);
 }
 
+/* Its first object would be no JSON at byte 1, which says nothing. */
+static void lines_in_utf_16_are_refused_by_name(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *bytes;
+        size_t count;
+        int is_utf16;
+    } cases[] = { { "\xff\xfe{\0\"\0", 6, 1 }, { "\xfe\xff\0{\0\"", 6, 1 }, { "{\0\"\0", 4, 1 },
+                  { "\0[\0{", 4, 1 },          { "x\0x\0", 4, 0 },          { "\xff", 1, 0 } };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        const coh_token_build_options options = options_for("in", COH_DATA_JSONL);
+        folder_write("in", cases[i].bytes, cases[i].count);
+        assert_int_equal(coh_token_file_make(bytes, &options, NULL), COH_ERR_CORRUPT);
+        assert_int_equal(strstr(coh_last_error(), "in is in UTF-16, ") != NULL, cases[i].is_utf16);
+    }
+}
+
 static void what_python_s_json_takes_beyond_json_is_read(void **state)
 {
     (void)state;
@@ -693,6 +711,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         IN_FOLDER(each_line_is_a_document_and_its_end),
         IN_FOLDER(documents_that_no_window_holds_whole_are_counted),
+        IN_FOLDER(lines_in_utf_16_are_refused_by_name),
         IN_FOLDER(what_python_s_json_takes_beyond_json_is_read),
         IN_FOLDER(files_of_lines_in_a_folder_are_told),
         IN_FOLDER(a_folder_is_its_jsonl_files_in_byte_order),

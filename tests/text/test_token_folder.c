@@ -233,6 +233,15 @@ static void files_that_hold_no_lines_are_counted_and_not_looked_at(void **state)
     assert_int_equal(facts.file_count, FILE_COUNT);
     assert_int_equal(facts.other_count, 3);
     assert_int_equal(facts.binary_count, 0);
+    /* Arrays of objects are read, other JSON is about the data. */
+    folder_write("chats/b.json", "\xef\xbb\xbf\n[ {\"text\": \"b\"}, {\"text\": \"c\"}]", 35);
+    folder_write("chats/c.json", "{\"text\": \"c\"}", 13);
+    folder_write("chats/d.json", "[1]", 3);
+    const uint64_t before = facts.document_count;
+    assert_int_equal(make_tokens(options, "bytes", 1, &facts), COH_OK);
+    assert_int_equal(facts.document_count, before + 2);
+    assert_int_equal(facts.file_count, FILE_COUNT + 1);
+    assert_int_equal(facts.other_count, 5);
     assert_int_equal(symlink("nowhere", folder_file("chats/zz.jsonl")), 0);
     assert_int_equal(make_tokens(options, "bytes", 1, &facts), COH_ERR_IO);
     assert_int_equal(unlink(folder_file("chats/again.txt")), 0);
