@@ -62,7 +62,7 @@ static coh_status build(const cli_options *options, coh_tokenizer *tokenizer)
                                      .seed = (uint64_t)options->seed,
                                      .form = &form,
                                      .thread_count = cli_budget_thread_count(options) };
-    cli_data_build_options(&source, options->operand, &build_options);
+    CLI_TRY(cli_data_build_options(&source, NULL, options->operand, &build_options));
     build_options.out_path = options->output;
     build_options.held_out = (int32_t)options->held_out;
     build_options.validation_split = options->validation_split;

@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cli/data_folder.h"
 #include "cli/foreign.h"
 #include "cli/options.h"
 #include "cli/progress.h"
@@ -23,8 +24,15 @@
  * are looked at as of the files of a folder, which is the rule of grep and git. */
 enum { SNIFF_BYTES = 8192 };
 
-/* KIND_JSON: text, too, but named *.json and beginning as JSON. */
-typedef enum data_kind { KIND_TEXT, KIND_LINES, KIND_JSON, KIND_TOKENS, KIND_RAW } data_kind;
+/* KIND_JSON: text named *.json that begins as JSON; KIND_TABLE: text named *.csv or *.tsv. */
+typedef enum data_kind {
+    KIND_TEXT,
+    KIND_LINES,
+    KIND_JSON,
+    KIND_TABLE,
+    KIND_TOKENS,
+    KIND_RAW
+} data_kind;
 
 int32_t cli_data_id_bytes(const cli_options *options)
 {
@@ -83,7 +91,7 @@ static int ends_with(const char *text, const char *ending)
     return count >= ending_count && strcmp(text + count - ending_count, ending) == 0;
 }
 
-static int is_named_lines(const char *path)
+int cli_data_is_named_lines(const char *path)
 {
     return ends_with(path, ".jsonl") || ends_with(path, ".ndjson");
 }
@@ -91,17 +99,17 @@ static int is_named_lines(const char *path)
 int cli_data_may_hold_lines(const char *path)
 {
     struct stat facts;
-    return is_named_lines(path) || (stat(path, &facts) == 0 && S_ISDIR(facts.st_mode));
+    return cli_data_is_named_lines(path) || (stat(path, &facts) == 0 && S_ISDIR(facts.st_mode));
 }
 
-static int is_ours(const void *head, size_t head_bytes)
+int cli_data_is_tokens(const void *head, size_t head_bytes)
 {
     return head_bytes >= 8 && memcmp(head, "COHTOKEN", 8) == 0;
 }
 
 int cli_data_is_raw(const char *path, const void *head, size_t head_bytes)
 {
-    return ends_with(path, ".bin") && !is_ours(head, head_bytes);
+    return ends_with(path, ".bin") && !cli_data_is_tokens(head, head_bytes);
 }
 
 /* Reads the first bytes of a file into `head`; -1: it cannot be read, and errno says why. */
@@ -134,7 +142,7 @@ static coh_status find_kind(const char *flag, const char *path, data_kind *out_k
     ssize_t got = read_head(path, head);
     if (got < 0)
         return cannot_read(flag, path);
-    const int is_token_file = is_ours(head, (size_t)got);
+    const int is_token_file = cli_data_is_tokens(head, (size_t)got);
     if (cli_data_is_raw(path, head, (size_t)got)) {
         *out_kind = KIND_RAW;
         return COH_OK;
@@ -142,7 +150,7 @@ static coh_status find_kind(const char *flag, const char *path, data_kind *out_k
     CLI_TRY(cli_foreign_check(flag, path, head, (size_t)got));
     if (is_token_file)
         *out_kind = KIND_TOKENS;
-    else if (is_named_lines(path))
+    else if (cli_data_is_named_lines(path))
         *out_kind = KIND_LINES;
     else if (memchr(head, 0, (size_t)got))
         return cli_fail(COH_ERR_CORRUPT,
@@ -151,6 +159,8 @@ static coh_status find_kind(const char *flag, const char *path, data_kind *out_k
                         flag, path);
     else if (cli_foreign_is_json(path, head, (size_t)got))
         *out_kind = KIND_JSON;
+    else if (cli_foreign_is_table(path, head, (size_t)got))
+        *out_kind = KIND_TABLE;
     return COH_OK;
 }
 
@@ -170,8 +180,10 @@ coh_status cli_data_check_text(const cli_data_form *form, const char *path, int 
     const ssize_t got = read_head(path, head);
     if (got < 0)
         return COH_OK;
-    if (!takes_bytes || form->chat || form->field[0] || is_named_lines(path))
+    if (!takes_bytes || form->chat || form->field[0] || cli_data_is_named_lines(path))
         CLI_TRY(cli_foreign_check(NULL, path, head, (size_t)got));
+    if (cli_foreign_is_table(path, head, (size_t)got))
+        return cli_foreign_refuse_table(NULL, path);
     return is_raw_json(form, cli_foreign_is_json(path, head, (size_t)got))
                ? cli_foreign_refuse_json(NULL, path)
                : COH_OK;
@@ -222,27 +234,41 @@ static coh_status go_on(void *context)
                           " again");
 }
 
-void cli_data_build_options(const cli_data_source *source, const char *what,
-                            coh_token_build_options *out_options)
+/* Are the lines of the data read, by a flag or by their names? A folder that an earlier version
+ * would have read is not refused where a run goes on with it. */
+static coh_status find_lines(const cli_data_source *source, const char *flag, const char *what,
+                             int *out_is_lines)
+{
+    struct stat facts;
+    const int is_asked = source->form->chat || source->form->field[0];
+    *out_is_lines = is_asked || cli_data_is_named_lines(what);
+    if (stat(what, &facts) != 0 || !S_ISDIR(facts.st_mode))
+        return COH_OK;
+    const coh_status status = cli_data_folder_look(flag, what, is_asked, out_is_lines);
+    return source->takes_json ? COH_OK : status;
+}
+
+coh_status cli_data_build_options(const cli_data_source *source, const char *flag, const char *what,
+                                  coh_token_build_options *out_options)
 {
     const cli_data_form *form = source->form;
-    struct stat facts;
-    int is_lines = is_named_lines(what) && stat(what, &facts) == 0 && S_ISREG(facts.st_mode);
+    int is_lines;
+    CLI_TRY(find_lines(source, flag, what, &is_lines));
     coh_token_build_options_init(out_options);
     out_options->go_on = go_on;
     out_options->in_path = what;
-    out_options->form = form->chat                   ? COH_DATA_CHAT
-                        : form->field[0] || is_lines ? COH_DATA_JSONL
-                                                     : COH_DATA_TEXT;
+    out_options->form = form->chat ? COH_DATA_CHAT : is_lines ? COH_DATA_JSONL : COH_DATA_TEXT;
     out_options->field = form->field[0] ? form->field : NULL;
     out_options->chat_folder =
         strcmp(source->tokenizer_path, "bytes") == 0 ? NULL : source->tokenizer_path;
     out_options->chat_form = (coh_chat_form)form->chat_form;
     out_options->window = form->aligned ? source->sequence : 0;
     out_options->fitted = form->aligned == COH_DOCUMENTS_FITTED;
+    out_options->sequence = source->sequence;
     out_options->seed = source->seed;
     out_options->thread_count = source->thread_count;
     out_options->vocabulary = source->vocabulary;
+    return COH_OK;
 }
 
 static const char *plural(uint64_t count)
@@ -280,6 +306,7 @@ void cli_data_say_build(const cli_data_source *source, const char *what,
     if (facts->chat_form[0])
         cli_note_choice("%s: %" PRIu64 " conversation%s, written as %s", what, count, plural(count),
                         facts->chat_form);
+    say_cut(source, what, facts);
     if (facts->cut_byte)
         cli_note_choice("%s: cut at a line end behind byte %" PRIu64 " of %" PRIu64
                         ": the last %.3g %% put aside for validation",
@@ -294,7 +321,6 @@ void cli_data_say_build(const cli_data_source *source, const char *what,
         cli_note_choice("%s: %" PRIu64 " file%s read as text; %" PRIu64
                         " left out as binary (a NUL byte in the first 8 KiB), the first: %s",
                         what, facts->file_count, plural(facts->file_count), facts->binary_count,
-    out_options->sequence = source->sequence;
                         facts->first_binary);
     else if (facts->other_count)
         cli_note_choice("%s: %" PRIu64 " file%s read; %" PRIu64
@@ -312,7 +338,6 @@ void cli_data_say_build(const cli_data_source *source, const char *what,
         cli_note_choice("%s: %" PRIu64 " %s of characters (\\ud800 to \\udfff alone): read as "
                         "U+FFFD",
                         what, facts->replaced_count,
-    say_cut(source, what, facts);
                         facts->replaced_count == 1 ? "half" : "halves");
     if (facts->empty_window_count)
         cli_note_choice("%s: %" PRIu64 " window%s left out: nothing in %s counts", what,
@@ -340,12 +365,12 @@ void cli_data_say_stream(const coh_tokenizer *tokenizer, const coh_token_build_o
         before[0], bytes ? ", " : "", bytes < 100 ? (int)bytes : 100, text);
 }
 
-static coh_status build(const cli_data_source *source, const char *what, const char *paths[2],
-                        cli_data *parts[2])
+static coh_status build(const cli_data_source *source, const char *flag, const char *what,
+                        const char *paths[2], cli_data *parts[2])
 {
     coh_token_build_options options;
     coh_token_build_facts facts = { .struct_bytes = sizeof(facts) };
-    cli_data_build_options(source, what, &options);
+    CLI_TRY(cli_data_build_options(source, flag, what, &options));
     options.out_path = paths[0];
     if (parts[1]) {
         options.validation_split = source->form->validation_split;
@@ -472,14 +497,15 @@ static void destroy_scratch(const scratch_folder *scratch)
 }
 
 /* Builds into a folder under TMPDIR; files and folder are unlinked as soon as they are open. */
-static coh_status build_unnamed(const cli_data_source *source, const char *what, cli_data *parts[2])
+static coh_status build_unnamed(const cli_data_source *source, const char *flag, const char *what,
+                                cli_data *parts[2])
 {
     scratch_folder scratch;
     char paths[2][CLI_PATH_BYTES];
     CLI_TRY(create_scratch(&scratch));
     snprintf(paths[0], sizeof(paths[0]), "%s/data.tokens", scratch.path);
     snprintf(paths[1], sizeof(paths[1]), "%s/validation.tokens", scratch.path);
-    coh_status status = build(source, what, (const char *[]){ paths[0], paths[1] }, parts);
+    coh_status status = build(source, flag, what, (const char *[]){ paths[0], paths[1] }, parts);
     destroy_scratch(&scratch);
     return status;
 }
@@ -591,9 +617,9 @@ static coh_status open_parts(const cli_data_source *source, const char *flag, co
         named[0] = what;
         parts[1] = NULL;
     } else if (paths[0]) {
-        CLI_TRY(build(source, what, paths, parts));
+        CLI_TRY(build(source, flag, what, paths, parts));
     } else {
-        CLI_TRY(build_unnamed(source, what, parts));
+        CLI_TRY(build_unnamed(source, flag, what, parts));
     }
     for (int i = 0; i < 2 && parts[i]; i++) {
         parts[i]->facts.struct_bytes = sizeof(parts[i]->facts);
@@ -622,6 +648,8 @@ coh_status cli_data_open(const cli_data_source *source, const char *flag, const 
     CLI_TRY(find_kind(flag, what, &kind)); /* its messages name the flag */
     if (!source->takes_json && is_raw_json(source->form, kind == KIND_JSON))
         return cli_foreign_refuse_json(flag, what);
+    if (!source->takes_json && kind == KIND_TABLE)
+        return cli_foreign_refuse_table(flag, what);
     if (!source->tokenizer && is_text(kind))
         return cli_fail(COH_ERR_ARGUMENT,
                         "--%s %s is text, and --tokenizer none reads ids only: give --tokenizer "

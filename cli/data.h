@@ -6,7 +6,8 @@
  *   *.bin                             ids as llm.c and nanoGPT write them: read where it is
  *   *.jsonl, *.ndjson; and whatever   JSON lines: turned into a token file first
  *     --field or --chat is given for
- *   any other file, a folder          text: likewise; not *.json, compressed files and Parquet */
+ *   any other file, a folder          text: likewise; not *.json, *.csv, compressed files, Parquet
+ *                                     and Arrow; a folder of *.jsonl and *.ndjson: JSON lines */
 #ifndef COH_CLI_DATA_H
 #define COH_CLI_DATA_H
 
@@ -22,6 +23,8 @@ typedef coh_text_form cli_data_form;
 int32_t cli_data_id_bytes(const struct cli_options *options);
 /* Fails: COH_ERR_ARGUMENT if it is given but neither --data nor --validation is such a file. */
 coh_status cli_data_check_id_bytes(const struct cli_options *options);
+/* Do these bytes begin a token file? */
+int cli_data_is_tokens(const void *head, size_t head_bytes);
 /* Does a file with this name and these first bytes hold ids as llm.c and nanoGPT write them? */
 int cli_data_is_raw(const char *path, const void *head, size_t head_bytes);
 
@@ -34,6 +37,8 @@ coh_status cli_data_open_file(const struct cli_options *options, int is_raw,
 coh_status cli_data_form_from_options(const struct cli_options *options, cli_data_form *out_form);
 /* Replaces the fields of *form whose flags are given, except id_bytes. Fails: as above. */
 coh_status cli_data_form_override(const struct cli_options *options, cli_data_form *form);
+/* Is it the name of a file of JSON lines? */
+int cli_data_is_named_lines(const char *path);
 /* Is `path` a folder, or a file named like JSON lines? */
 int cli_data_may_hold_lines(const char *path);
 
@@ -48,7 +53,8 @@ typedef struct cli_data_source {
     const cli_data_form *form;
     int32_t thread_count; /* threads that read a folder's files */
     int is_form_given;    /* by flags of this command; a note says that a token file ignores them */
-    int takes_json;       /* JSON is text, as earlier versions read it: the run's note names it */
+    /* JSON and tables are text, as earlier versions read them: the run's note names the file. */
+    int takes_json;
     int sequence_is_fixed; /* of a resumed run: no flag changes it */
 } cli_data_source;
 
@@ -56,15 +62,15 @@ typedef struct cli_data_source {
  * (neither a file nor a folder). */
 coh_status cli_data_is_text(const char *flag, const char *path, int *out_is_text);
 
-/* Refuses an operand of tokenize that is compressed, Parquet, or JSON that would be read as text.
- * `takes_bytes`: the user asked for the bytes of any file; JSON is refused all the same, since it
- * is a data set more often than bytes. Fails: COH_ERR_CORRUPT. */
+/* Refuses an operand of tokenize that is compressed, Parquet, or JSON or a table that would be read
+ * as text. `takes_bytes`: the user asked for the bytes of any file; JSON and tables are refused all
+ * the same, since they are a data set more often than bytes. Fails: COH_ERR_CORRUPT. */
 coh_status cli_data_check_text(const cli_data_form *form, const char *path, int takes_bytes);
 
 /* Sets the options of coh_token_file_make for text `what`, except for output paths and held-out
- * documents. */
-void cli_data_build_options(const cli_data_source *source, const char *what,
-                            coh_token_build_options *out_options);
+ * documents. `flag`: as in cli_data_folder_look, as are failures. */
+coh_status cli_data_build_options(const cli_data_source *source, const char *flag, const char *what,
+                                  coh_token_build_options *out_options);
 /* Prints notes about a build that its result does not show. */
 void cli_data_say_build(const cli_data_source *source, const char *what,
                         const coh_token_build_facts *facts);

@@ -1,7 +1,9 @@
-/* Recognises compressed files and Parquet by their first bytes. The one idea: a table of formats,
- * each with the command that makes a text of it. Next: data.c, the caller. */
+/* Recognises compressed files, Parquet and Arrow by their first bytes, and tables by their names.
+ * The one idea: a table of formats, each with the command that makes a text of it. Next: data.c and
+ * data_folder.c, the callers. */
 #include "cli/foreign.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -17,6 +19,7 @@ typedef struct known {
 } known;
 
 #define UNPACKED "give what it writes"
+#define AS_LINES "give the lines that it writes, with --field NAME or --chat"
 
 static const known formats[] = {
     { "\x1f\x8b\x08", 3, "compressed by gzip", ".gz", "", "gunzip -c ", " > ", UNPACKED },
@@ -28,7 +31,28 @@ static const known formats[] = {
     { "PAR1", 4, "a Parquet file", ".parquet", ".jsonl",
       "python3 -c 'import pandas, sys; pandas.read_parquet(sys.argv[1]).to_json(sys.argv[2], "
       "orient=\"records\", lines=True)' ",
-      " ", "give the lines that it writes, with --field NAME or --chat" },
+      " ", AS_LINES },
+    { "ARROW1", 6, "an Arrow file", ".arrow", ".jsonl",
+      "python3 -c 'import pandas, sys; pandas.read_feather(sys.argv[1]).to_json(sys.argv[2], "
+      "orient=\"records\", lines=True)' ",
+      " ", AS_LINES },
+    { "\xff\xff\xff\xff", 4, "an Arrow stream", ".arrow", ".jsonl",
+      "python3 -c 'import datasets, sys; "
+      "datasets.Dataset.from_file(sys.argv[1]).to_json(sys.argv[2])' ",
+      " ", AS_LINES },
+    { "PK\x03\x04", 4, "a zip archive", ".zip", "", "unzip ", " -d ",
+      "give a file or the folder that it makes" },
+};
+
+/* Read and written by Python's own modules; a field of a table may be as long as a text. */
+#define TABLE_TO_LINES(reader)                                                                     \
+    "python3 -c 'import csv, json, sys; csv.field_size_limit(1 << 30); "                           \
+    "open(sys.argv[2], \"w\").writelines(json.dumps(row) + \"\\n\" for row in csv.DictReader("     \
+    "open(sys.argv[1], newline=\"\", encoding=\"utf-8-sig\")" reader "))' "
+
+static const known tables[] = {
+    { "", 0, "a table", ".csv", ".jsonl", TABLE_TO_LINES(""), " ", "" },
+    { "", 0, "a table", ".tsv", ".jsonl", TABLE_TO_LINES(", delimiter=\"\\t\""), " ", "" },
 };
 
 /* Could these be the first bytes of a text, although they are those of the format, too? */
@@ -52,16 +76,19 @@ static const known *find_format(const void *head, size_t head_bytes)
     return NULL;
 }
 
+static int ends_with(const char *path, const char *ending)
+{
+    const size_t bytes = strlen(path), ending_bytes = strlen(ending);
+    return bytes > ending_bytes && strcmp(path + bytes - ending_bytes, ending) == 0;
+}
+
 /* Returns the ending by which a file is read as lines or refused as JSON; NULL: it has another. */
 static const char *json_ending(const char *path)
 {
     static const char *const endings[] = { ".jsonl", ".ndjson", ".json" };
-    const size_t bytes = strlen(path);
-    for (size_t i = 0; i < sizeof(endings) / sizeof(endings[0]); i++) {
-        const size_t ending = strlen(endings[i]);
-        if (bytes > ending && strcmp(path + bytes - ending, endings[i]) == 0)
+    for (size_t i = 0; i < sizeof(endings) / sizeof(endings[0]); i++)
+        if (ends_with(path, endings[i]))
             return endings[i];
-    }
     return NULL;
 }
 
@@ -70,7 +97,7 @@ static const char *json_ending(const char *path)
 static void name_converted(const known *format, const char *path, char out_path[CLI_PATH_BYTES])
 {
     const size_t bytes = strlen(path), ending = strlen(format->ending);
-    const int has_ending = bytes > ending && strcmp(path + bytes - ending, format->ending) == 0;
+    const int has_ending = ends_with(path, format->ending);
     const char *lines = has_ending || format->added[0] ? NULL : json_ending(path);
     if (lines)
         snprintf(out_path, CLI_PATH_BYTES, "%.*s.unpacked%s", (int)(bytes - strlen(lines)), path,
@@ -85,36 +112,95 @@ static const char *dashes(const char *flag)
     return flag ? "--" : "";
 }
 
+/* The command that converts the file. */
+static void add_command(const known *format, const char *path, cli_line *out_command)
+{
+    char converted[CLI_PATH_BYTES];
+    name_converted(format, path, converted);
+    cli_line_clear(out_command);
+    cli_line_add(out_command, "%s", format->before);
+    cli_line_add_word(out_command, path);
+    cli_line_add(out_command, "%s", format->between);
+    cli_line_add_word(out_command, converted);
+}
+
 coh_status cli_foreign_check(const char *flag, const char *path, const void *head,
                              size_t head_bytes)
 {
-    char converted[CLI_PATH_BYTES];
     cli_line command;
     const known *found = find_format(head, head_bytes);
     if (!found)
         return COH_OK;
-    name_converted(found, path, converted);
-    cli_line_clear(&command);
-    cli_line_add(&command, "%s", found->before);
-    cli_line_add_word(&command, path);
-    cli_line_add(&command, "%s", found->between);
-    cli_line_add_word(&command, converted);
+    add_command(found, path, &command);
     return cli_fail(COH_ERR_CORRUPT, "%s%s%s%s is %s, not a text: convert it with %s, and %s",
                     dashes(flag), flag ? flag : "", flag ? " " : "", path, found->name,
                     command.text, found->remedy);
 }
 
-int cli_foreign_is_json(const char *path, const void *head, size_t head_bytes)
+/* ---- folders ---- */
+
+int cli_foreign_is_known(const char *path, const void *head, size_t head_bytes)
 {
-    const char *at = head, *end = at + head_bytes;
-    const size_t bytes = strlen(path);
-    if (bytes < 5 || strcmp(path + bytes - 5, ".json") != 0)
-        return 0;
-    if (head_bytes >= 3 && memcmp(at, "\xef\xbb\xbf", 3) == 0)
-        at += 3;
+    const known *found = find_format(head, head_bytes);
+    return found && (strcmp(found->ending, ".zip") != 0 || ends_with(path, found->ending));
+}
+
+coh_status cli_foreign_refuse_folder(const char *flag, const char *folder, const char *first,
+                                     uint64_t count, const void *head, size_t head_bytes)
+{
+    const int is_one = count == 1;
+    const known *found = find_format(head, head_bytes);
+    char files[64] = "a file", place[CLI_PATH_BYTES + 64];
+    cli_line command;
+    if (!is_one)
+        snprintf(files, sizeof(files), "%" PRIu64 " files", count);
+    snprintf(place, sizeof(place), "%s%s%s%.*s holds its data in %s", dashes(flag),
+             flag ? flag : "", flag ? " " : "", CLI_PATH_BYTES - 1, folder, files);
+    if (!found)
+        return cli_fail(COH_ERR_CORRUPT,
+                        "%s of ids, which %s no text and would be left out: give %s%s in place of "
+                        "the folder",
+                        place, is_one ? "is" : "are", first, is_one ? "" : ", or another of them,");
+    add_command(found, first, &command);
+    return cli_fail(COH_ERR_CORRUPT,
+                    "%s that %s no text and would be left out; %s%s%s %s: convert %s with %s, and "
+                    "%s",
+                    place, is_one ? "is" : "are", is_one ? "" : "the first, ", first,
+                    is_one ? " is" : ", is", found->name, is_one ? "it" : "each", command.text,
+                    found->remedy);
+}
+
+/* ---- JSON ---- */
+
+/* Returns the first byte from `at` on that is no white space; `end`: there is none. */
+static const char *skip_white(const char *at, const char *end)
+{
     while (at < end && (*at == ' ' || *at == '\t' || *at == '\r' || *at == '\n'))
         at++;
-    return at < end && (*at == '[' || *at == '{');
+    return at;
+}
+
+static const char *first_sign(const void *head, size_t head_bytes)
+{
+    const char *at = head, *end = at + head_bytes;
+    if (head_bytes >= 3 && memcmp(at, "\xef\xbb\xbf", 3) == 0)
+        at += 3;
+    return skip_white(at, end);
+}
+
+int cli_foreign_is_json(const char *path, const void *head, size_t head_bytes)
+{
+    const char *end = (const char *)head + head_bytes, *at = first_sign(head, head_bytes);
+    return ends_with(path, ".json") && at < end && (*at == '[' || *at == '{');
+}
+
+int cli_foreign_is_array(const char *path, const void *head, size_t head_bytes)
+{
+    const char *end = (const char *)head + head_bytes, *at = first_sign(head, head_bytes);
+    if (!ends_with(path, ".json") || at == end || *at != '[')
+        return 0;
+    at = skip_white(at + 1, end);
+    return at < end && *at == '{';
 }
 
 coh_status cli_foreign_refuse_json(const char *flag, const char *path)
@@ -124,4 +210,31 @@ coh_status cli_foreign_refuse_json(const char *flag, const char *path)
                     " add --field NAME for a text of each object, or --chat for conversations (or "
                     "name the file *.txt to learn the JSON)",
                     dashes(flag), flag ? flag : "", flag ? " " : "", path);
+}
+
+/* ---- tables ---- */
+
+static const known *find_table(const char *path)
+{
+    for (size_t i = 0; i < sizeof(tables) / sizeof(tables[0]); i++)
+        if (ends_with(path, tables[i].ending))
+            return &tables[i];
+    return NULL;
+}
+
+int cli_foreign_is_table(const char *path, const void *head, size_t head_bytes)
+{
+    const char *end = (const char *)head + head_bytes, *at = first_sign(head, head_bytes);
+    return find_table(path) != NULL && at < end && *at != '{' && *at != '[';
+}
+
+coh_status cli_foreign_refuse_table(const char *flag, const char *path)
+{
+    cli_line command;
+    add_command(find_table(path), path, &command);
+    return cli_fail(COH_ERR_CORRUPT,
+                    "%s%s%s%s is a table, and would be learned as it is, separators and quotes "
+                    "included: make lines of its rows with %s, and give these with --field NAME or "
+                    "--chat (or name the file *.txt to learn the table)",
+                    dashes(flag), flag ? flag : "", flag ? " " : "", path, command.text);
 }

@@ -307,12 +307,12 @@ class Data(ProgramTest):
         named = self.tokenize(self.documents("other.txt", "body"), "--field", "body")
         self.assertEqual(named.ids, file.ids)
         os.mkdir(self.path("folder"))
+        self.write("folder/c.txt", "not these")
         self.documents("folder/a.jsonl", "body", DOCUMENTS[:3])
         told = ["tokenize", self.path("folder"), "-o", self.path("as-text")]
         self.assertIn("folder: 1 file *.jsonl or *.ndjson: read as text; ", self.succeeds(*told).err)
         self.documents("folder/b.jsonl", "body", DOCUMENTS[3:])
         self.assertIn("folder: 2 files *.jsonl or *.ndjson: read as text; ", self.succeeds(*told[:3], self.path("two")).err)
-        self.write("folder/c.txt", "not these")
         self.assertEqual(self.tokenize(self.path("folder"), "--field", "body").ids, file.ids)
 
     def test_aligned_documents_have_windows_of_their_own(self):

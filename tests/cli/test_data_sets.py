@@ -1,12 +1,22 @@
-"""What users of other trainers bring, through the program: conversations longer than a sequence. What is cut is counted
-here."""
+"""What users of other trainers bring, through the program: conversations longer than a sequence, folders of data sets,
+tables, lines with mistakes, answers that are not to be learned. The expected ids are those of the same documents as plain
+lines, and what is cut or learned is counted here."""
 
+import csv
+import gzip
 import json
+import os
 import shutil
+import struct
+import subprocess
 import unittest
+import zipfile
 
 from program import TINY, ProgramTest
-from test_data import plain_chat
+from test_data import CHATS, END, TokenFile, plain_chat
+
+PARQUET = b"PAR1\x15\x04\x15\x20\x15\x24\x4c\x15\x02\x15\x00"
+ARROW = b"\xff\xff\xff\xff\x10\0\0\0"
 
 
 class DataSets(ProgramTest):
@@ -19,6 +29,21 @@ class DataSets(ProgramTest):
     def chats(self, name="chats.jsonl", answers=("a", "b" * 40, "c" * 90)):
         return self.lines([{"messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": answer}]}
                            for answer in answers], name)
+
+    def set_of(self, name, files):
+        """A folder with these files: {path: content}."""
+        shutil.rmtree(self.path(name), ignore_errors=True)
+        for key, content in files.items():
+            path = self.path(name, key)
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            with open(path, "wb") as file:
+                file.write(content if isinstance(content, bytes) else content.encode())
+        return self.path(name)
+
+    def tokenize(self, *arguments):
+        self.succeeds("tokenize", *arguments, "-o", self.path("out.tokens"))
+        file = TokenFile(self.path("out.tokens"))
+        return file.ids, file.counts
 
     # ---- conversations that are cut ----
 
@@ -65,6 +90,124 @@ class DataSets(ProgramTest):
         planned = self.succeeds("plan", first, "--batch", 2, "--threads", 2, "-o", self.path("plan.json"))
         self.assertNotIn("aligned", planned.err)
         self.succeeds(*more, "--plan", self.path("plan.json"))
+
+    # ---- folders ----
+
+    def test_a_folder_of_lines_is_read_as_its_files_are(self):
+        text = [json.dumps({"text": f"document {i}"}) + "\n" for i in range(40)]
+        expected = self.tokenize(self.write("all.jsonl", "".join(text)))
+        parts = {"a.jsonl": "".join(text[:20]), "sub/b.ndjson": "".join(text[20:])}
+        for more in ({}, {"README.md": "# About"}, {"LICENSE": "MIT", "dataset_info.json": "{}"}, {"logo.png": b"P\0NG"}, {"_SUCCESS": ""}):
+            with self.subTest(more=more):
+                self.assertEqual(self.tokenize(self.set_of("shards", {**parts, **more})), expected)
+        folder = self.set_of("shards", parts)
+        run = self.path("run")
+        told = self.succeeds("train", *TINY, "--data", folder, "--validation", folder, "--steps", 1, "--save", run)
+        self.assertNotIn("as text", told.err)
+        self.assertEqual(TokenFile(os.path.join(run, "data.tokens")).ids, expected[0])
+        self.succeeds("train", "--resume", run, "--steps", 2)  # the validation text, too, is read as before
+        self.assertEqual(self.succeeds("eval", run, "--data", folder, "--json").json["tokens"], len(expected[0]) - 1)
+        mixed = self.set_of("mixed", {**parts, "notes.txt": "a text"})
+        self.assertIn("2 files *.jsonl or *.ndjson: read as text; --field NAME (or --chat) reads the lines",
+                      self.succeeds("tokenize", mixed, "-o", self.path("o")).err)
+
+    def test_arrays_of_a_folder_are_read_with_a_flag_and_refused_without(self):
+        chats = [{"messages": [{"role": role, "content": text} for role, text in chat]} for chat in CHATS]
+        expected = self.tokenize(self.lines(chats), "--chat")
+        folder = self.set_of("arrays", {"a.json": json.dumps(chats[:1]), "b.json": json.dumps(chats[1:], indent=2),
+                                        "state.json": '{"of": "the data"}', "words.json": '["a", "b"]'})
+        self.assertEqual(self.tokenize(folder, "--chat"), expected)
+        self.assertEqual(self.tokenize(self.set_of("both", {"a.json": json.dumps(chats[:1]), "b.jsonl": json.dumps(chats[1])}), "--chat"), expected)
+        folder = self.set_of("arrays", {"a.json": json.dumps(chats), "README.md": "about"})
+        for command in (["tokenize", folder, "-o", self.path("o")], ["train", *TINY, "--data", folder, "--save", "none"]):
+            self.fails(4, *command, says=f"{folder}/a.json is JSON, and would be learned as it is")
+        self.fails(4, "tokenize", self.set_of("none", {"a.json": "{}"}), "--chat", "-o", self.path("o"),
+                   says="holds no file *.jsonl or *.ndjson, nor a *.json that is an array of objects: give one that does")
+
+    def test_a_folder_whose_data_is_no_text_is_refused_with_the_way_to_it(self):
+        """The data set would be left out, and its README be learned."""
+        llmc = struct.pack("<3i", 20240520, 1, 500) + bytes(1012) + bytes(1000)
+        for files, says in (
+                ({"README.md": "# A data set " * 20, "data/train-0.parquet": PARQUET * 9, "data/train-1.parquet": PARQUET * 9},
+                 ("holds its data in 2 files that are no text and would be left out; the first, ", "data/train-0.parquet, is a Parquet file: convert each with python3")),
+                ({"data-0.arrow": ARROW * 99, "state.json": "{}", "dataset_info.json": "{}"}, ("data-0.arrow is an Arrow stream: convert it with python3 -c 'import datasets",)),
+                ({"prepare.py": "import os", "readme.md": "## openwebtext", "train.bin": bytes(4000), "val.bin": bytes(400)},
+                 ("holds its data in 2 files of ids, which are no text and would be left out: give ", "train.bin, or another of them, in place of the folder")),
+                ({"a.bin": llmc}, ("holds its data in a file of ids, which is no text and would be left out: give ", "a.bin in place of the folder")),
+                ({"a.jsonl.gz": gzip.compress(b'{"text": "a"}\n' * 9)}, ("a.jsonl.gz is compressed by gzip: convert it with gunzip -c ",))):
+            folder, run = self.set_of("set", files), self.path("run")
+            for command in (["tokenize", folder, "-o", self.path("o")], ["train", *TINY, "--data", folder, "--save", run],
+                            ["train", *TINY, "--data", self.texts(), "--validation", folder, "--save", run]):
+                for flags in ([], ["--field", "text"]):
+                    with self.subTest(files=list(files), command=command, flags=flags):
+                        said = self.fails(4, *command, *flags, says=folder + " " + says[0] if len(says) > 1 else says[0]).err
+                        self.assertIn(says[-1], said)
+                        self.assertEqual(said.count("\n"), 1)
+                        self.assertFalse(os.path.exists(run))
+        # tokens of a folder's texts, next to them
+        texts = self.set_of("texts", {"a.txt": "some text " * 9, "logo.gz": gzip.compress(b"b")})
+        for _ in range(2):
+            self.succeeds("tokenize", texts, "-o", os.path.join(texts, "a.tokens"))
+        os.remove(os.path.join(texts, "a.txt"))
+        os.remove(os.path.join(texts, "logo.gz"))
+        self.fails(4, "train", *TINY, "--data", texts, "--save", "none", says=f"give {texts}/a.tokens in place of the folder")
+        # a large text with a small file of another kind
+        self.succeeds("tokenize", self.set_of("texts", {"a.txt": "some text " * 99, "a.gz": gzip.compress(b"b"), "fw.bin": bytes(64)}), "-o", self.path("o"))
+
+    # ---- tables and other forms ----
+
+    def test_a_table_is_refused_with_the_command_that_makes_lines_of_it(self):
+        rows = [{"text": f'some "words",\n and {"more " * 40000 if i == 1 else i}', "label": str(i)} for i in range(3)]
+        for name, options in (("data.csv", {}), ("data.tsv", {"delimiter": "\t"})):
+            path = self.path(name)
+            with open(path, "w", newline="", encoding="utf-8") as file:
+                table = csv.DictWriter(file, ["text", "label"], **options)
+                table.writeheader()
+                table.writerows(rows)
+            with open(path, "rb") as file:
+                content = file.read()
+            for command in (["tokenize", path, "-o", self.path("o")], ["tokenize", path, "--tokenizer", "bytes", "-o", self.path("o")],
+                            ["train", *TINY, "--data", path, "--save", "none"], ["train", *TINY, "--data", path, "--field", "text", "--save", "none"],
+                            ["train", *TINY, "--data", self.set_of("tables", {"README.md": "about", name: content}), "--save", "none"]):
+                with self.subTest(command=command):
+                    said = self.fails(4, *command, says=f"{name} is a table, and would be learned as it is").err
+                    self.assertIn("(or name the file *.txt to learn the table)", said)
+                    self.assertEqual(said.count("\n"), 1)
+            said = self.fails(4, "tokenize", path, "-o", self.path("o")).err
+            subprocess.run(said.split("lines of its rows with ")[1].split(", and give these")[0], shell=True, check=True)
+            with open(self.path("data.jsonl"), encoding="utf-8") as file:
+                self.assertEqual([json.loads(line) for line in file], rows)
+        os.rename(path, self.path("data.txt"))
+        self.succeeds("tokenize", self.path("data.txt"), "-o", self.path("o"))
+        self.succeeds("tokenize", self.lines([{"text": "a"}], "lines.csv"), "--field", "text", "-o", self.path("o"))
+
+    def test_a_zip_and_utf_16_and_a_list_in_an_object_have_sentences_of_their_own(self):
+        with zipfile.ZipFile(self.path("data.zip"), "w") as file:
+            file.writestr("a.jsonl", '{"text": "a"}\n')
+        self.fails(4, "train", *TINY, "--data", self.path("data.zip"), "--save", "none",
+                   says=f"data.zip is a zip archive, not a text: convert it with unzip {self.path('data.zip')} -d {self.path('data')}, and give ")
+        lines = '{"text": "words"}\n{"text": "words"}\n'
+        for encoding in ("utf-16", "utf-16-le", "utf-16-be"):
+            self.fails(4, "tokenize", self.write("data.jsonl", lines.encode(encoding)), "-o", self.path("o"),
+                       says="data.jsonl is in UTF-16, and JSON is read in UTF-8: convert it with iconv -f UTF-16 -t UTF-8")
+        for indent in (None, 2):
+            path = self.write("set.json", json.dumps({"version": 1, "data": [{"text": "a"}, {"text": "b"}]}, indent=indent))
+            for flags in (["--field", "text"], ["--chat"]):
+                self.fails(4, "tokenize", path, *flags, "-o", self.path("o"),
+                           says="an object ends on the line on which it begins, unless all are one array" if indent else '"data" is a list of objects: if they ')
+
+    # ---- answers that are not learned ----
+
+    def test_an_answer_of_weight_0_is_not_learned(self):
+        chat = [("user", "a"), ("assistant", "first"), ("user", "b"), ("assistant", "second")]
+        messages = [{"role": role, "content": text} for role, text in chat]
+        messages[1]["weight"] = 0
+        messages[3]["weight"] = 1
+        ids, counts = plain_chat(chat)
+        learned = [0] * len(ids)
+        learned[-len("second") - 2:] = counts[-len("second") - 2:]
+        self.assertEqual(self.tokenize(self.lines([{"messages": messages}]), "--chat"), (ids, learned))
+        self.assertEqual(ids[-1], END)
 
 
 if __name__ == "__main__":

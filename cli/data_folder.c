@@ -1,0 +1,141 @@
+/* Looks at the files of a folder of data. The one idea: each file is of one kind by its name and
+ * first bytes, and the kinds that are there decide. Next: foreign.c knows the formats, data.c is
+ * the caller. */
+#include "cli/data_folder.h"
+
+#include <fcntl.h>
+#include <fts.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cli/data.h"
+#include "cli/foreign.h"
+
+/* As many bytes as are looked at for a NUL when the folder is read. */
+enum { HEAD_BYTES = 8192 };
+
+/* Files of one kind: the first of them in the order of names. */
+typedef struct found {
+    uint64_t count;
+    char first[CLI_PATH_BYTES];
+} found;
+
+typedef struct content {
+    found texts, lines, arrays, tables, foreign;
+    uint64_t text_bytes; /* of texts, lines, arrays and tables */
+    uint64_t foreign_bytes;
+} content;
+
+static void add(found *files, const char *path)
+{
+    if (files->count++ == 0)
+        snprintf(files->first, sizeof(files->first), "%s", path);
+}
+
+/* Small files that come with a data set, and say something about it. */
+static int is_about_data(const char *name)
+{
+    static const char *const names[] = { "dataset_info.json", "dataset_infos.json",
+                                         "dataset_dict.json", "state.json" };
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        if (strcmp(name, names[i]) == 0)
+            return 1;
+    return strncasecmp(name, "readme", 6) == 0 || strncasecmp(name, "license", 7) == 0;
+}
+
+static size_t read_head(const char *path, char head[HEAD_BYTES])
+{
+    const int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    const ssize_t got = descriptor < 0 ? 0 : read(descriptor, head, HEAD_BYTES);
+    if (descriptor >= 0)
+        close(descriptor);
+    return got > 0 ? (size_t)got : 0;
+}
+
+/* Ids of nanoGPT have 2 or 4 bytes each; a *.bin of an odd length holds others. */
+static int is_ids(const char *path, const char *head, size_t head_bytes, uint64_t file_bytes)
+{
+    return cli_data_is_raw(path, head, head_bytes) && memchr(head, 0, head_bytes) != NULL &&
+           file_bytes % 2 == 0;
+}
+
+static void take(const char *path, const char *name, uint64_t file_bytes, content *out)
+{
+    char head[HEAD_BYTES];
+    const size_t got = read_head(path, head);
+    found *of = &out->texts;
+    if (got == 0)
+        return;
+    if (cli_data_is_tokens(head, got)) {
+        add(&out->foreign, path);
+        out->foreign_bytes++; /* texts may lie next to the tokens that were made of them */
+        return;
+    }
+    if (cli_foreign_is_known(path, head, got) || is_ids(path, head, got, file_bytes)) {
+        add(&out->foreign, path);
+        out->foreign_bytes += file_bytes;
+        return;
+    }
+    if (cli_data_is_named_lines(name))
+        of = &out->lines;
+    else if (memchr(head, 0, got) || is_about_data(name))
+        return;
+    else if (cli_foreign_is_table(path, head, got))
+        of = &out->tables;
+    else if (cli_foreign_is_array(path, head, got))
+        of = &out->arrays;
+    add(of, path);
+    out->text_bytes += file_bytes;
+}
+
+static int compare_names(const FTSENT **left, const FTSENT **right)
+{
+    return strcmp((*left)->fts_name, (*right)->fts_name);
+}
+
+/* Takes the files that are read of a folder: links to files, too, and no hidden ones. */
+static void walk(const char *folder, content *out)
+{
+    char *const roots[] = { (char *)folder, NULL };
+    FTS *tree = fts_open(roots, FTS_PHYSICAL | FTS_COMFOLLOW | FTS_NOCHDIR, compare_names);
+    FTSENT *entry;
+    struct stat facts;
+    while (tree && (entry = fts_read(tree))) {
+        if (entry->fts_level > FTS_ROOTLEVEL && entry->fts_name[0] == '.')
+            (void)fts_set(tree, entry, FTS_SKIP);
+        else if ((entry->fts_info == FTS_F || entry->fts_info == FTS_SL) &&
+                 stat(entry->fts_path, &facts) == 0 && S_ISREG(facts.st_mode))
+            take(entry->fts_path, entry->fts_name, (uint64_t)facts.st_size, out);
+    }
+    if (tree)
+        (void)fts_close(tree);
+}
+
+static coh_status refuse_foreign(const char *flag, const char *folder, const found *foreign)
+{
+    char head[HEAD_BYTES];
+    const size_t got = read_head(foreign->first, head);
+    return cli_foreign_refuse_folder(flag, folder, foreign->first, foreign->count, head, got);
+}
+
+coh_status cli_data_folder_look(const char *flag, const char *folder, int takes_lines,
+                                int *out_is_lines)
+{
+    content held = { 0 };
+    *out_is_lines = takes_lines;
+    walk(folder, &held);
+    const int has_lines = held.lines.count + held.arrays.count > 0;
+    if (held.foreign.count > 0 && (takes_lines ? !has_lines : held.foreign_bytes > held.text_bytes))
+        return refuse_foreign(flag, folder, &held.foreign);
+    if (held.tables.count > 0 && !has_lines && (takes_lines || held.texts.count == 0))
+        return cli_foreign_refuse_table(NULL, held.tables.first);
+    if (takes_lines || held.texts.count + held.tables.count > 0)
+        return COH_OK;
+    if (held.lines.count == 0 && held.arrays.count > 0)
+        return cli_foreign_refuse_json(NULL, held.arrays.first);
+    *out_is_lines = held.lines.count > 0;
+    return COH_OK;
+}
