@@ -96,12 +96,6 @@ int cli_data_is_named_lines(const char *path)
     return ends_with(path, ".jsonl") || ends_with(path, ".ndjson");
 }
 
-int cli_data_may_hold_lines(const char *path)
-{
-    struct stat facts;
-    return cli_data_is_named_lines(path) || (stat(path, &facts) == 0 && S_ISDIR(facts.st_mode));
-}
-
 int cli_data_is_tokens(const void *head, size_t head_bytes)
 {
     return head_bytes >= 8 && memcmp(head, "COHTOKEN", 8) == 0;
@@ -123,6 +117,18 @@ static ssize_t read_head(const char *path, char head[SNIFF_BYTES])
     close(descriptor);
     errno = error;
     return got;
+}
+
+int cli_data_may_hold_lines(const char *path)
+{
+    struct stat facts;
+    char head[SNIFF_BYTES];
+    if (cli_data_is_named_lines(path) || stat(path, &facts) != 0)
+        return cli_data_is_named_lines(path);
+    if (!S_ISREG(facts.st_mode))
+        return S_ISDIR(facts.st_mode);
+    const ssize_t got = read_head(path, head);
+    return got > 0 && cli_foreign_is_json(path, head, (size_t)got);
 }
 
 static coh_status find_kind(const char *flag, const char *path, data_kind *out_kind)

@@ -39,7 +39,7 @@ coh_status cli_data_form_from_options(const struct cli_options *options, cli_dat
 coh_status cli_data_form_override(const struct cli_options *options, cli_data_form *form);
 /* Is it the name of a file of JSON lines? */
 int cli_data_is_named_lines(const char *path);
-/* Is `path` a folder, or a file named like JSON lines? */
+/* Is `path` a folder, a file named like JSON lines, or one of JSON (*.json)? */
 int cli_data_may_hold_lines(const char *path);
 
 /* Everything that determines the ids of a text. */

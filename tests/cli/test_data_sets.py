@@ -209,6 +209,14 @@ class DataSets(ProgramTest):
         self.assertEqual(self.tokenize(self.lines([{"messages": messages}]), "--chat"), (ids, learned))
         self.assertEqual(ids[-1], END)
 
+    def test_eval_reads_an_array_as_the_run_s_validation_does(self):
+        with open(self.chats("c.jsonl"), encoding="utf-8") as file:
+            run, held = self.path("run"), self.write("held.json", json.dumps([json.loads(line) for line in file]))
+        done = self.succeeds("train", *TINY, "--data", self.chats(), "--chat", "--validation", held, "--steps", 1, "--save", run, "--json").json
+        told = self.succeeds("eval", run, "--data", held, "--json").json
+        self.assertEqual(told["loss"], done["validation_loss"])
+        self.assertEqual(told["tokens"], sum(plain_chat([("user", "q"), ("assistant", a)])[1].count(1) for a in ("a", "b" * 40, "c" * 90)))
+
 
 if __name__ == "__main__":
     unittest.main()
