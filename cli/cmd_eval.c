@@ -254,6 +254,12 @@ static coh_status choose_form(const evaluation *run, cli_data_form *out_form)
     return cli_data_form_override(options, out_form);
 }
 
+/* Does the run of the checkpoint leave out bad lines? */
+static int is_noted_to_skip(const evaluation *run)
+{
+    return run->inference.weights.is_checkpoint && run->inference.recipe.skip_bad != 0;
+}
+
 static coh_status open_data(evaluation *run, int64_t vocabulary)
 {
     const cli_options *options = run->inference.options;
@@ -265,6 +271,7 @@ static coh_status open_data(evaluation *run, int64_t vocabulary)
                                      .vocabulary = vocabulary,
                                      .sequence = run->sequence,
                                      .form = &form,
+                                     .skips_bad = options->skip_bad || is_noted_to_skip(run),
                                      .thread_count = cli_budget_thread_count(options),
                                      .is_form_given = cli_recipe_form_is_given(options) };
     /* Text is tokenized into a folder under TMPDIR; a stop in normal order removes it. */

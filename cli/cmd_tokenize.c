@@ -61,6 +61,7 @@ static coh_status build(const cli_options *options, coh_tokenizer *tokenizer)
                                      .sequence = options->sequence,
                                      .seed = (uint64_t)options->seed,
                                      .form = &form,
+                                     .skips_bad = options->skip_bad != 0,
                                      .thread_count = cli_budget_thread_count(options) };
     CLI_TRY(cli_data_build_options(&source, NULL, options->operand, &build_options));
     build_options.out_path = options->output;

@@ -271,6 +271,7 @@ coh_status cli_data_build_options(const cli_data_source *source, const char *fla
     out_options->window = form->aligned ? source->sequence : 0;
     out_options->fitted = form->aligned == COH_DOCUMENTS_FITTED;
     out_options->sequence = source->sequence;
+    out_options->skip_bad = source->skips_bad;
     out_options->seed = source->seed;
     out_options->thread_count = source->thread_count;
     out_options->vocabulary = source->vocabulary;
@@ -312,6 +313,10 @@ void cli_data_say_build(const cli_data_source *source, const char *what,
     if (facts->chat_form[0])
         cli_note_choice("%s: %" PRIu64 " conversation%s, written as %s", what, count, plural(count),
                         facts->chat_form);
+    if (facts->skipped_count)
+        cli_note_choice("%s: %" PRIu64 " line%s left out as bad: %s; the first: %s", what,
+                        facts->skipped_count, plural(facts->skipped_count), facts->skipped_reasons,
+                        facts->first_skipped);
     say_cut(source, what, facts);
     if (facts->cut_byte)
         cli_note_choice("%s: cut at a line end behind byte %" PRIu64 " of %" PRIu64
@@ -596,9 +601,9 @@ static coh_status open_whole(const cli_data_source *source, const char *flag, co
 {
     if (source->is_form_given)
         return cli_fail(COH_ERR_ARGUMENT,
-                        "--%s %s holds ids already: --field, --chat, --chat-form, --documents and "
-                        "--validation-split are for text, so leave them out or give them to "
-                        "cohobate tokenize",
+                        "--%s %s holds ids already: --field, --chat, --chat-form, --documents, "
+                        "--validation-split and --skip-bad are for text, so leave them out or give "
+                        "them to cohobate tokenize",
                         flag, what);
     if (kind == KIND_TOKENS) {
         CLI_TRY(coh_token_file_open(what, &data->file));

@@ -56,6 +56,7 @@ typedef struct cli_data_source {
     /* JSON and tables are text, as earlier versions read them: the run's note names the file. */
     int takes_json;
     int sequence_is_fixed; /* of a resumed run: no flag changes it */
+    int skips_bad;         /* leaves out lines of JSON that are no documents */
 } cli_data_source;
 
 /* Is a path text (1) or ids (0)? `flag` is for messages. Fails: COH_ERR_IO, COH_ERR_ARGUMENT

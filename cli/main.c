@@ -68,6 +68,7 @@ static const char *terms[COH_TERM_COUNT] = {
     [COH_TERM_DISK_RAISED] = "--disk DIR:",
     [COH_TERM_CHAT_TEXT] = "--field",
     [COH_TERM_ADAPTER] = "--adapter",
+    [COH_TERM_SKIP_BAD] = "--skip-bad",
 };
 
 enum { EXIT_USAGE = 2, EXIT_IO = 5 };

@@ -115,7 +115,7 @@ typedef struct cli_options {
     cli_optimizer_list optimizer_for;
     const char *optimizer, *replicas, *wire;
     int64_t reset_optimizer, from_scratch;
-    int64_t validation_windows, stride, keep_best, stop_after_worse;
+    int64_t validation_windows, stride, keep_best, stop_after_worse, skip_bad;
     double validation_split, epochs;
     double lr, min_lr, beta1, beta2, weight_decay, clip, dropout, temperature;
     double top_p, min_p, repetition_penalty;

@@ -332,7 +332,7 @@ int cli_recipe_form_is_given(const cli_options *options)
 {
     return cli_given(options, CLI_FLAG_FIELD) || cli_given(options, CLI_FLAG_CHAT) ||
            cli_given(options, CLI_FLAG_CHAT_FORM) || cli_given(options, CLI_FLAG_DOCUMENTS) ||
-           cli_given(options, CLI_FLAG_VALIDATION_SPLIT);
+           cli_given(options, CLI_FLAG_VALIDATION_SPLIT) || cli_given(options, CLI_FLAG_SKIP_BAD);
 }
 
 void cli_recipe_set_order(cli_recipe *recipe, coh_sweep_order order)
@@ -443,6 +443,7 @@ coh_status cli_recipe_from_options(const cli_options *options, cli_recipe *out_r
                             .optimizer_for = options->optimizer_for,
                             .hyperparameters = options->hyperparameters,
                             .dropout = options->dropout,
+                            .skip_bad = (uint64_t)options->skip_bad,
                             .seed = (uint64_t)options->seed };
     cli_recipe_set_clip_mode(recipe, (cli_clip_mode)options->clip_mode);
     cli_recipe_set_saves(recipe, options);

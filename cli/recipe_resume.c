@@ -255,10 +255,12 @@ static coh_status set_form(cli_recipe *recipe, const cli_options *options)
         if (!options->data)
             return cli_fail(
                 COH_ERR_ARGUMENT,
-                "--field, --chat, --chat-form, --documents and --validation-split "
+                "--field, --chat, --chat-form, --documents, --validation-split and --skip-bad "
                 "come from the checkpoint with --resume: leave them out, or give the --data that "
                 "they are for");
         CLI_TRY(cli_data_form_override(options, &recipe->form));
+        if (options->skip_bad)
+            recipe->skip_bad = 1;
         if (cli_given(options, CLI_FLAG_VALIDATION_SPLIT) && recipe->form.validation_split > 0)
             recipe->validation[0] = '\0'; /* from now on the held-out documents */
     }

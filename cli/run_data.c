@@ -207,7 +207,8 @@ cli_data_source cli_train_data_source(const cli_job *job)
                               .form = &recipe->form,
                               .thread_count = cli_budget_thread_count(job->options),
                               .is_form_given = cli_recipe_form_is_given(job->options),
-                              .sequence_is_fixed = job->resumed };
+                              .sequence_is_fixed = job->resumed,
+                              .skips_bad = recipe->skip_bad != 0 };
 }
 
 /* ---- the length of a run by --epochs ---- */

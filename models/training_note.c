@@ -102,6 +102,7 @@ static const note_row note_rows[] = {
     LATER("decay_steps", NOTE_AMOUNT, decay_steps),
     LATER("frozen_nf4", NOTE_AMOUNT, frozen_nf4),
     LATER("trained_positions", NOTE_AMOUNT, trained_positions),
+    LATER("skip_bad", NOTE_AMOUNT, skip_bad),
 };
 enum { NOTE_ROW_COUNT = sizeof(note_rows) / sizeof(note_rows[0]) };
 

@@ -375,6 +375,7 @@ coh_status coh_lines_next(coh_lines *lines, json_t **out_object)
     coh_slice line = { 0 };
     int has = 0;
     *out_object = NULL;
+    lines->is_lost = 1;
     if (lines->capacity == 0)
         COH_TRY(find_layout(lines));
     do {
@@ -382,6 +383,7 @@ coh_status coh_lines_next(coh_lines *lines, json_t **out_object)
         if (!has)
             return COH_OK;
     } while (is_blank(line));
+    lines->is_lost = 0;
     json_error_t error;
     json_t *object = parse(line, &error);
     if (!object && json_error_code(&error) != json_error_out_of_memory) {

@@ -37,6 +37,7 @@ typedef struct coh_lines {
     int is_array;
     uint64_t element_count; /* of an array: elements begun */
     uint64_t inner_ends;    /* of an array: line ends in the last element */
+    int is_lost;            /* after a failure: where the next line or element begins is unknown */
 } coh_lines;
 
 /* Is the file a JSON array whose first element is an object? 0 also if it cannot be read. */
@@ -48,7 +49,7 @@ void coh_lines_close(coh_lines *lines); /* accepts a zeroed struct */
 
 /* Reads the object of the next line or element, which the caller releases with json_decref; NULL at
  * the end of the file. Fails: COH_ERR_CORRUPT with path and line (invalid JSON, not an object, too
- * long), COH_ERR_IO. */
+ * long; unless is_lost, the next call reads the next one), COH_ERR_IO. */
 coh_status coh_lines_next(coh_lines *lines, json_t **out_object);
 
 /* Fails with COH_ERR_CORRUPT and "<path>:<line>: " before the message, which is given as to

@@ -405,6 +405,7 @@ static void fini_workers(const folder_job *job)
         coh_token_builder *worker = &job->workers[i];
         job->out->replaced_count += worker->replaced_count;
         count_binaries(job->out, worker->binary_count, worker->first_binary);
+        coh_bad_lines_join(&job->out->bad, &worker->bad);
         if (i > 0) {
             coh_chat_close(worker->chat);
             coh_tokenizer_close(worker->tokenizer);
@@ -674,7 +675,11 @@ static void tell(const coh_token_builder *b, coh_token_build_facts *out_facts)
         .text_bytes = b->text_bytes,
         .cut_document_count = d->cut_count,
         .longest_document = d->longest,
+        .skipped_count = coh_bad_lines_count(&b->bad),
     };
+    coh_bad_lines_describe(&b->bad, facts.skipped_reasons, sizeof(facts.skipped_reasons));
+    snprintf(facts.first_skipped, sizeof(facts.first_skipped), "%.*s",
+             (int)sizeof(facts.first_skipped) - 1, b->bad.first);
     for (size_t i = 0; b->options->form == COH_DATA_TEXT && i < b->list.count; i++)
         facts.lines_as_text_count += (uint64_t)is_lines_name(b->list.paths[i]);
     if (b->binary_count > 0)

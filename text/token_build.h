@@ -8,6 +8,7 @@
 #ifndef COH_TEXT_TOKEN_BUILD_H
 #define COH_TEXT_TOKEN_BUILD_H
 
+#include "text/bad_lines.h"
 #include "text/chat.h"
 #include "text/conversations.h"
 #include "text/documents.h"
@@ -38,6 +39,8 @@ typedef struct coh_token_builder {
     uint64_t binary_count;         /* members that are no text */
     uint64_t cut_byte, text_bytes; /* of a text that is cut for validation; 0: none is */
     size_t first_binary;           /* the least index of them, if there are any */
+    coh_bad_line at_fault;         /* why a failure is the line's; NONE: it is not */
+    coh_bad_lines bad;             /* lines left out */
 } coh_token_builder;
 
 /* Called before each piece of text that is read. Fails: as options->go_on does. */

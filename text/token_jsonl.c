@@ -1,5 +1,9 @@
 /* Makes documents from JSON lines: the text of one field, a prompt and its completion, or a
- * conversation. Next: lines.c reads the lines, conversations.c their turns, chat.c encodes them. */
+ * conversation. The one idea: all that a line can be at fault for is checked before its document
+ * begins, so that a bad line may be left out. Next: lines.c reads the lines, conversations.c their
+ * turns, chat.c encodes them, bad_lines.c names the bad ones. */
+#include <inttypes.h>
+
 #include <xxhash.h>
 
 #include "cohobate/terms.h"
@@ -55,15 +59,25 @@ static coh_status find_text(const coh_lines *lines, const json_t *object, coh_sl
     return COH_OK;
 }
 
+/* The last check of a line: behind it, a failure is not the line's. */
+static coh_status check_tokens(coh_token_builder *b, const coh_lines *lines)
+{
+    b->at_fault = COH_BAD_TOKEN;
+    if (coh_token_builder_check(b, b->ids.ids, b->ids.count, 0) != COH_OK)
+        return coh_lines_place(lines);
+    b->at_fault = COH_BAD_NONE;
+    return COH_OK;
+}
+
 static coh_status add_field(coh_token_builder *b, const coh_lines *lines, const json_t *object)
 {
     const char *field = b->options->field ? b->options->field : "text";
     coh_slice text;
+    b->at_fault = COH_BAD_FIELD;
     COH_TRY(find_text(lines, object, (coh_slice){ field, strlen(field) }, &text));
     b->ids.count = 0;
     COH_TRY(coh_tokenizer_encode_whole(b->tokenizer, text, &b->ids));
-    if (coh_token_builder_check(b, b->ids.ids, b->ids.count, 0) != COH_OK)
-        return coh_lines_place(lines);
+    COH_TRY(check_tokens(b, lines));
     COH_TRY(coh_token_builder_begin(b, XXH3_64bits(text.bytes, text.count), 1));
     COH_TRY(coh_documents_add(&b->documents, b->ids.ids, NULL, b->ids.count));
     return coh_token_builder_end(b);
@@ -96,13 +110,20 @@ static coh_status encode_pair(coh_token_builder *b, const coh_byte_list *whole, 
     return status;
 }
 
-static coh_status add_pair(coh_token_builder *b, const coh_lines *lines, const json_t *object)
+static coh_status find_pair(const coh_token_builder *b, const coh_lines *lines,
+                            const json_t *object, coh_slice *out_prompt, coh_slice *out_completion)
 {
     const char *field = b->options->field, *comma = strchr(field, ',');
+    COH_TRY(find_text(lines, object, (coh_slice){ field, (size_t)(comma - field) }, out_prompt));
+    return find_text(lines, object, (coh_slice){ comma + 1, strlen(comma + 1) }, out_completion);
+}
+
+static coh_status add_pair(coh_token_builder *b, const coh_lines *lines, const json_t *object)
+{
     coh_slice prompt, completion;
     coh_byte_list whole = { 0 };
-    COH_TRY(find_text(lines, object, (coh_slice){ field, (size_t)(comma - field) }, &prompt));
-    COH_TRY(find_text(lines, object, (coh_slice){ comma + 1, strlen(comma + 1) }, &completion));
+    b->at_fault = COH_BAD_FIELD;
+    COH_TRY(find_pair(b, lines, object, &prompt, &completion));
     coh_status status = coh_byte_list_add(&whole, prompt.bytes, prompt.count);
     if (status == COH_OK)
         status = coh_byte_list_add(&whole, completion.bytes, completion.count);
@@ -111,8 +132,7 @@ static coh_status add_pair(coh_token_builder *b, const coh_lines *lines, const j
     const uint64_t hash = whole.count ? XXH3_64bits(whole.bytes, whole.count) : 0;
     coh_free(whole.bytes);
     COH_TRY(status);
-    if (coh_token_builder_check(b, b->ids.ids, b->ids.count, 0) != COH_OK)
-        return coh_lines_place(lines);
+    COH_TRY(check_tokens(b, lines));
     COH_TRY(coh_token_builder_begin(b, hash, 0));
     COH_TRY(coh_documents_add(&b->documents, b->ids.ids, b->targets.bytes, b->ids.count));
     return coh_token_builder_end(b);
@@ -135,39 +155,110 @@ static coh_status encode_chat(coh_token_builder *b, json_t *object, uint64_t *ou
     b->ids.count = b->targets.count = 0;
     COH_TRY(coh_conversation_read(object, c));
     *out_hash = hash_turns(c);
-    COH_TRY(coh_chat_encode(b->chat, c->turns, c->count, c->learns, &b->ids, &b->targets));
-    return coh_token_builder_check(b, b->ids.ids, b->ids.count, 0);
+    return coh_chat_encode(b->chat, c->turns, c->count, c->learns, &b->ids, &b->targets);
 }
 
 static coh_status add_chat(coh_token_builder *b, const coh_lines *lines, json_t *object)
 {
     uint64_t hash = 0;
+    b->at_fault = COH_BAD_CONVERSATION;
     const coh_status status = encode_chat(b, object, &hash);
     if (status == COH_ERR_CORRUPT)
         return coh_lines_place(lines);
     COH_TRY(status);
+    COH_TRY(check_tokens(b, lines));
     COH_TRY(coh_documents_begin(&b->documents, hash));
     COH_TRY(coh_documents_add(&b->documents, b->ids.ids, b->targets.bytes, b->ids.count));
     return coh_documents_end(&b->documents);
 }
 
+/* ---- bad lines ---- */
+
+/* Reads the object of the next line; a failure is the line's unless the reader is lost. */
+static coh_status next_object(coh_token_builder *b, coh_lines *lines, json_t **out_object)
+{
+    COH_TRY(coh_token_builder_go_on(b));
+    b->at_fault = COH_BAD_NONE;
+    const coh_status status = coh_lines_next(lines, out_object);
+    if (status != COH_OK && !lines->is_lost)
+        b->at_fault = COH_BAD_JSON;
+    return status;
+}
+
+/* Checks an object without its ids, which take most of the time. */
+static coh_status check_object(coh_token_builder *b, const coh_lines *lines, json_t *object)
+{
+    const char *field = b->options->field ? b->options->field : "text";
+    coh_slice text, other;
+    if (b->chat)
+        return coh_conversation_read(object, &b->conversation);
+    if (coh_token_build_has_prompt(b->options))
+        return find_pair(b, lines, object, &text, &other);
+    return find_text(lines, object, (coh_slice){ field, strlen(field) }, &text);
+}
+
+/* Finds the other bad lines of a file, up to its end. */
+static coh_status find_bad(coh_token_builder *b, coh_lines *lines, coh_bad_places *places)
+{
+    for (;;) {
+        json_t *object = NULL;
+        coh_status status = next_object(b, lines, &object);
+        if (status == COH_OK && !object)
+            return COH_OK;
+        if (status == COH_OK)
+            status = check_object(b, lines, object);
+        json_decref(object);
+        if (status == COH_ERR_CORRUPT && lines->is_lost)
+            return COH_OK;
+        if (status == COH_ERR_CORRUPT)
+            coh_bad_places_add(places, lines->number);
+        else
+            COH_TRY(status);
+    }
+}
+
+/* A line that is no document. */
+static coh_status take_bad(coh_token_builder *b, coh_lines *lines)
+{
+    char why[COH_ERROR_TEXT_BYTES];
+    coh_bad_places places = { 0 };
+    if (b->options->skip_bad) {
+        coh_bad_lines_add(&b->bad, b->at_fault, b->member);
+        return COH_OK;
+    }
+    coh_error_save(why);
+    coh_bad_places_add(&places, lines->number);
+    COH_TRY(find_bad(b, lines, &places));
+    return coh_bad_places_refuse(&places, why);
+}
+
 /* ---- files ---- */
+
+/* Adds the document of the next line; *out_is_end: there was none. */
+static coh_status add_next(coh_token_builder *b, coh_lines *lines, int *out_is_end)
+{
+    json_t *object = NULL;
+    COH_TRY(next_object(b, lines, &object));
+    *out_is_end = object == NULL;
+    if (!object)
+        return COH_OK;
+    const coh_status status = b->chat ? add_chat(b, lines, object)
+                              : coh_token_build_has_prompt(b->options)
+                                  ? add_pair(b, lines, object)
+                                  : add_field(b, lines, object);
+    json_decref(object);
+    return status;
+}
 
 static coh_status add_lines(coh_token_builder *b, coh_lines *lines)
 {
-    const int has_prompt = coh_token_build_has_prompt(b->options);
-    for (;;) {
-        json_t *object;
-        COH_TRY(coh_token_builder_go_on(b));
-        COH_TRY(coh_lines_next(lines, &object));
-        if (!object)
-            return COH_OK;
-        coh_status status = b->chat      ? add_chat(b, lines, object)
-                            : has_prompt ? add_pair(b, lines, object)
-                                         : add_field(b, lines, object);
-        json_decref(object);
+    for (int is_end = 0; !is_end;) {
+        coh_status status = add_next(b, lines, &is_end);
+        if (status == COH_ERR_CORRUPT && b->at_fault != COH_BAD_NONE)
+            status = take_bad(b, lines);
         COH_TRY(status);
     }
+    return COH_OK;
 }
 
 static coh_status add_file(coh_token_builder *b, const char *path)
@@ -189,6 +280,11 @@ coh_status coh_token_build_jsonl(coh_token_builder *builder, int is_folder)
     COH_TRY(coh_token_build_folder(builder, add_file));
     if (builder->documents.count > 0)
         return COH_OK;
+    if (coh_bad_lines_count(&builder->bad) > 0)
+        return coh_fail(COH_ERR_CORRUPT,
+                        "%s holds no line that is a document: all %" PRIu64
+                        " are bad; the first: %s",
+                        path, coh_bad_lines_count(&builder->bad), builder->bad.first);
     if (is_folder && builder->list.count == 0)
         return coh_fail(
             COH_ERR_CORRUPT,

@@ -208,6 +208,9 @@ typedef struct coh_token_build_options {
     /* Tokens of the windows in which a packed file will be read, for cut_document_count; an aligned
      * file has its own. 0: not known. */
     int64_t sequence;
+    /* 1: lines of JSON that are no documents are left out and counted. 0: the first of them is
+     * refused, and names the others of its file. */
+    int32_t skip_bad;
 } coh_token_build_options;
 /* As coh_token_build_options_init; `bytes` is the size that the caller was compiled with. */
 COH_API void coh_token_build_options_init_sized(coh_token_build_options *out_options, size_t bytes);
@@ -241,6 +244,9 @@ typedef struct coh_token_build_facts {
     /* Documents with more ids than a window and its last target, held out ones too, so that no
      * window holds them whole; ids of the longest document. */
     uint64_t cut_document_count, longest_document;
+    uint64_t skipped_count;    /* lines of JSON left out by skip_bad */
+    char skipped_reasons[256]; /* how many of them for which reason, for people */
+    char first_skipped[512];   /* the message of the first of them; "": there is none */
 } coh_token_build_facts;
 
 /* Tokenizes options->in_path, a file or a folder, as a stream. Memory: a block of 1 MiB and the
@@ -260,7 +266,8 @@ typedef struct coh_token_build_facts {
  * complete, else left alone.
  * Fails: COH_ERR_ARGUMENT (nothing held out; a chat format that the vocabulary cannot write; an
  * output is the text itself, or another file that is no token file),
- * COH_ERR_IO, COH_ERR_CORRUPT (no text; "FILE:LINE:" and the problem of a line; a token outside
+ * COH_ERR_IO, COH_ERR_CORRUPT (no text; "FILE:LINE:" and the problem of a line, unless skip_bad
+ * leaves it out; a token outside
  * options->vocabulary, with its place; a chat template that cannot be run; a single text that has
  * no line end to be cut at, or only one that holds out more than twice as much), or with the status
  * of options->go_on. */

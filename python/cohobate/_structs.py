@@ -303,7 +303,7 @@ class coh_training_note(Structure):
                 ("validation_every", c_uint64), ("validation_windows", c_uint64),
                 ("stop_after_worse", c_uint64), ("schedule_kind", c_uint64),
                 ("decay_steps", c_uint64), ("frozen_nf4", c_uint64),
-                ("trained_positions", c_int64)]
+                ("trained_positions", c_int64), ("skip_bad", c_uint64)]
 
 
 class coh_checkpoint_tensor(Structure):
@@ -345,7 +345,8 @@ class coh_token_build_options(Structure):
                 ("chat_form", c_int), ("window", c_int64), ("held_out", c_int32),
                 ("validation_split", c_double), ("seed", c_uint64), ("held_out_path", c_char_p),
                 ("thread_count", c_int32), ("vocabulary", c_int64), ("go_on", GoOn),
-                ("go_on_context", c_void_p), ("fitted", c_int32), ("sequence", c_int64)]
+                ("go_on_context", c_void_p), ("fitted", c_int32), ("sequence", c_int64),
+                ("skip_bad", c_int32)]
 
 
 class coh_token_build_facts(Structure):
@@ -356,7 +357,9 @@ class coh_token_build_facts(Structure):
                 ("chat_form", c_char * 160), ("file_count", c_uint64), ("binary_count", c_uint64),
                 ("first_binary", c_char * 160), ("other_count", c_uint64),
                 ("cut_byte", c_uint64), ("text_bytes", c_uint64),
-                ("cut_document_count", c_uint64), ("longest_document", c_uint64)]
+                ("cut_document_count", c_uint64), ("longest_document", c_uint64),
+                ("skipped_count", c_uint64), ("skipped_reasons", c_char * 256),
+                ("first_skipped", c_char * 512)]
 
 
 class coh_token_file_facts(Structure):

@@ -101,7 +101,7 @@ class Tokenizer(Owner):
 def tokenize(tokenizer: Tokenizer | str | os.PathLike, text_path, out_path, *, form: str = "text",
              field: str | None = None, chat_form: str = "auto", window: int = 0,
              held_out_path=None, validation_split: float = 0.0, seed: int = 1, vocabulary: int = 0,
-             threads: int = 0, fitted: bool = False) -> int:
+             threads: int = 0, fitted: bool = False, skip_bad: bool = False) -> int:
     """Writes the token file of a file, or of a folder with everything in it. Returns its number of
     ids. `tokenizer` may be what Tokenizer takes. An existing output is replaced only if it is empty
     or a token file. Options, as `cohobate tokenize` has them:
@@ -120,6 +120,8 @@ def tokenize(tokenizer: Tokenizer | str | os.PathLike, text_path, out_path, *, f
                 file the last part, from a line end on
     vocabulary  of the model that will read the ids: a larger id is refused. 0: the tokenizer's
     threads     that read a folder's files; 0: one for each core
+    skip_bad    leaves out lines of JSON that are no documents; else the first is refused, with the
+                places of the others in its file
 
     Ctrl-C ends it, and leaves nothing behind."""
     if not isinstance(tokenizer, Tokenizer):
@@ -137,6 +139,7 @@ def tokenize(tokenizer: Tokenizer | str | os.PathLike, text_path, out_path, *, f
     options.validation_split, options.seed = validation_split, as_count(seed, "seed")
     options.vocabulary = as_count(vocabulary, "vocabulary", 0, INT32_MOST)
     options.thread_count = as_count(threads, "threads", 0, INT32_MOST)
+    options.skip_bad = bool(skip_bad)
     _make(options, tokenizer, facts)
     return facts.token_count
 

@@ -209,6 +209,32 @@ class DataSets(ProgramTest):
         self.assertEqual(self.tokenize(self.lines([{"messages": messages}]), "--chat"), (ids, learned))
         self.assertEqual(ids[-1], END)
 
+    # ---- lines with mistakes ----
+
+    def test_bad_lines_are_refused_together_or_left_out_and_counted(self):
+        good = [json.dumps({"text": f"document {i} of some"}) + "\n" for i in range(40)]
+        expected = self.tokenize(self.write("good.jsonl", "".join(good)))
+        path = self.write("data.jsonl", "".join([*good[:10], '{"text": \n', *good[10:20], '{"body": "a"}\n{"text": 3}\n', *good[20:]]))
+        run, text = self.path("run"), self.corpus()
+        train = ["train", *TINY, "--steps", 1, "--data", path]
+        for command in ([*train, "--save", run], ["tokenize", path, "-o", self.path("o")], ["train", *TINY, "--data", text, "--validation", path, "--save", run]):
+            said = self.fails(4, *command, says=f"{path}:11: no JSON at byte ").err
+            self.assertIn("; 3 lines of the file are bad, also 22, 23 (--skip-bad leaves them out)\n", said)
+            self.assertFalse(os.path.exists(run))
+        says = f"{path}: 3 lines left out as bad: 1 no object of JSON, 2 without a text in the field; the first: {path}:11: no JSON at byte "
+        self.assertEqual(self.tokenize(path, "--skip-bad"), expected)
+        self.assertIn(says, self.succeeds("tokenize", path, "--skip-bad", "-o", self.path("o")).err)
+        # a run keeps it: the validation text is read again
+        done = self.succeeds(*train, "--validation", path, "--skip-bad", "--save", run)
+        self.assertEqual(done.err.count(says), 1)
+        self.assertEqual(TokenFile(os.path.join(run, "data.tokens")).ids, expected[0])
+        self.assertIn(says, self.succeeds("train", "--resume", run, "--steps", 2).err)
+        self.assertEqual(self.succeeds("eval", run, "--data", path, "--json").json["tokens"], len(expected[0]) - 1)
+        self.fails(2, "train", "--resume", run, "--steps", 3, "--skip-bad", says="come from the checkpoint with --resume")
+        self.fails(2, *train[:-1], os.path.join(run, "data.tokens"), "--skip-bad", "--save", "none", says="holds ids already")
+        all_bad = self.write("bad.jsonl", "{}\n{}\n")
+        self.fails(4, "tokenize", all_bad, "--skip-bad", "-o", self.path("o"), says=f"{all_bad} holds no line that is a document: all 2 are bad; the first: {all_bad}:1: ")
+
     def test_eval_reads_an_array_as_the_run_s_validation_does(self):
         with open(self.chats("c.jsonl"), encoding="utf-8") as file:
             run, held = self.path("run"), self.write("held.json", json.dumps([json.loads(line) for line in file]))

@@ -1,0 +1,52 @@
+/* bad_lines.h - lines of JSON that are no documents. They are named in one refusal, or left out and
+ * counted by reason:
+ *
+ *     data.jsonl:2: no JSON at byte 7 (...): mend the line, or remove it; 3 lines of the file are
+ *     bad, also 5, 9 (skip_bad leaves them out)
+ *
+ * Threads that read the files of a folder count for themselves; joined in any order the counts and
+ * the first line are the same. */
+#ifndef COH_TEXT_BAD_LINES_H
+#define COH_TEXT_BAD_LINES_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/check.h"
+
+/* What a line lacks. */
+typedef enum coh_bad_line {
+    COH_BAD_NONE,
+    COH_BAD_JSON,         /* it is no object of JSON */
+    COH_BAD_FIELD,        /* a text in the field */
+    COH_BAD_CONVERSATION, /* a conversation that can be written */
+    COH_BAD_TOKEN,        /* a row of the model for a token */
+    COH_BAD_KINDS
+} coh_bad_line;
+
+/* Lines that were left out, of files in the order of their index. */
+typedef struct coh_bad_lines {
+    uint64_t counts[COH_BAD_KINDS];
+    size_t first_file;
+    char first[COH_ERROR_TEXT_BYTES]; /* why the first one is bad; "": there is none */
+} coh_bad_lines;
+
+/* Adds a line of file `file`, for the reason in the current error message. Lines of a file, and
+ * files, come in their order. */
+void coh_bad_lines_add(coh_bad_lines *bad, coh_bad_line why, size_t file);
+void coh_bad_lines_join(coh_bad_lines *bad, const coh_bad_lines *other);
+uint64_t coh_bad_lines_count(const coh_bad_lines *bad);
+/* Writes "3 no object of JSON, 2 without a text in the field", as much as fits. */
+void coh_bad_lines_describe(const coh_bad_lines *bad, char *out_text, size_t text_bytes);
+
+/* The bad lines of one file: the numbers of the first ones. */
+enum { COH_BAD_LINES_NAMED = 10 };
+typedef struct coh_bad_places {
+    uint64_t count, numbers[COH_BAD_LINES_NAMED];
+} coh_bad_places;
+
+void coh_bad_places_add(coh_bad_places *places, uint64_t number);
+/* Fails with COH_ERR_CORRUPT: `why` of the first line, and the other places. */
+coh_status coh_bad_places_refuse(const coh_bad_places *places, const char *why);
+
+#endif
