@@ -1,6 +1,7 @@
 /* cohobate tokenize: turns text into a token file, and with --held-out or --validation-split part
  * of it into a second one. Next: data.c sets the options, text/token_build.c does the work. */
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "cli/budget.h"
@@ -11,8 +12,9 @@
 #include "cli/recipe.h"
 #include "cli/stop.h"
 
+/* `learned`: how many ids of the file count as targets. */
 static coh_status print_file(const cli_options *options, const char *path, const char *key,
-                             cli_line *json)
+                             uint64_t learned, cli_line *json)
 {
     coh_token_file *file;
     coh_token_file_facts facts = { .struct_bytes = sizeof(facts) };
@@ -20,15 +22,18 @@ static coh_status print_file(const cli_options *options, const char *path, const
     coh_status status = coh_token_file_facts_get(file, &facts);
     coh_token_file_close(file);
     CLI_TRY(status);
+    char some[64] = "";
+    if (facts.has_mask)
+        snprintf(some, sizeof(some), ", of which %" PRIu64 " are learned", learned);
     if (!options->json) {
-        cli_print("%s: %s, vocabulary %" PRId64 ", hash %016" PRIx64, path,
-                  cli_count(facts.token_count, "token").at, facts.vocabulary, facts.hash);
+        cli_print("%s: %s%s, vocabulary %" PRId64 ", hash %016" PRIx64, path,
+                  cli_count(facts.token_count, "token").at, some, facts.vocabulary, facts.hash);
         return COH_OK;
     }
     cli_line_add_json(json,
-                      "%s: {'path': %s, 'tokens': %" PRIu64 ", 'vocabulary': %" PRId64
-                      ", 'hash': '%016" PRIx64 "'}",
-                      key, path, facts.token_count, facts.vocabulary, facts.hash);
+                      "%s: {'path': %s, 'tokens': %" PRIu64 ", 'learned': %" PRIu64
+                      ", 'vocabulary': %" PRId64 ", 'hash': '%016" PRIx64 "'}",
+                      key, path, facts.token_count, learned, facts.vocabulary, facts.hash);
     return COH_OK;
 }
 
@@ -47,11 +52,11 @@ static coh_status check_flags(const cli_options *options)
     return cli_output_check(options);
 }
 
-static coh_status build(const cli_options *options, coh_tokenizer *tokenizer)
+static coh_status build(const cli_options *options, coh_tokenizer *tokenizer,
+                        coh_token_build_facts *out_facts)
 {
     cli_data_form form;
     coh_token_build_options build_options;
-    coh_token_build_facts facts = { .struct_bytes = sizeof(facts) };
     CLI_TRY(cli_data_form_from_options(options, &form));
     CLI_TRY(cli_data_check_text(&form, options->operand,
                                 cli_given(options, CLI_FLAG_TOKENIZER) &&
@@ -72,10 +77,10 @@ static coh_status build(const cli_options *options, coh_tokenizer *tokenizer)
                                   "name yet: OUT.partial-* can go\n";
     CLI_TRY(cli_stop_install(0, at_once, at_once));
     cli_progress_begin("tokenizing", options->operand, CLI_PROGRESS_FIRST_S);
-    const coh_status status = coh_token_file_make(tokenizer, &build_options, &facts);
+    const coh_status status = coh_token_file_make(tokenizer, &build_options, out_facts);
     cli_progress_end();
     CLI_TRY(status);
-    cli_data_say_build(&source, options->operand, &facts);
+    cli_data_say_build(&source, options->operand, out_facts);
     cli_data_say_stream(tokenizer, &build_options);
     return COH_OK;
 }
@@ -83,20 +88,22 @@ static coh_status build(const cli_options *options, coh_tokenizer *tokenizer)
 coh_status cli_tokenize(const cli_options *options)
 {
     coh_tokenizer *tokenizer;
+    coh_token_build_facts made = { .struct_bytes = sizeof(made) };
     cli_line json;
     CLI_TRY(check_flags(options));
     if (cli_recipe_has_no_tokenizer(options->tokenizer))
         return cli_fail(COH_ERR_ARGUMENT, "--tokenizer none makes no ids of text: give --tokenizer "
                                           "bytes|PATH");
     CLI_TRY(coh_tokenizer_open(options->tokenizer, &tokenizer));
-    coh_status status = build(options, tokenizer);
+    coh_status status = build(options, tokenizer, &made);
     coh_tokenizer_close(tokenizer);
     CLI_TRY(status);
     cli_line_clear(&json);
     cli_line_add(&json, "{");
-    CLI_TRY(print_file(options, options->output, "file", &json));
+    CLI_TRY(print_file(options, options->output, "file", made.target_count, &json));
     if (options->held_out_file)
-        CLI_TRY(print_file(options, options->held_out_file, "held_out", &json));
+        CLI_TRY(print_file(options, options->held_out_file, "held_out", made.held_out_target_count,
+                           &json));
     if (options->json)
         cli_print("%s}", json.text);
     return COH_OK;

@@ -393,8 +393,10 @@ static coh_status build(const cli_data_source *source, const char *flag, const c
     CLI_TRY(status);
     cli_data_say_build(source, what, &facts);
     cli_data_say_stream(source->tokenizer, &options);
-    for (int i = 0; i < 2 && parts[i]; i++)
+    for (int i = 0; i < 2 && parts[i]; i++) {
+        parts[i]->learned_count = i ? facts.held_out_target_count : facts.target_count;
         CLI_TRY(coh_token_file_open(paths[i], &parts[i]->file));
+    }
     return COH_OK;
 }
 
@@ -635,6 +637,8 @@ static coh_status open_parts(const cli_data_source *source, const char *flag, co
     for (int i = 0; i < 2 && parts[i]; i++) {
         parts[i]->facts.struct_bytes = sizeof(parts[i]->facts);
         CLI_TRY(coh_token_file_facts_get(parts[i]->file, &parts[i]->facts));
+        if (parts[i]->learned_count == 0) /* it was made before, and has been read */
+            parts[i]->learned_count = parts[i]->facts.target_count;
         CLI_TRY(check_facts(source, flag, what, &parts[i]->facts));
         if (parts[i]->facts.vocabulary > source->vocabulary)
             CLI_TRY(check_below(source, flag, what, parts[i]));

@@ -83,6 +83,7 @@ typedef struct cli_data {
     coh_token_file *file; /* NULL: none */
     coh_token_file_facts facts;
     char path[CLI_PATH_BYTES]; /* of the token file, absolute; "": it has been unlinked */
+    uint64_t learned_count;    /* its ids that count as targets */
 } cli_data;
 
 /* Opens `what`, the value of flag `flag` in messages. Text is tokenised into `cache_path`; if that

@@ -227,9 +227,10 @@ static void write_log(cli_report *report, const coh_step_result *result, double 
     cli_line_clear(&line);
     cli_line_add_json(&line,
                       "{'step': %" PRIu64 ", 'loss': %.17g, 'grad_norm': %.17g, 'lr': %.17g"
-                      ", 'tokens': %" PRId64 ", 'seconds': %.6f",
+                      ", 'tokens': %" PRId64 ", 'learned': %" PRId64 ", 'seconds': %.6f",
                       result->step + 1, result->loss, result->grad_norm, learning_rate,
-                      report->tokens_per_step, (double)result->step_ns * 1e-9);
+                      report->tokens_per_step, report->learned_tokens,
+                      (double)result->step_ns * 1e-9);
     add_seconds_json(&line, "exposed_seconds", exposed_s);
     add_bytes_json(&line, "link_bytes", result->link_bytes);
     add_bytes_json(&line, "frozen_link_bytes", result->frozen_bytes);

@@ -39,7 +39,7 @@ typedef struct cli_report {
     int live_shown;
     double shown;                   /* when the line was printed last; NaN: not yet */
     uint64_t first_step, last_step; /* of this process: steps first_step + 1 .. last_step */
-    int64_t tokens_per_step;
+    int64_t tokens_per_step, learned_tokens;   /* the second: of the last step */
     int32_t rank_count;                        /* of this process: each has arenas */
     double started, last_moment;               /* monotonic seconds */
     cli_recent_step recent[CLI_REPORT_RECENT]; /* by step_count modulo CLI_REPORT_RECENT */

@@ -500,11 +500,16 @@ void cli_train_describe_data(const cli_run *run, cli_line *line)
     const cli_job *job = &run->job;
     const cli_recipe *recipe = &job->recipe;
     const double passes = passes_at(run, recipe->steps);
+    char learned[64] = "";
+    if (run->data.facts.has_mask) /* padding, or text that is not learned */
+        snprintf(learned, sizeof(learned), ", of which %" PRIu64 " are learned",
+                 run->data.learned_count);
     if (job->resumed && !run->data_is_text)
-        cli_line_add(line, "data:   %s, %" PRIu64 " tokens made before: no text is read again\n%8s",
-                     recipe->data, job->data_token_count, "");
+        cli_line_add(line,
+                     "data:   %s, %" PRIu64 " tokens made before%s: no text is read again\n%8s",
+                     recipe->data, job->data_token_count, learned, "");
     else
-        cli_line_add(line, "data:   %s, ", cli_count(job->data_token_count, "token").at);
+        cli_line_add(line, "data:   %s%s, ", cli_count(job->data_token_count, "token").at, learned);
     cli_line_add(line, "%s of %" PRId64 "; ", cli_count(job->data_window_count, "sequence").at,
                  recipe->sequence);
     add_passes(passes, passes < 1 ? "them" : "they", " are read", line);
@@ -523,7 +528,9 @@ void cli_train_add_share(const cli_run *run, cli_line *line)
 
 void cli_train_add_share_json(const cli_run *run, cli_line *line)
 {
-    cli_line_add_json(
-        line, "'data_tokens': %" PRIu64 ", 'data_sequences': %" PRIu64 ", 'data_passes': %.17g",
-        run->job.data_token_count, run->job.data_window_count, passes_at(run, run->done_steps));
+    cli_line_add_json(line,
+                      "'data_tokens': %" PRIu64 ", 'data_learned': %" PRIu64
+                      ", 'data_sequences': %" PRIu64 ", 'data_passes': %.17g",
+                      run->job.data_token_count, run->data.learned_count,
+                      run->job.data_window_count, passes_at(run, run->done_steps));
 }

@@ -84,7 +84,8 @@ coh_status cli_train_open_data(cli_run *run);
 void cli_train_describe_data(const cli_run *run, cli_line *line);
 /* Adds to the line of the end ", 0.41 % of the data read". */
 void cli_train_add_share(const cli_run *run, cli_line *line);
-/* Adds 'data_tokens', 'data_sequences', and 'data_passes': how often they have been read. */
+/* Adds 'data_tokens', 'data_learned' (of them), 'data_sequences', and 'data_passes': how often they
+ * have been read. */
 void cli_train_add_share_json(const cli_run *run, cli_line *line);
 
 /* For a resumed run that ends before its first step: removes the token files that it made in the

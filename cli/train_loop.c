@@ -560,6 +560,7 @@ static coh_status finish_step(cli_run *run)
     run->done_steps++;
     run->is_stop_asked |= result->is_stop_asked;
     cli_record_step(&run->record, run->engine, result, &health);
+    run->report.learned_tokens = run->counted[result->step % CLI_BATCHES];
     cli_report_step(&run->report, result, cli_recipe_rate(&run->job.recipe, result->step), &health);
     if (!result->finite)
         return skip_step(run, result);

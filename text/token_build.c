@@ -676,6 +676,8 @@ static void tell(const coh_token_builder *b, coh_token_build_facts *out_facts)
         .cut_document_count = d->cut_count,
         .longest_document = d->longest,
         .skipped_count = coh_bad_lines_count(&b->bad),
+        .target_count = coh_token_writer_target_count(d->writers[0]),
+        .held_out_target_count = d->writers[1] ? coh_token_writer_target_count(d->writers[1]) : 0,
     };
     coh_bad_lines_describe(&b->bad, facts.skipped_reasons, sizeof(facts.skipped_reasons));
     snprintf(facts.first_skipped, sizeof(facts.first_skipped), "%.*s",

@@ -240,7 +240,10 @@ coh_status coh_token_file_facts_get(const coh_token_file *file, coh_token_file_f
                                          .has_mask = file->header.has_mask,
                                          .is_raw = file->is_raw,
                                          .is_llmc = file->is_raw && file->data_offset > 0,
-                                         .id_bytes = (int32_t)file->header.id_bytes };
+                                         .id_bytes = (int32_t)file->header.id_bytes,
+                                         .target_count = file->header.has_mask
+                                                             ? file->target_count
+                                                             : file->header.count };
     COH_STRUCT_FILL(facts, out_facts);
     return COH_OK;
 }
@@ -302,17 +305,20 @@ static size_t pass_count(const coh_token_file *file, uint64_t begin)
     return left < PASS_IDS ? (size_t)left : PASS_IDS;
 }
 
-/* Reads and thereby checks all ids. */
-static coh_status hash_ids(coh_token_file *file, uint64_t *out_hash)
+/* Reads and thereby checks all ids, and counts targets. */
+static coh_status hash_ids(coh_token_file *file, uint64_t *out_hash, uint64_t *out_target_count)
 {
     int32_t ids[PASS_IDS];
     XXH3_state_t hash;
     uint8_t tail[8];
     const uint32_t top = UINT32_C(1) << (8 * file->header.id_bytes - 1);
     XXH3_64bits_reset(&hash);
+    *out_target_count = 0;
     for (uint64_t begin = 0; begin < file->header.count; begin += PASS_IDS) {
         const size_t count = pass_count(file, begin);
         COH_TRY(read_marked(file, begin, count, ids));
+        for (size_t i = 0; i < count; i++)
+            *out_target_count += ids[i] >= 0;
         /* Narrows the ids in place again: the hash covers the stored bytes. */
         uint8_t *raw = (uint8_t *)ids;
         for (size_t i = 0; i < count; i++)
@@ -331,7 +337,7 @@ coh_status coh_token_file_check(coh_token_file *file)
     if (!file)
         return coh_fail(COH_ERR_ARGUMENT, "checking needs an open token file");
     uint64_t found;
-    COH_TRY(hash_ids(file, &found));
+    COH_TRY(hash_ids(file, &found, &file->target_count));
     if (found != file->header.hash)
         return coh_fail(COH_ERR_CORRUPT,
                         "the ids of token file %s hash to %016" PRIx64
@@ -546,7 +552,7 @@ static coh_status open_raw(coh_token_file *file, int64_t vocabulary, int32_t id_
                         file->path, form->id_bytes, coh_term_text(COH_TERM_ID_BYTES));
     if (vocabulary == 0)
         COH_TRY(find_vocabulary(file));
-    return hash_ids(file, &file->header.hash);
+    return hash_ids(file, &file->header.hash, &file->target_count);
 }
 
 coh_status coh_token_file_open_raw(const char *path, int64_t vocabulary, int32_t id_bytes,

@@ -30,6 +30,7 @@ struct coh_token_file {
     int is_raw;           /* in another program's format */
     coh_token_header header;
     char *path;
+    uint64_t target_count; /* 0: not counted yet */
 };
 
 /* Longest window of an aligned file. */
@@ -58,6 +59,8 @@ coh_status coh_token_writer_add(coh_token_writer *writer, const int32_t *ids, co
 coh_status coh_token_writer_finish(coh_token_writer *writer);
 coh_status coh_token_writer_publish(coh_token_writer *writer);
 uint64_t coh_token_writer_count(const coh_token_writer *writer);
+/* The number of ids that count as targets. */
+uint64_t coh_token_writer_target_count(const coh_token_writer *writer);
 /* Removes the temporary file unless it was published. Accepts NULL. */
 void coh_token_writer_destroy(coh_token_writer *writer);
 

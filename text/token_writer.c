@@ -29,6 +29,7 @@ struct coh_token_writer {
     uint8_t *buffer;
     size_t buffered_bytes;
     uint64_t written_bytes; /* including the header */
+    uint64_t target_count;
 };
 
 static coh_status write_bytes(coh_token_writer *writer, uint64_t offset, const uint8_t *bytes,
@@ -106,7 +107,9 @@ coh_status coh_token_writer_add(coh_token_writer *writer, const int32_t *ids, co
         if (writer->buffered_bytes + id_bytes > BUFFER_BYTES)
             COH_TRY(flush_buffer(writer));
         uint8_t *bytes = writer->buffer + writer->buffered_bytes;
-        uint32_t stored = (uint32_t)ids[i] | (counts && !counts[i] ? mark : 0);
+        const int is_target = !counts || counts[i];
+        uint32_t stored = (uint32_t)ids[i] | (is_target ? 0 : mark);
+        writer->target_count += (uint64_t)is_target;
         for (size_t k = 0; k < id_bytes; k++)
             bytes[k] = (uint8_t)(stored >> (8 * k));
         writer->buffered_bytes += id_bytes;
@@ -150,6 +153,11 @@ coh_status coh_token_writer_publish(coh_token_writer *writer)
 uint64_t coh_token_writer_count(const coh_token_writer *writer)
 {
     return writer->header.count;
+}
+
+uint64_t coh_token_writer_target_count(const coh_token_writer *writer)
+{
+    return writer->target_count;
 }
 
 void coh_token_writer_destroy(coh_token_writer *writer)

@@ -247,6 +247,8 @@ typedef struct coh_token_build_facts {
     uint64_t skipped_count;    /* lines of JSON left out by skip_bad */
     char skipped_reasons[256]; /* how many of them for which reason, for people */
     char first_skipped[512];   /* the message of the first of them; "": there is none */
+    /* Ids in the files that count as targets: not padding, nor what is not learned. */
+    uint64_t target_count, held_out_target_count;
 } coh_token_build_facts;
 
 /* Tokenizes options->in_path, a file or a folder, as a stream. Memory: a block of 1 MiB and the
@@ -319,6 +321,9 @@ typedef struct coh_token_file_facts {
     int32_t is_raw;
     int32_t is_llmc;  /* 1: a raw file with llm.c's header */
     int32_t id_bytes; /* 2 or 4 */
+    /* Ids that count as targets: not padding, nor what is not learned. 0 of a file with a mask that
+     * coh_token_file_check has not read. */
+    uint64_t target_count;
 } coh_token_file_facts;
 /* Reads the facts from the header; reads no ids. Fails: COH_ERR_ARGUMENT (NULL, struct_bytes). */
 COH_API coh_status coh_token_file_facts_get(const coh_token_file *file,

@@ -359,14 +359,15 @@ class coh_token_build_facts(Structure):
                 ("cut_byte", c_uint64), ("text_bytes", c_uint64),
                 ("cut_document_count", c_uint64), ("longest_document", c_uint64),
                 ("skipped_count", c_uint64), ("skipped_reasons", c_char * 256),
-                ("first_skipped", c_char * 512)]
+                ("first_skipped", c_char * 512), ("target_count", c_uint64),
+                ("held_out_target_count", c_uint64)]
 
 
 class coh_token_file_facts(Structure):
     _fields_ = [("struct_bytes", c_uint32), ("token_count", c_uint64), ("vocabulary", c_int64),
                 ("tokenizer_identity", c_uint64), ("hash", c_uint64), ("window", c_int64),
                 ("has_mask", c_int32), ("is_raw", c_int32), ("is_llmc", c_int32),
-                ("id_bytes", c_int32)]
+                ("id_bytes", c_int32), ("target_count", c_uint64)]
 
 
 STRUCTS = tuple(each for each in list(globals().values())

@@ -209,6 +209,34 @@ class DataSets(ProgramTest):
         self.assertEqual(self.tokenize(self.lines([{"messages": messages}]), "--chat"), (ids, learned))
         self.assertEqual(ids[-1], END)
 
+    # ---- what is learned ----
+
+    def test_a_run_says_how_many_of_its_tokens_are_learned(self):
+        """Padding and what the assistant does not say are tokens that are not."""
+        chats, run = self.chats(), self.path("run")
+        learned = sum(sum(plain_chat([("user", "q"), ("assistant", answer)])[1]) for answer in ("a", "b" * 40, "c" * 90))
+        train = ["train", *TINY, "--data", chats, "--chat", "--steps", 3, "--save", run]
+        for form in ("packed", "aligned"):
+            shutil.rmtree(run, ignore_errors=True)
+            done = self.succeeds(*train, "--documents", form)
+            file = TokenFile(os.path.join(run, "data.tokens"))
+            self.assertEqual(sum(file.counts), learned)
+            said = f"{len(file.ids)} tokens, of which {learned} are learned, "
+            self.assertIn(f"data:   {said}", done.err)
+            with open(os.path.join(run, "steps.jsonl"), encoding="utf-8") as steps:
+                told = [json.loads(line) for line in steps]
+            for step in told:
+                self.assertEqual((step["tokens"], 0 < step["learned"] < 32), (32, True))
+            resumed = self.succeeds("train", "--resume", run, "--steps", 4)
+            self.assertIn(f"{len(file.ids)} tokens made before, of which {learned} are learned: no text", resumed.err)
+            made = self.succeeds("tokenize", chats, "--chat", "--documents", form, "--sequence", 16, "-o", self.path("o"))
+            self.assertIn(f"/o: {said}", made.out)
+            told = self.succeeds("train", *TINY, "--data", self.path("o"), "--steps", 1, "--save", "none", "--json").json
+            self.assertEqual((told["data_tokens"], told["data_learned"]), (len(file.ids), learned))
+        plain = self.succeeds("train", *TINY, "--data", self.corpus(), "--steps", 1, "--save", "none", "--json")
+        self.assertNotIn("are learned", plain.err)
+        self.assertEqual(plain.json["data_learned"], plain.json["data_tokens"])
+
     # ---- lines with mistakes ----
 
     def test_bad_lines_are_refused_together_or_left_out_and_counted(self):

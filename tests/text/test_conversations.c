@@ -128,15 +128,24 @@ static void lines_of_all_forms_may_be_mixed(void **state)
     assert_int_equal(hash_of(objects, COH_DATA_CHAT), hash_of(messages, COH_DATA_CHAT));
 }
 
+static uint64_t target_count_of(const coh_token_file *file)
+{
+    coh_token_file_facts facts = { .struct_bytes = sizeof(facts) };
+    assert_int_equal(coh_token_file_facts_get(file, &facts), COH_OK);
+    return facts.target_count;
+}
+
 /* `text`: the ids of the conversation, '$' the end of a text; `mark`: '+' for each that counts. */
 static void assert_marks(const char *object, const char *text, const char *mark)
 {
     enum { MOST = 200 };
     const int64_t count = (int64_t)strlen(text);
     int32_t tokens[MOST], targets[MOST];
+    coh_token_build_facts facts = { .struct_bytes = sizeof(facts) };
     coh_token_file *file;
+    uint64_t learned = 0;
     assert_true(count < MOST && strlen(mark) == strlen(text));
-    if (make(object, COH_DATA_CHAT, NULL) != COH_OK)
+    if (make(object, COH_DATA_CHAT, &facts) != COH_OK)
         fail_msg("%s: %s", object, coh_last_error());
     assert_int_equal(coh_token_file_open(folder_file("out"), &file), COH_OK);
     assert_int_equal(coh_token_file_window_count(file, count - 1), 1);
@@ -145,7 +154,12 @@ static void assert_marks(const char *object, const char *text, const char *mark)
         const int32_t next = text[i + 1] == '$' ? 256 : text[i + 1];
         assert_int_equal(tokens[i], text[i] == '$' ? 256 : text[i]);
         assert_int_equal(targets[i], mark[i + 1] == '+' ? next : -1);
+        learned += mark[i + 1] == '+';
     }
+    assert_int_equal(facts.target_count, learned);
+    assert_int_equal(target_count_of(file), 0);
+    assert_int_equal(coh_token_file_check(file), COH_OK);
+    assert_int_equal(target_count_of(file), learned);
     coh_token_file_close(file);
 }
 
