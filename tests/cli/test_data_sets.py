@@ -237,6 +237,17 @@ class DataSets(ProgramTest):
         self.assertNotIn("are learned", plain.err)
         self.assertEqual(plain.json["data_learned"], plain.json["data_tokens"])
 
+    def test_a_tail_that_fills_no_sequence_is_named_if_it_is_more_than_a_hundredth(self):
+        for tokens, sequence, tail in ((16 * 40 + 1 + 6, 16, 0), (16 * 40 + 1 + 7, 16, 7), (16 * 40 + 1 + 15, 16, 15), (641, 16, 0), (901, 500, 400)):
+            path = self.write("text.txt", "x" * (tokens - 1) + "\n")
+            train = ["train", *TINY, "--sequence", sequence, "--batch", 1, "--data", path, "--steps", 1, "--save", "none"]
+            said = self.succeeds(*train).err
+            self.assertEqual("never read" in said, tail > 0, (tokens, sequence))
+            if tail:
+                self.assertIn(f"note: the last {tail} tokens of the data ({100 * tail / tokens:.3g} %) are never read, as they fill no sequence of "
+                              f"{sequence}: a shorter --sequence leaves fewer, --documents aligned none\n", said)
+                self.assertNotIn("never read", self.succeeds(*train, "--documents", "aligned").err)
+
     # ---- lines with mistakes ----
 
     def test_bad_lines_are_refused_together_or_left_out_and_counted(self):
