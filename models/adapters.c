@@ -174,12 +174,21 @@ static coh_status check_one_way(const coh_model *model)
     return COH_OK;
 }
 
+/* Why a pattern of the head matches nothing where the head is the table. */
+static const char *why_no_head(const coh_model *model, const char *pattern)
+{
+    const int is_tied = coh_model_name_find(model, "lm_head.weight", NULL) == COH_MODEL_NAME_TIED;
+    return is_tied && coh_pattern_matches_one(pattern, "lm_head")
+               ? ", whose head is its token table"
+               : "";
+}
+
 static coh_status check_patterns(const coh_model *model)
 {
     char pattern[COH_PATTERN_BYTES];
     for (const char *list = model->adapters.freeze; coh_pattern_next(&list, pattern);)
         if (!find_matches(model, pattern).any)
-            return refuse_pattern(model, "the frozen", pattern, "", 0);
+            return refuse_pattern(model, "the frozen", pattern, why_no_head(model, pattern), 0);
     for (const char *list = model->adapters.targets; coh_pattern_next(&list, pattern);) {
         const found all = find_matches(model, pattern);
         if (!all.linear)
@@ -189,7 +198,7 @@ static coh_status check_patterns(const coh_model *model)
     for (const char *list = model->adapters.also; coh_pattern_next(&list, pattern);)
         if (!find_matches(model, pattern).own)
             return refuse_pattern(model, "the pattern of what is trained next to adapters", pattern,
-                                  "", 0);
+                                  why_no_head(model, pattern), 0);
     return check_one_way(model);
 }
 

@@ -108,65 +108,68 @@ typedef struct refused {
     const char *says; /* part of the message */
 } refused;
 
+static const refused refusals[] = {
+    { { .freeze = "wtf" }, "\"wtf\" matches no operator" },
+    { { .freeze = "wtf" },
+      "wte, wpe, ln_1, attn.c_attn, attn.c_proj, ln_2, mlp.c_fc, "
+      "mlp.c_proj, ln_f" },
+    { { .freeze = "wte,h.3.*" }, "\"h.3.*\" matches no" },
+    { { .freeze = "wte.weight" }, "matches no" },
+    { { .freeze = "attn" }, "matches no" }, /* has no parameters */
+    /* the same parameter as the token table */
+    { { .freeze = "lm_head" }, "of this model, whose head is its token table: choose among wte" },
+    { { .rank = 2, .targets = "c_attn", .also = "wte,lm_head" },
+      "\"lm_head\" matches no operator of this model, whose head is its token table" },
+    { { .freeze = "lora_A" }, "matches no" }, /* it has none */
+    { { .freeze = "*" }, "nothing is left to train" },
+    { { .freeze = "lora_A,lora_B", .rank = 2, .alpha = 1, .targets = "c_attn" },
+      "nothing is left to train" },
+    { { .freeze = "a\"b" }, "0x22" },
+    { { .freeze = "a\\b" }, "0x5c" },
+    { { .freeze = "w\xc3\xa4" }, "0xc3" },
+    { { .targets = "q_proj", .rank = 2 }, "attn.c_attn, attn.c_proj, mlp.c_fc, mlp.c_proj" },
+    { { .targets = "c_attn,ln_1", .rank = 2 }, "\"ln_1\" matches no linear operator" },
+    { { .targets = "wte", .rank = 2 }, "only for others" },
+    { { .targets = "lm_head", .rank = 2 }, "matches no linear" },
+    { { .targets = " , ", .rank = 2 }, "no targets" },
+    { { .targets = "c_attn" }, "no rank" },
+    { { .alpha = 3 }, "no rank" },
+    { { .rank = -1 }, "rank -1" },
+    { { .rank = 65537 }, "rank 65537" },
+    { { .rank = 2, .alpha = -3 }, "alpha of -3" },
+    { { .rank = 2, .alpha = INFINITY }, "alpha of inf" },
+    { { .also = "wte" }, "that have no rank" },
+    { { .rank = 2, .targets = "c_attn", .also = "wte,embed_tokens" },
+      "trained next to adapters \"embed_tokens\" matches no operator" },
+    { { .rank = 2, .targets = "c_attn", .also = "lora_A" }, "\"lora_A\" matches no operator" },
+    { { .rank = 2, .targets = "c_attn", .also = "wte,h.1.*" }, "h.1.attn.c_attn has an adapter" },
+    { { .rank = 2, .targets = "*", .also = "c_fc" }, "h.0.mlp.c_fc has an adapter" },
+    { { .rank = 2, .targets = "c_attn", .also = "w\tte" }, "0x09" },
+    { { .freeze = "wte,lora_?", .rank = 2, .targets = "c_attn", .also = "wte" },
+      "nothing is left to train" },
+};
+
 static void what_stands_for_nothing_is_refused_with_what_there_is(void **state)
 {
     (void)state;
-    static const refused all[] = {
-        { { .freeze = "wtf" }, "\"wtf\" matches no operator" },
-        { { .freeze = "wtf" },
-          "wte, wpe, ln_1, attn.c_attn, attn.c_proj, ln_2, mlp.c_fc, "
-          "mlp.c_proj, ln_f" },
-        { { .freeze = "wte,h.3.*" }, "\"h.3.*\" matches no" },
-        { { .freeze = "wte.weight" }, "matches no" },
-        { { .freeze = "attn" }, "matches no" },    /* has no parameters */
-        { { .freeze = "lm_head" }, "matches no" }, /* the same parameter as the token table */
-        { { .freeze = "lora_A" }, "matches no" },  /* it has none */
-        { { .freeze = "*" }, "nothing is left to train" },
-        { { .freeze = "lora_A,lora_B", .rank = 2, .alpha = 1, .targets = "c_attn" },
-          "nothing is left to train" },
-        { { .freeze = "a\"b" }, "0x22" },
-        { { .freeze = "a\\b" }, "0x5c" },
-        { { .freeze = "w\xc3\xa4" }, "0xc3" },
-        { { .targets = "q_proj", .rank = 2 }, "attn.c_attn, attn.c_proj, mlp.c_fc, mlp.c_proj" },
-        { { .targets = "c_attn,ln_1", .rank = 2 }, "\"ln_1\" matches no linear operator" },
-        { { .targets = "wte", .rank = 2 }, "only for others" },
-        { { .targets = "lm_head", .rank = 2 }, "matches no linear" },
-        { { .targets = " , ", .rank = 2 }, "no targets" },
-        { { .targets = "c_attn" }, "no rank" },
-        { { .alpha = 3 }, "no rank" },
-        { { .rank = -1 }, "rank -1" },
-        { { .rank = 65537 }, "rank 65537" },
-        { { .rank = 2, .alpha = -3 }, "alpha of -3" },
-        { { .rank = 2, .alpha = INFINITY }, "alpha of inf" },
-        { { .also = "wte" }, "that have no rank" },
-        { { .rank = 2, .targets = "c_attn", .also = "wte,embed_tokens" },
-          "trained next to adapters \"embed_tokens\" matches no operator" },
-        { { .rank = 2, .targets = "c_attn", .also = "lora_A" }, "\"lora_A\" matches no operator" },
-        { { .rank = 2, .targets = "c_attn", .also = "wte,h.1.*" },
-          "h.1.attn.c_attn has an adapter" },
-        { { .rank = 2, .targets = "*", .also = "c_fc" }, "h.0.mlp.c_fc has an adapter" },
-        { { .rank = 2, .targets = "c_attn", .also = "w\tte" }, "0x09" },
-        { { .freeze = "wte,lora_?", .rank = 2, .targets = "c_attn", .also = "wte" },
-          "nothing is left to train" },
-    };
-    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+    for (size_t i = 0; i < sizeof(refusals) / sizeof(refusals[0]); i++) {
         const coh_model before = gpt2();
         coh_model model = before;
-        if (coh_model_adapters_set(&model, &all[i].adapters) != COH_ERR_ARGUMENT)
-            fail_msg("taken: freeze %s, targets %s", all[i].adapters.freeze,
-                     all[i].adapters.targets);
-        if (!strstr(coh_last_error(), all[i].says))
-            fail_msg("\"%s\" does not say \"%s\"", coh_last_error(), all[i].says);
+        if (coh_model_adapters_set(&model, &refusals[i].adapters) != COH_ERR_ARGUMENT)
+            fail_msg("taken: freeze %s, targets %s", refusals[i].adapters.freeze,
+                     refusals[i].adapters.targets);
+        if (!strstr(coh_last_error(), refusals[i].says))
+            fail_msg("\"%s\" does not say \"%s\"", coh_last_error(), refusals[i].says);
         assert_memory_equal(&model, &before, sizeof(model));
         /* and no graph is built from it, however it was set */
         coh_graph *graph;
-        model.adapters = all[i].adapters;
+        model.adapters = refusals[i].adapters;
         if (model.adapters.rank > 0 && model.adapters.alpha == 0)
             model.adapters.alpha = 1;
         assert_int_equal(coh_model_train_graph(&model, 1, 1, &graph), COH_ERR_ARGUMENT);
         assert_null(graph);
     }
-    assert_int_equal(coh_model_adapters_set(NULL, &all[0].adapters), COH_ERR_ARGUMENT);
+    assert_int_equal(coh_model_adapters_set(NULL, &refusals[0].adapters), COH_ERR_ARGUMENT);
 }
 
 /* ---- graphs ---- */
