@@ -47,6 +47,17 @@ static void take_budgets(const report_run *run, cli_options *options)
     options->given[flag] = 1;
 }
 
+/* Sets the sequence that the run had: an earlier version did not take that of the run that it began
+ * with. */
+static void take_sequence(const report_run *run, cli_options *options)
+{
+    const double tokens = run->facts.sequence;
+    if (cli_given(options, CLI_FLAG_SEQUENCE) || !(tokens >= 1 && tokens < 1e9))
+        return;
+    options->sequence = (int64_t)tokens;
+    options->given[CLI_FLAG_SEQUENCE] = 1;
+}
+
 /* Plans the run again, by its command, for other budgets and links. A resumed run takes its recipe
  * from a checkpoint, which may be gone: it has none. */
 static void find_what_ifs(const report_run *run, report_analysis *analysis)
@@ -58,6 +69,7 @@ static void find_what_ifs(const report_run *run, report_analysis *analysis)
         cli_options *options = &recorded->options;
         const uint64_t most_bytes = most_device_bytes(options); /* by the flags as typed */
         take_budgets(run, options);
+        take_sequence(run, options);
         cli_report_what_ifs(options, most_bytes, AGAIN_SECONDS, analysis);
     }
     cli_recorded_close(recorded);

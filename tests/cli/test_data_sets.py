@@ -91,6 +91,18 @@ class DataSets(ProgramTest):
         self.assertNotIn("aligned", planned.err)
         self.succeeds(*more, "--plan", self.path("plan.json"))
 
+    def test_a_report_of_a_run_of_an_earlier_version_plans_its_own_sequence(self):
+        """Its command has no --sequence, and it did not have that of the run that it began with."""
+        text, first, run = self.corpus(), self.path("first"), self.path("run")
+        self.succeeds("train", *TINY, "--sequence", 24, "--data", text, "--steps", 1, "--save", first)
+        self.succeeds("train", first, "--sequence", 20, "--batch", 2, "--threads", 2, "--data", text, "--steps", 2, "--save", run)
+        told = self.succeeds("report", run, "--json").json["what_if"]
+        path = os.path.join(run, "run.json")
+        with open(path, encoding="utf-8") as file:
+            facts = file.read()
+        self.write("run/run.json", facts.replace('"--sequence", "20", ', ""))
+        self.assertEqual(self.succeeds("report", run, "--json").json["what_if"], told)
+
     # ---- folders ----
 
     def test_a_folder_of_lines_is_read_as_its_files_are(self):
