@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/say.h"
 
@@ -107,6 +108,19 @@ static void name_converted(const known *format, const char *path, char out_path[
                  path, has_ending || format->added[0] ? format->added : ".txt");
 }
 
+/* A name that is there gets a number before its ending, as t.2.txt: a shell's ">" would replace the
+ * user's file. */
+static void name_free(char path[CLI_PATH_BYTES])
+{
+    enum { NUMBERS_MOST = 99 };
+    char given[CLI_PATH_BYTES];
+    snprintf(given, sizeof(given), "%s", path);
+    const char *slash = strrchr(given, '/'), *dot = strrchr(slash ? slash : given, '.');
+    const char *ending = dot ? dot : given + strlen(given);
+    for (int n = 2; n <= NUMBERS_MOST && access(path, F_OK) == 0; n++)
+        snprintf(path, CLI_PATH_BYTES, "%.*s.%d%s", (int)(ending - given), given, n, ending);
+}
+
 static const char *dashes(const char *flag)
 {
     return flag ? "--" : "";
@@ -117,6 +131,7 @@ static void add_command(const known *format, const char *path, cli_line *out_com
 {
     char converted[CLI_PATH_BYTES];
     name_converted(format, path, converted);
+    name_free(converted);
     cli_line_clear(out_command);
     cli_line_add(out_command, "%s", format->before);
     cli_line_add_word(out_command, path);

@@ -183,6 +183,15 @@ class DataForms(ProgramTest):
             path = self.write(name, gzip.compress(b'{"text": "some words"}\n'))
             self.fails(4, "train", *TINY, "--data", path, "--save", "none", says=f"gunzip -c {path} > {self.path(unpacked)}, and ")
 
+    def test_the_command_that_unpacks_replaces_no_file(self):
+        path = self.write("t.txt.gz", gzip.compress(b"some words\n"))
+        for there in ("t.txt", "t.2.txt", "t.3.txt"):
+            self.fails(4, "train", *TINY, "--data", path, "--save", "none", says=f"gunzip -c {path} > {self.path(there)}, and ")
+            self.write(there, "another text")
+        nameless = self.write("words.gz", gzip.compress(b"some words\n"))
+        os.mkdir(self.path("words"))
+        self.fails(4, "tokenize", nameless, "-o", self.path("o"), says=f"gunzip -c {nameless} > {self.path('words.2')}, and ")
+
     def test_data_that_is_given_twice_names_a_folder(self):
         text = self.corpus()
         for flag in ("--data", "--validation"):
