@@ -97,6 +97,8 @@ static coh_status open_store(coh_step *step, const coh_store_ops *wanted)
                                       .chunk_count =
                                           layout->chunk_count * (layout->keeps_old ? 2 : 1),
                                       .phantom = step->phantom,
+                                      .go_on = step->options.go_on,
+                                      .go_on_context = step->options.go_on_context,
                                       .port_depth = reads > writes ? reads : writes };
     if (step->ledger != NULL)
         COH_TRY(

@@ -78,6 +78,10 @@ typedef struct coh_store_config {
     uint32_t port_depth;         /* requests in flight per port: the lane depth of the program */
     uint32_t queue_depth;        /* pieces in flight inside the store; 0: automatic */
     struct coh_phantom *phantom; /* of a rehearsal: its clock (engine/phantom.h) */
+    /* Asked every few MiB while `open` writes all blocks once, on a thread of each folder: another
+     * status than COH_OK ends that, and `open` with it. NULL: not asked. */
+    coh_status (*go_on)(void *go_on_context);
+    void *go_on_context;
 } coh_store_config;
 
 typedef struct coh_store_ops {

@@ -128,7 +128,10 @@ static coh_status leave_direct(part *p)
 /* Writes every block once. If the first write with O_DIRECT is refused, continues without it. */
 static coh_status write_all(part *p, const void *buffer, size_t buffer_bytes)
 {
+    const coh_store_config *config = &p->base->config;
     for (uint64_t at = 0; at < p->bytes;) {
+        if (config->go_on != NULL)
+            COH_TRY(config->go_on(config->go_on_context));
         uint64_t left = p->bytes - at;
         size_t bytes = left < buffer_bytes ? (size_t)left : buffer_bytes;
         ssize_t written = pwrite(p->fd, buffer, bytes, (off_t)at);

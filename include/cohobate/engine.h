@@ -87,8 +87,8 @@ enum { COH_RECORD_STEPS_MOST = 1000 };
 
 /* Options of an engine. coh_engine_create checks every number (COH_ERR_ARGUMENT): hyperparameters
  * within their optimizers' ranges; weight_decay >= 0 and finite; 1 to 1024 threads; delays of at
- * most 1 s. `log_context` is passed to `log`. `group_count`, `hyperparameter_count` and
- * `disk_count` are the lengths of the arrays before them. */
+ * most 1 s. `log_context` is passed to `log`, `go_on_context` to `go_on`. `group_count`,
+ * `hyperparameter_count` and `disk_count` are the lengths of the arrays before them. */
 typedef struct coh_engine_options {
     uint32_t struct_bytes;   /* sizeof(coh_engine_options); coh_engine_options_init sets it */
     const char *disk_folder; /* holds the working store; needed if the plan has a disk tier */
@@ -146,6 +146,12 @@ typedef struct coh_engine_options {
      * validates or saves while the others are in the next step counts as waited for; in a meeting
      * (world.h), and in a save, a hash or an evaluation that all ranks make, it does not. */
     double rank_timeout_s;
+    /* Asked by coh_engine_create every few MiB while it writes each block of the working store
+     * once, which takes minutes for hundreds of GiB; on other threads, too. Another status than
+     * COH_OK ends that: coh_engine_create fails with it, and with the text that was set by
+     * coh_kind_fail. NULL: not asked. */
+    coh_status (*go_on)(void *go_on_context);
+    void *go_on_context;
 } coh_engine_options;
 
 /* As coh_engine_options_init; `bytes` is the size that the caller was compiled with. */
@@ -159,7 +165,8 @@ static inline void coh_engine_options_init(coh_engine_options *out_options)
 /* Allocates the arenas, opens the store and starts the threads. Plan and graph must outlive it.
  * Fails: COH_ERR_MEMORY with the bytes requested and the bytes that would fit; COH_ERR_FULL (disk);
  * COH_ERR_DEVICE (no driver, no such GPU, a build without CUDA); COH_ERR_ARGUMENT (an option out of
- * range, a plan for another kind of device or another world, or ranks with different plans). */
+ * range, a plan for another kind of device or another world, or ranks with different plans); as
+ * go_on. */
 COH_API coh_status coh_engine_create(const coh_plan *plan, const coh_engine_options *options,
                                      coh_engine **out_engine);
 /* Gives rank 0's plan to all ranks: *out_text is its plan file with that note

@@ -202,6 +202,7 @@ ParameterSource = CFUNCTYPE(c_int, c_void_p, coh_parameter, c_char_p, c_uint64, 
 ParameterSink = CFUNCTYPE(c_int, c_void_p, coh_parameter, c_char_p, c_uint64, c_uint64, c_void_p)
 Log = CFUNCTYPE(None, c_void_p, c_char_p)
 Progress = CFUNCTYPE(None, c_void_p, c_int, c_uint64, c_uint64)
+GoOn = CFUNCTYPE(c_int, c_void_p)
 
 
 class coh_engine_options(Structure):
@@ -214,7 +215,7 @@ class coh_engine_options(Structure):
                 ("hyperparameter_count", c_uint32), ("disks", POINTER(coh_disk)),
                 ("disk_count", c_uint32), ("record_steps", c_uint64), ("check_calls", c_int32),
                 ("progress", Progress), ("progress_context", c_void_p), ("world", c_void_p),
-                ("rank_timeout_s", c_double)]
+                ("rank_timeout_s", c_double), ("go_on", GoOn), ("go_on_context", c_void_p)]
 
 
 class coh_device_summary(Structure):
@@ -334,9 +335,6 @@ class coh_refusal(Structure):
                 ("change_count", c_int32), ("changes", coh_change * 6),
                 ("operator_name", c_char * 64), ("pin", c_char * 160), ("profile", c_char * 256),
                 ("path", c_char * 256), ("items", c_char * 256)]
-
-
-GoOn = CFUNCTYPE(c_int, c_void_p)
 
 
 class coh_token_build_options(Structure):

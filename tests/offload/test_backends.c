@@ -1,6 +1,7 @@
 /* The store that is used in a folder, and how it is reported. */
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/magic.h>
 #include <sched.h>
 #include <sys/mman.h>
@@ -135,6 +136,47 @@ static void a_store_larger_than_the_disk_is_refused_with_numbers(void **state)
         assert_non_null(strstr(coh_last_error(), "are free"));
         rig_close(&made);
     }
+}
+
+typedef struct asked {
+    _Atomic int count;
+    int most;
+} asked;
+
+static coh_status go_on(void *context)
+{
+    asked *a = context;
+    return ++a->count > a->most ? coh_fail(COH_ERR_STOPPED, "asked to stop") : COH_OK;
+}
+
+/* A store of 64 MiB in two folders; each is asked before every 4 MiB. */
+static void opening_a_store_ends_when_it_is_asked_to(void **state)
+{
+    (void)state;
+    static const coh_store_ops *const stores[] = { &coh_store_uring, &coh_store_posix };
+    static const int mosts[] = { 0, 8, INT_MAX };
+    rig_disk_count = 2;
+    for (size_t i = 0; i < 2; i++)
+        for (size_t k = 0; k < sizeof(mosts) / sizeof(mosts[0]); k++) {
+            const int stops = mosts[k] < INT_MAX;
+            rig made = { 0 };
+            asked a = { .most = mosts[k] };
+            rig_layout(&made);
+            if (rig_can(stores[i])) {
+                coh_store_config config = rig_config(&made);
+                config.bytes = (uint64_t)64 << 20;
+                config.go_on = go_on;
+                config.go_on_context = &a;
+                assert_int_equal(coh_store_open(&config, stores[i], &made.ops, &made.store),
+                                 stops ? COH_ERR_STOPPED : COH_OK);
+                assert_int_equal(made.store == NULL, stops);
+                assert_true(stops ? a.count <= mosts[k] + 2 : a.count >= 16);
+                if (stops)
+                    assert_string_equal(coh_last_error(), "asked to stop");
+            }
+            rig_close(&made);
+        }
+    rig_disk_count = 1;
 }
 
 static void a_folder_that_is_not_there_is_an_io_error(void **state)
@@ -404,6 +446,7 @@ int main(void)
         cmocka_unit_test(with_every_backend_denied_the_answer_is_a_sentence),
         cmocka_unit_test(a_wanted_store_is_taken_and_no_other),
         cmocka_unit_test(a_store_larger_than_the_disk_is_refused_with_numbers),
+        cmocka_unit_test(opening_a_store_ends_when_it_is_asked_to),
         cmocka_unit_test(a_folder_that_is_not_there_is_an_io_error),
         cmocka_unit_test(a_file_system_in_memory_is_never_called_direct),
         cmocka_unit_test(without_io_uring_the_posix_store_serves),
