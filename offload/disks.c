@@ -11,6 +11,7 @@
 #include "base/bytes.h"
 #include "cohobate/machine.h"
 #include "cohobate/terms.h"
+#include "offload/file_system.h"
 #include "offload/store_base.h"
 
 /* A smaller store has smaller units, so that each folder gets its share of it. */
@@ -174,7 +175,8 @@ coh_status coh_disks_check(const coh_disk *disks, uint32_t disk_count,
     for (uint32_t i = 0; i < disk_count; i++) {
         COH_TRY(check_disk(disks, i, facts));
         uint32_t first = 0;
-        while (facts[first].st_dev != facts[i].st_dev)
+        while (first < i && facts[first].st_dev != facts[i].st_dev &&
+               !coh_space_is_shared(disks[first].folder, disks[i].folder))
             first++;
         *out_file_system_count += first == i;
     }

@@ -1,5 +1,6 @@
 /* Checks and reserves disk space, flushes names, and locks a run's folder: the public functions of
- * cohobate/run.h. Folders are grouped by file system, because they share its free space. */
+ * cohobate/run.h. Folders are grouped by file system, and by the pool that several of these share,
+ * because they share its free space. Next: file_system.h. */
 #include "cohobate/run.h"
 
 #include <errno.h>
@@ -20,9 +21,10 @@
 #include "base/file_ops.h"
 #include "base/refusal.h"
 #include "cohobate/machine.h"
+#include "offload/file_system.h"
 
-/* Finds the nearest existing parent folder, and its file system. */
-static coh_status find_existing(const char *folder, char *path, dev_t *out_system)
+/* Finds the nearest existing parent folder, and its device. */
+static coh_status find_existing(const char *folder, char *path, dev_t *out_device)
 {
     struct stat found;
     if (folder == NULL || folder[0] == '\0')
@@ -41,7 +43,7 @@ static coh_status find_existing(const char *folder, char *path, dev_t *out_syste
         else
             *slash = '\0';
     }
-    *out_system = found.st_dev;
+    *out_device = found.st_dev;
     return COH_OK;
 }
 
@@ -62,19 +64,24 @@ coh_status coh_space_free_bytes(const char *folder, uint64_t *out_bytes)
     COH_NEED(folder);
     COH_NEED(out_bytes);
     char path[PATH_MAX];
-    dev_t file_system;
+    dev_t device;
     *out_bytes = 0;
-    COH_TRY(find_existing(folder, path, &file_system));
+    COH_TRY(find_existing(folder, path, &device));
     return free_at(path, out_bytes);
 }
 
-static coh_status refuse(const coh_space_item *items, const dev_t *systems, uint32_t item_count,
+/* ---- groups of items ---- */
+
+/* For each item the first item of its group. */
+typedef uint32_t groups[COH_SPACE_ITEMS_MOST];
+
+static coh_status refuse(const coh_space_item *items, const groups of, uint32_t item_count,
                          uint32_t first, uint64_t needed_bytes, uint64_t free_bytes)
 {
     char list[COH_REFUSAL_TEXT_BYTES] = "", text[32];
     size_t used = 0;
     for (uint32_t i = first; i < item_count; i++)
-        if (systems[i] == systems[first] && used < sizeof(list)) {
+        if (of[i] == first && used < sizeof(list)) {
             int length =
                 snprintf(list + used, sizeof(list) - used, "%s%s %s", used > 0 ? " + " : "",
                          items[i].what, coh_size_format(items[i].bytes, text, sizeof(text)));
@@ -88,32 +95,58 @@ static coh_status refuse(const coh_space_item *items, const dev_t *systems, uint
     return coh_refuse(&refusal);
 }
 
+/* Checks each group by itself. Datasets of one pool have limits of their own, and may reserve a
+ * part of it, so the free bytes of a group are the most that one of its folders has. */
+static coh_status check_groups(const coh_space_item *items, const groups of, uint32_t item_count)
+{
+    for (uint32_t i = 0; i < item_count; i++) {
+        uint64_t needed_bytes = 0, free_bytes = 0, bytes;
+        for (uint32_t j = i; j < item_count && of[i] == i; j++) {
+            if (of[j] != i)
+                continue;
+            COH_TRY(coh_bytes_add(needed_bytes, items[j].bytes, &needed_bytes));
+            COH_TRY(coh_space_free_bytes(items[j].folder, &bytes));
+            free_bytes = bytes > free_bytes ? bytes : free_bytes;
+        }
+        if (needed_bytes > free_bytes)
+            return refuse(items, of, item_count, i, needed_bytes, free_bytes);
+    }
+    return COH_OK;
+}
+
+/* Groups the items by device, and by what shares its free space. */
+static coh_status find_groups(const coh_space_item *items, uint32_t item_count, groups out_devices,
+                              groups out_pools)
+{
+    char path[PATH_MAX], other[PATH_MAX];
+    dev_t devices[COH_SPACE_ITEMS_MOST];
+    for (uint32_t i = 0; i < item_count; i++) {
+        out_devices[i] = out_pools[i] = i;
+        COH_TRY(find_existing(items[i].folder, path, &devices[i]));
+        for (uint32_t j = 0; j < i; j++) {
+            if (out_devices[i] == i && devices[j] == devices[i])
+                out_devices[i] = out_devices[j];
+            if (out_pools[i] != i || out_pools[j] != j)
+                continue;
+            COH_TRY(find_existing(items[j].folder, other, &devices[j]));
+            if (devices[j] == devices[i] || coh_space_is_shared(other, path))
+                out_pools[i] = j;
+        }
+    }
+    return COH_OK;
+}
+
 coh_status coh_space_check(const coh_space_item *items, uint32_t item_count)
 {
+    groups devices, pools;
     if (item_count > 0)
         COH_NEED(items);
-    dev_t systems[COH_SPACE_ITEMS_MOST];
-    char path[PATH_MAX];
     if (item_count > COH_SPACE_ITEMS_MOST)
         return coh_fail(COH_ERR_ARGUMENT, "%" PRIu32 " folders to check, at most %d", item_count,
                         COH_SPACE_ITEMS_MOST);
-    for (uint32_t i = 0; i < item_count; i++)
-        COH_TRY(find_existing(items[i].folder, path, &systems[i]));
-    for (uint32_t i = 0; i < item_count; i++) {
-        uint64_t needed_bytes = 0, free_bytes;
-        uint32_t first = 0;
-        while (systems[first] != systems[i])
-            first++;
-        if (first < i)
-            continue; /* counted with the first folder of its file system */
-        for (uint32_t j = i; j < item_count; j++)
-            if (systems[j] == systems[i])
-                COH_TRY(coh_bytes_add(needed_bytes, items[j].bytes, &needed_bytes));
-        COH_TRY(coh_space_free_bytes(items[i].folder, &free_bytes));
-        if (needed_bytes > free_bytes)
-            return refuse(items, systems, item_count, i, needed_bytes, free_bytes);
-    }
-    return COH_OK;
+    COH_TRY(find_groups(items, item_count, devices, pools));
+    COH_TRY(check_groups(items, devices, item_count));
+    return check_groups(items, pools, item_count);
 }
 
 /* ---- reserved space ---- */

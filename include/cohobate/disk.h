@@ -37,7 +37,7 @@ typedef struct coh_disk {
 } coh_disk;
 
 /* Checks a list of folders, and counts their file systems: folders on one file system share a
- * drive, so they are not faster than one of them.
+ * drive, so they are not faster than one of them. File systems that share a pool count as one.
  * Fails: COH_ERR_ARGUMENT: no folder or more than COH_DISKS_MOST, one that does not exist or
  * occurs twice, a rate that is negative or not finite. */
 COH_API coh_status coh_disks_check(const coh_disk *disks, uint32_t disk_count,

@@ -6,9 +6,10 @@
  *                                                                       save uses a part of it
  *
  * A run that meets a full disk at its first checkpoint has lost hours. So the caller lists
- * everything that will be written, with its folder; folders on one file system are added up,
- * because they share its space. Space that is needed hours later is reserved at once, so that no
- * other program takes it.
+ * everything that will be written, with its folder; folders on one file system, or on several that
+ * share one pool (subvolumes of btrfs, datasets of ZFS, a container's overlay next to a volume of
+ * its drive), are added up, because they share its space. Space that is needed hours later is
+ * reserved at once, so that no other program takes it.
  *
  * Nothing here allocates memory. Threads: one at a time per struct. */
 #ifndef COHOBATE_RUN_H

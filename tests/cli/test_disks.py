@@ -139,6 +139,24 @@ class Disks(TrainTest):
         self.assertIn("calibrates no plans: the profile is of one drive, and the run had 2; cohobate profile with the same "
                       "--disk flags and -o FILE measures them, --profile FILE uses it", " ".join(said.split()))
 
+    def test_file_systems_of_one_drive_count_as_one(self):
+        """A container's root next to a volume: an overlay of the drive, with another device number, and the drive itself."""
+        self.folders("lower", "upper", "work", "merged", "beside")
+        mounted = ["-m", "sh", "-c", 'mount -t overlay none -o lowerdir="$0/lower",upperdir="$0/upper",workdir="$0/work" "$0/merged" && '
+                   'test $(stat -c %d "$0/merged") != $(stat -c %d "$0") && exec "$@"', self.folder]
+        if not shutil.which("unshare") or run(*mounted, "true", program="unshare").code != 0:
+            self.skipTest("may not mount a file system")
+        plan = ["plan", *NANO, *STREAMED, *self.folders("beside", "merged")]
+        done = run(*mounted, COHOBATE, *plan, program="unshare")
+        self.assertEqual(done.code, 0, done.err)
+        self.assertIn("the 2 folders are on 1 file system:", done.err)
+        store = self.succeeds(*plan, "--json").json["peak_bytes"]["disk"]
+        tight = run(*mounted, FAULTY, "train", *NANO, *STREAMED, "--data", self.corpus(), "--steps", 1, "--disk", self.path("beside"),
+                    "--save", self.path("merged", "run"), program="unshare", env=environment(COH_TEST_FREE_BYTES=str(store + MIB)))
+        self.assertEqual(tight.code, 3, tight.err)
+        self.assertIn(f"the file system of {self.path('beside')} has", tight.err)
+        self.assertRegex(tight.err, r"the working store \S+ \S+ \+ 1 checkpoint ")
+
     def test_drives_of_a_datasheet_are_as_many_times_its_rates(self):
         plan = ["plan", "llama-3.1-8b", *QUICK, "--sequence", 2048, "--batch", 4, "--chunk", "512MiB", "--recompute", "all", "--json",
                 "--profile"]
