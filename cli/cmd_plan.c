@@ -8,12 +8,12 @@
 
 #include "cli/budget.h"
 #include "cli/commands.h"
-#include "cli/disks.h"
 #include "cli/hints.h"
 #include "cli/input.h"
 #include "cli/output.h"
 #include "cli/plan_report.h"
 #include "cli/replay.h"
+#include "cli/room.h"
 #include "cli/screen.h"
 #include "cli/variants.h"
 
@@ -94,31 +94,32 @@ static void say_missing_memory(cli_job *job)
         say_refused(job, "%s", coh_last_error());
 }
 
+/* Returns the first folder that cannot be written, and its errno; NULL: all can be. */
+static const char *find_unwritable(const cli_options *options, int *out_error)
+{
+    for (int32_t i = 0; i < options->disk_count; i++) {
+        *out_error = cli_input_probe(options->disk[i].folder);
+        if (*out_error != 0)
+            return options->disk[i].folder;
+    }
+    return NULL;
+}
+
 /* The drive is not part of a plan; prints a note if this machine's has too little room or cannot be
  * written. */
 static void say_unusable_drive(cli_job *job)
 {
     const cli_options *options = job->options;
-    const uint64_t bytes = job->summary.peak_bytes[COH_TIER_DISK];
-    cli_disks disks;
-    cli_disks_list(options, &disks);
-    if (cli_budget_is_what_if(options, job->profile) || bytes == 0 || disks.count == 0)
+    int error;
+    if (cli_budget_is_what_if(options, job->profile))
         return;
-    for (uint32_t i = 0; i < disks.count && disks.count > 1; i++) { /* train measures the shares */
-        uint64_t room;
-        if (coh_space_free_bytes(disks.of[i].folder, &room) == COH_OK && room < disks.of[i].bytes)
-            disks.of[i].bytes = room;
-    }
-    for (uint32_t i = 0; i < disks.count; i++) {
-        const int error = cli_input_probe(disks.of[i].folder);
-        if (error != 0) {
-            say_refused(job, "--disk %s: no file can be made in it: %s", disks.of[i].folder,
-                        strerror(error));
-            return;
-        }
-    }
-    if (cli_disks_preflight(&disks, bytes, NULL, 0, 0, 0) == COH_ERR_FULL)
+    const char *folder =
+        job->summary.peak_bytes[COH_TIER_DISK] > 0 ? find_unwritable(options, &error) : NULL;
+    if (folder) {
+        say_refused(job, "--disk %s: no file can be made in it: %s", folder, strerror(error));
+    } else if (cli_room_check_plan(job) == COH_ERR_FULL) {
         say_refused(job, "%s", coh_last_error());
+    }
 }
 
 static coh_status plan_out(cli_job *job)

@@ -15,44 +15,12 @@
 #include "cli/output.h"
 #include "cli/plan_report.h"
 #include "cli/replay.h"
+#include "cli/room.h"
 #include "cli/screen.h"
 #include "cli/stop.h"
 #include "cli/train.h"
 
 /* ---- folder and buffers ---- */
-
-/* The folder that contains a checkpoint: a resumed run continues there. */
-static coh_status beside_checkpoint(const char *checkpoint, char *out_path)
-{
-    char *absolute = realpath(checkpoint, NULL);
-    if (!absolute)
-        return cli_fail(COH_ERR_IO, "cannot find %s again: %s: give --save DIR", checkpoint,
-                        strerror(errno));
-    char *slash = strrchr(absolute, '/');
-    snprintf(out_path, CLI_PATH_BYTES, "%.*s", slash > absolute ? (int)(slash - absolute) : 1,
-             absolute);
-    free(absolute);
-    return COH_OK;
-}
-
-/* Chooses the run folder's path; "": nothing is kept. */
-static coh_status choose_folder(const cli_run *run, char out_path[CLI_PATH_BYTES])
-{
-    const cli_options *options = run->options;
-    out_path[0] = '\0';
-    if (options->save && strcmp(options->save, "none") == 0)
-        return COH_OK;
-    if (options->save && strlen(options->save) < CLI_PATH_BYTES)
-        snprintf(out_path, CLI_PATH_BYTES, "%s", options->save);
-    else if (options->save)
-        return cli_fail(COH_ERR_ARGUMENT, "--save takes a path of 1 to %d bytes, not of %zu",
-                        CLI_PATH_BYTES - 1, strlen(options->save));
-    else if (run->job.resumed)
-        return beside_checkpoint(run->job.weights.facts.path, out_path);
-    else
-        return cli_run_folder_name(run->job.model.name, out_path);
-    return COH_OK;
-}
 
 /* Makes the note of all checkpoints, and checks that it has room for validation results. */
 static coh_status make_note(const cli_recipe *recipe, cli_run *run)
@@ -85,7 +53,7 @@ static coh_status open_folder(cli_run *run)
 {
     char path[CLI_PATH_BYTES];
     run->saved_step = UINT64_MAX;
-    CLI_TRY(choose_folder(run, path));
+    CLI_TRY(cli_room_folder(&run->job, path));
     CLI_TRY(check_note(run, path));
     if (!path[0])
         return COH_OK;
@@ -176,30 +144,20 @@ static int is_first_here(const cli_options *options)
 }
 
 /* Checks disk space before anything is read or created, so that a lack of space is found at once.
- * Space for later files is held. The working store reserves its space when it opens. */
-static coh_status find_room(cli_run *run)
+ * `holds`: all is known, and the space for later files is held. The working store reserves its
+ * space when it opens. */
+static coh_status find_room(cli_run *run, int holds)
 {
-    const cli_job *job = &run->job;
-    int keeps = run->folder.path[0] != '\0';
-    uint64_t count = keeps ? cli_run_folder_room_count(&run->folder, cli_train_save_count(run)) : 0;
-    const uint64_t store_bytes =
-        job->summary.peak_bytes[COH_TIER_DISK] * (uint64_t)cli_budget_local_ranks(run->options);
-    uint64_t checkpoint_bytes, frozen_bytes, room_bytes = 0, record_bytes = 0;
-    CLI_TRY(coh_engine_save_bytes(job->plan, &checkpoint_bytes));
-    CLI_TRY(coh_engine_save_frozen_bytes(job->plan, &frozen_bytes));
-    if (keeps) {
-        CLI_TRY(cli_record_bytes(job, &record_bytes));
-        room_bytes = cli_run_folder_room_bytes(&run->folder, count, checkpoint_bytes, frozen_bytes,
-                                               job->resumed ? &job->weights.facts : NULL);
-    }
+    cli_room room;
+    CLI_TRY(cli_room_find(&run->job, &run->folder, &room));
     if (run->disks.count == 0)
         cli_disks_list(run->options, &run->disks);
     if (!is_first_here(run->options))
         return COH_OK;
-    CLI_TRY(cli_disks_measure(&run->disks, store_bytes));
-    CLI_TRY(cli_disks_preflight(&run->disks, store_bytes, keeps ? run->folder.path : NULL, count,
-                                room_bytes, record_bytes));
-    return keeps ? cli_run_folder_hold(&run->folder, room_bytes) : COH_OK;
+    CLI_TRY(cli_disks_measure(&run->disks, room.store_bytes));
+    CLI_TRY(cli_room_check(&run->job, &run->disks, &room));
+    return holds && run->folder.path[0] ? cli_run_folder_hold(&run->folder, room.checkpoint_bytes)
+                                        : COH_OK;
 }
 
 static const char before_first_step[] = "before the first step: nothing was trained";
@@ -595,12 +553,12 @@ static coh_status write_plan(const cli_run *run)
     return coh_plan_write_noted(run->job.plan, note.text, path);
 }
 
-/* With --epochs the length of the run, and so the disk space it needs, is known only now. */
+/* With --epochs the length of the run, and so all of the disk space it needs, is known only now. */
 static coh_status take_epochs(cli_run *run)
 {
     CLI_TRY(cli_epochs_take(&run->job, &run->data));
     CLI_TRY(cli_job_check_writes(&run->job));
-    return find_room(run);
+    return find_room(run, 1);
 }
 
 /* Decides after opening the data whether and how the run validates. */
@@ -675,8 +633,7 @@ static coh_status run_all(cli_run *run)
                          "command starts again\n"));
     CLI_TRY(open_folder(run));
     cli_train_say_at_once(run);
-    if (!by_epochs)
-        CLI_TRY(find_room(run)); /* before tokenizing, which may take minutes */
+    CLI_TRY(find_room(run, !by_epochs)); /* before tokenizing, which may take minutes */
     CLI_TRY(cli_train_open_data(run));
     if (by_epochs)
         CLI_TRY(take_epochs(run));

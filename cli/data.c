@@ -6,6 +6,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <fts.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -231,6 +232,58 @@ coh_status cli_data_open_file(const cli_options *options, int is_raw, coh_token_
     return coh_token_file_open(options->operand, out_file);
 }
 
+/* ---- an estimate of tokens ---- */
+
+/* FILES_MOST: of a folder, that are looked at. TEXT_BYTES: of a token, rather too many: English has
+ * 4 to 4.5, other languages and code have fewer. */
+enum { FILES_MOST = 4096, TEXT_BYTES = 4 };
+
+static int is_read(int is_lines, const char *path)
+{
+    char head[SNIFF_BYTES];
+    if (is_lines)
+        return is_named_lines(path);
+    const ssize_t got = read_head(path, head);
+    return got > 0 && !memchr(head, 0, (size_t)got);
+}
+
+static uint64_t text_bytes_of_folder(int is_lines, const char *path)
+{
+    char root[CLI_PATH_BYTES];
+    char *const roots[] = { root, NULL };
+    uint64_t bytes = 0;
+    int count = 0;
+    const FTSENT *entry;
+    snprintf(root, sizeof(root), "%s", path);
+    FTS *walk = fts_open(roots, FTS_LOGICAL | FTS_NOCHDIR, NULL);
+    while (walk && count < FILES_MOST && (entry = fts_read(walk)) != NULL)
+        if (entry->fts_info == FTS_F) {
+            count++;
+            bytes += is_read(is_lines, entry->fts_path) ? (uint64_t)entry->fts_statp->st_size : 0;
+        }
+    if (walk)
+        (void)fts_close(walk);
+    return bytes;
+}
+
+uint64_t cli_data_token_bytes(const cli_data_source *source, const char *what)
+{
+    enum { NARROW_MOST = 1 << 16 }; /* the largest vocabulary with ids of 2 bytes */
+    const cli_data_form *form = source->form;
+    const int is_form = form->chat || form->field[0] != '\0';
+    struct stat facts;
+    if (stat(what, &facts) != 0)
+        return 0;
+    const int is_folder = S_ISDIR(facts.st_mode);
+    const uint64_t bytes =
+        is_folder ? text_bytes_of_folder(is_form, what) : (uint64_t)facts.st_size;
+    const int is_lines = is_form || (!is_folder && is_named_lines(what));
+    const uint64_t of_token =
+        (uint64_t)(strcmp(source->tokenizer_path, "bytes") == 0 ? 1 : TEXT_BYTES) *
+        (is_lines ? 2 : 1);
+    return bytes / of_token * (source->vocabulary <= NARROW_MOST ? 2 : 4);
+}
+
 /* ---- tokenising ---- */
 
 static coh_status go_on(void *context)
@@ -408,7 +461,7 @@ enum { NAME_DRAWN = 6 }; /* number of characters that mkdtemp chooses */
 /* Two commands that start together may each take the other's new folder for a leftover. */
 enum { TRIES = 100 };
 
-static const char *parent(void)
+const char *cli_data_temporary(void)
 {
     const char *named = getenv("TMPDIR");
     return named && named[0] ? named : "/tmp";
@@ -462,11 +515,12 @@ static void remove_rests(void)
 {
     char path[CLI_PATH_BYTES];
     struct dirent *entry;
-    DIR *folder = opendir(parent());
+    DIR *folder = opendir(cli_data_temporary());
     while (folder && (entry = readdir(folder))) {
         if (strncmp(entry->d_name, NAME_BEGINS, strlen(NAME_BEGINS)) != 0 ||
             strlen(entry->d_name) != strlen(NAME_BEGINS) + NAME_DRAWN ||
-            snprintf(path, sizeof(path), "%s/%s", parent(), entry->d_name) >= (int)sizeof(path))
+            snprintf(path, sizeof(path), "%s/%s", cli_data_temporary(), entry->d_name) >=
+                (int)sizeof(path))
             continue;
         const int fd = hold(path, 0);
         if (fd < 0)
@@ -486,9 +540,9 @@ static coh_status create_scratch(scratch_folder *out_scratch)
     remove_rests();
     for (int i = 0; i < TRIES && out_scratch->lock_fd < 0; i++) {
         if (snprintf(out_scratch->path, sizeof(out_scratch->path), "%s/" NAME_BEGINS "XXXXXX",
-                     parent()) >= (int)sizeof(out_scratch->path))
+                     cli_data_temporary()) >= (int)sizeof(out_scratch->path))
             return cli_fail(COH_ERR_ARGUMENT, "TMPDIR is a path of %zu bytes: set a shorter one",
-                            strlen(parent()));
+                            strlen(cli_data_temporary()));
         if (!mkdtemp(out_scratch->path))
             break;
         out_scratch->lock_fd = hold(out_scratch->path, 1);

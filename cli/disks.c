@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cohobate/refusal.h"
 #include "report/format.h"
 
 void cli_disks_list(const cli_options *options, cli_disks *out_disks)
@@ -52,44 +51,31 @@ coh_status cli_disks_check(cli_options *options)
     return COH_OK;
 }
 
-/* Adds the flags of checkpoints to a refusal of space that counts them, as `checkpoints`. Two is
- * the least room of a run that saves more than once, so then --keep saves none. */
-static coh_status add_save_flags(const char *checkpoints, uint64_t checkpoint_count)
+coh_status cli_disks_preflight(const cli_disks *disks, const cli_room *room)
 {
-    coh_refusal refusal = { .struct_bytes = sizeof(refusal) };
-    char why[1024];
-    if (!coh_last_refusal(&refusal) || !strstr(refusal.items, checkpoints))
-        return COH_ERR_FULL;
-    snprintf(why, sizeof(why), "%s", coh_last_error());
-    return cli_fail(COH_ERR_FULL,
-                    "%s: save%s to another drive (--save DIR), or keep nothing (--save none)", why,
-                    checkpoint_count > 2 ? " fewer checkpoints (--keep 1), or" : "");
-}
-
-coh_status cli_disks_preflight(const cli_disks *disks, uint64_t store_bytes, const char *run_folder,
-                               uint64_t checkpoint_count, uint64_t checkpoint_bytes,
-                               uint64_t record_bytes)
-{
-    coh_space_item items[COH_DISKS_MOST + 2];
+    coh_space_item items[COH_DISKS_MOST + 3];
     uint64_t shares[COH_DISKS_MOST] = { 0 };
     uint32_t item_count = 0;
     char what[48];
-    if (store_bytes > 0 && disks->count > 0)
-        CLI_TRY(coh_disks_share(disks->of, disks->count, store_bytes, shares));
+    if (room->store_bytes > 0 && disks->count > 0)
+        CLI_TRY(coh_disks_share(disks->of, disks->count, room->store_bytes, shares));
     for (uint32_t i = 0; i < disks->count; i++)
         if (shares[i] > 0)
-            items[item_count++] = (coh_space_item){ disks->of[i].folder,
-                                                    disks->count > 1 ? "a part of the working store"
-                                                                     : "the working store",
-                                                    shares[i] };
-    snprintf(what, sizeof(what), "%" PRIu64 " checkpoint%s", checkpoint_count,
-             checkpoint_count == 1 ? "" : "s");
-    if (run_folder)
-        items[item_count++] = (coh_space_item){ run_folder, what, checkpoint_bytes };
-    if (run_folder && record_bytes > 0)
-        items[item_count++] = (coh_space_item){ run_folder, "records of steps", record_bytes };
-    const coh_status status = coh_space_check(items, item_count);
-    return status == COH_ERR_FULL && run_folder ? add_save_flags(what, checkpoint_count) : status;
+            items[item_count++] =
+                (coh_space_item){ disks->of[i].folder,
+                                  disks->count > 1 ? "a part of the working store" : CLI_STORE_ITEM,
+                                  shares[i] };
+    snprintf(what, sizeof(what), "%" PRIu64 " " CLI_CHECKPOINT_ITEM "%s", room->checkpoint_count,
+             room->checkpoint_count == 1 ? "" : "s");
+    if (room->run_folder)
+        items[item_count++] = (coh_space_item){ room->run_folder, what, room->checkpoint_bytes };
+    if (room->run_folder && room->record_bytes > 0)
+        items[item_count++] =
+            (coh_space_item){ room->run_folder, "records of steps", room->record_bytes };
+    if (room->token_folder && room->token_bytes > 0)
+        items[item_count++] =
+            (coh_space_item){ room->token_folder, "tokens, estimated", room->token_bytes };
+    return coh_space_check(items, item_count);
 }
 
 coh_status cli_disks_measure(cli_disks *disks, uint64_t store_bytes)

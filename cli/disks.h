@@ -11,6 +11,16 @@ typedef struct cli_disks {
     uint32_t count;
 } cli_disks;
 
+/* What a command will write to drives. */
+typedef struct cli_room {
+    uint64_t store_bytes;      /* the working stores of this machine's ranks */
+    const char *run_folder;    /* holds checkpoints and records; NULL: nothing is kept */
+    uint64_t checkpoint_count; /* of checkpoint_bytes together */
+    uint64_t checkpoint_bytes, record_bytes;
+    const char *token_folder; /* the text becomes a token file there; NULL: none does */
+    uint64_t token_bytes;     /* of that file, estimated */
+} cli_room;
+
 void cli_disks_list(const cli_options *options, cli_disks *out_disks);
 
 /* Adds each folder after the text `before`, and its limit, if it has one, after `up_to` (NULL: no
@@ -22,12 +32,13 @@ void cli_disks_add(const cli_options *options, const char *before, const char *u
  * drive_count: each file system counts as a drive. Fails: COH_ERR_ARGUMENT. */
 coh_status cli_disks_check(cli_options *options);
 
-/* Checks that the working store, `checkpoint_count` checkpoints of `checkpoint_bytes` together and
- * `record_bytes` of records fit, summed per file system. `run_folder` NULL: nothing is kept. Fails:
- * COH_ERR_FULL with the folder and the missing bytes. */
-coh_status cli_disks_preflight(const cli_disks *disks, uint64_t store_bytes, const char *run_folder,
-                               uint64_t checkpoint_count, uint64_t checkpoint_bytes,
-                               uint64_t record_bytes);
+/* Names of items in a refusal of space. */
+#define CLI_STORE_ITEM      "the working store"
+#define CLI_CHECKPOINT_ITEM "checkpoint"
+
+/* Checks that everything fits, summed per file system. Fails: COH_ERR_FULL with the folder and the
+ * missing bytes. */
+coh_status cli_disks_preflight(const cli_disks *disks, const cli_room *room);
 
 /* Measures the drives if there are several and the store is worth it, once. A folder without room
  * for that is left to cli_disks_preflight, which knows its share. Fails: COH_ERR_FULL, COH_ERR_IO.

@@ -131,7 +131,7 @@ coh_status cli_inference_start(cli_inference *inference)
     describe(inference);
     cli_disks_list(options, &disks);
     CLI_TRY(cli_disks_measure(&disks, store_bytes));
-    CLI_TRY(cli_disks_preflight(&disks, store_bytes, NULL, 0, 0, 0));
+    CLI_TRY(cli_disks_preflight(&disks, &(cli_room){ .store_bytes = store_bytes }));
     cli_budget_engine_options(options, &engine_options);
     engine_options.disks = disks.of;
     engine_options.disk_count = disks.count;

@@ -330,7 +330,8 @@ coh_status cli_record_bytes(const cli_job *job, uint64_t *out_bytes)
 {
     coh_trace *trace;
     CLI_TRY(coh_plan_trace(job->plan, &trace));
-    *out_bytes = RUN_BYTES + (job->recipe.steps - job->first_step) * LINE_BYTES;
+    const uint64_t steps = job->recipe.steps; /* 0: not known yet */
+    *out_bytes = RUN_BYTES + (steps > job->first_step ? steps - job->first_step : 0) * LINE_BYTES;
     if (slots_of(job->options) > 0)
         *out_bytes += coh_trace_file_bytes(trace, slots_of(job->options));
     coh_trace_free(trace);

@@ -75,7 +75,7 @@ static int is_token_rest(const char *name)
 static void remove_token_rest(const cli_run_folder *folder, const char *name)
 {
     char path[2 * CLI_PATH_BYTES];
-    if (!is_token_rest(name))
+    if (folder->is_looked_at || !is_token_rest(name))
         return;
     snprintf(path, sizeof(path), "%s/%s", folder->path, name);
     (void)unlink(path);
@@ -96,7 +96,7 @@ static coh_status list_checkpoints(cli_run_folder *folder)
             continue;
         uint64_t step = strtoull(entry->d_name + 5, &end, 10);
         /* left by a killed save: under the lock nobody is writing it */
-        if (strcmp(end, ".partial") == 0) {
+        if (strcmp(end, ".partial") == 0 && !folder->is_looked_at) {
             char path[2 * CLI_PATH_BYTES];
             snprintf(path, sizeof(path), "%s/%s", folder->path, entry->d_name);
             if (coh_checkpoint_remove(path) != COH_OK)
@@ -533,6 +533,17 @@ void cli_run_folder_clear(cli_run_folder *folder)
     folder->keeps_best = 0;
     folder->best_step = folder->linked_step = UINT64_MAX;
     folder->best_loss = INFINITY;
+    folder->is_looked_at = 0;
+}
+
+void cli_run_folder_look(const char *path, int64_t keep_count, cli_run_folder *out_folder)
+{
+    cli_run_folder_clear(out_folder);
+    out_folder->is_looked_at = 1;
+    out_folder->keep_count = keep_count;
+    cli_run_folder_absolute(path, out_folder->path);
+    if (list_checkpoints(out_folder) == COH_OK)
+        find_link(out_folder);
 }
 
 /* Removes the files that a run writes before its first step, as named by run_data.c. */
@@ -634,7 +645,7 @@ uint64_t cli_run_folder_room_bytes(cli_run_folder *folder, uint64_t count,
     uint64_t bytes;
     folder->checkpoint_bytes = checkpoint_bytes;
     folder->frozen_bytes = 0;
-    if (frozen_bytes > 0 && has_links(folder)) {
+    if (frozen_bytes > 0 && (folder->is_looked_at || has_links(folder))) {
         folder->checkpoint_bytes -= frozen_bytes;
         folder->frozen_bytes = loaded && can_link(folder, loaded, frozen_bytes) ? 0 : frozen_bytes;
     }

@@ -43,6 +43,7 @@ typedef struct cli_run_folder {
     uint64_t best_step;   /* UINT64_MAX: none yet */
     uint64_t linked_step; /* the step that the link `best` names, kept, too; UINT64_MAX: none */
     double best_loss;     /* of validation; INFINITY: none to compare with */
+    int is_looked_at;     /* cli_run_folder_look: nothing in it is changed */
 } cli_run_folder;
 
 /* Writes "run-<model>-<date>-<time>", in the working folder, with a number appended if that
@@ -60,6 +61,9 @@ coh_status cli_run_folder_name(const char *model, char *out_path);
  * link). A failure leaves no lock in a folder that had none. */
 coh_status cli_run_folder_open(const char *path, const cli_options *options, int64_t keep_count,
                                uint64_t first_step, cli_run_folder *out_folder);
+/* Reads what a later cli_run_folder_open would find in `path`, for cli_run_folder_room_count and
+ * _room_bytes: makes, locks and removes nothing. The folder may not exist. */
+void cli_run_folder_look(const char *path, int64_t keep_count, cli_run_folder *out_folder);
 /* Computes the path that cli_run_folder_open would use: absolute, links resolved in the part that
  * exists, into `out_path` of CLI_PATH_BYTES, truncated if it is longer. */
 void cli_run_folder_absolute(const char *path, char *out_path);

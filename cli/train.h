@@ -96,11 +96,6 @@ void cli_train_undo_data(cli_run *run);
  * (absolute) will have them; before the data is opened. Fails: as examining the data does. */
 coh_status cli_train_name_data(const cli_run *run, const char *folder, cli_recipe *recipe);
 
-/* Returns the most saves that follow: one every --save-every steps and the last. A save at a stop
- * replaces the last. With --stop-after-worse or --keep-best each validation may save and the run
- * continue. */
-uint64_t cli_train_save_count(const cli_run *run);
-
 /* Runs steps until the last one, --stop-after-worse or a signal; saves and validates during the run
  * and at the end. Allocates nothing. A failed save during the run is a warning; at the end or at a
  * stop it is a failure. Fails: as the engine does; COH_ERR_NUMBER; as reading the data does. The

@@ -332,21 +332,6 @@ static int validation_due(const cli_run *run, uint64_t step)
            (save_due(run, step) || falls_on(step, run->job.recipe.validation_every));
 }
 
-/* The number of steps from the first one of the run on that `every` divides; 0: never. */
-static uint64_t count_due(const cli_run *run, uint64_t every)
-{
-    return every > 0 ? run->job.recipe.steps / every - run->job.first_step / every : 0;
-}
-
-uint64_t cli_train_save_count(const cli_run *run)
-{
-    const cli_recipe *recipe = &run->job.recipe;
-    const uint64_t every = recipe->save_every;
-    const int may_save = recipe->stop_after_worse > 0 || run->folder.keeps_best;
-    const uint64_t judged = may_save ? count_due(run, recipe->validation_every) : 0;
-    return count_due(run, every) + (every == 0 || recipe->steps % every != 0) + judged;
-}
-
 /* --stop-after-worse: were the last validations, including this step's, no better? */
 static int is_worse_for_long(const cli_run *run)
 {

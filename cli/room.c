@@ -1,0 +1,167 @@
+/* Adds up the drive space of a run and checks it. The one idea: train and plan ask the same
+ * function, so that a plan that fits is a run that starts. Next: room.h; disks.c sums per drive. */
+#include "cli/room.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/budget.h"
+#include "cli/record.h"
+#include "cli/train.h"
+#include "cohobate/refusal.h"
+
+/* ---- what is written ---- */
+
+/* The folder that contains a checkpoint: a resumed run continues there. */
+static coh_status beside_checkpoint(const char *checkpoint, char *out_path)
+{
+    char *absolute = realpath(checkpoint, NULL);
+    if (!absolute)
+        return cli_fail(COH_ERR_IO, "cannot find %s again: %s: give --save DIR", checkpoint,
+                        strerror(errno));
+    char *slash = strrchr(absolute, '/');
+    snprintf(out_path, CLI_PATH_BYTES, "%.*s", slash > absolute ? (int)(slash - absolute) : 1,
+             absolute);
+    free(absolute);
+    return COH_OK;
+}
+
+coh_status cli_room_folder(const cli_job *job, char out_path[CLI_PATH_BYTES])
+{
+    const cli_options *options = job->options;
+    out_path[0] = '\0';
+    if (options->save && strcmp(options->save, "none") == 0)
+        return COH_OK;
+    if (options->save && strlen(options->save) < CLI_PATH_BYTES)
+        snprintf(out_path, CLI_PATH_BYTES, "%s", options->save);
+    else if (options->save)
+        return cli_fail(COH_ERR_ARGUMENT, "--save takes a path of 1 to %d bytes, not of %zu",
+                        CLI_PATH_BYTES - 1, strlen(options->save));
+    else if (job->resumed)
+        return beside_checkpoint(job->weights.facts.path, out_path);
+    else
+        return cli_run_folder_name(job->model.name, out_path);
+    return COH_OK;
+}
+
+/* Is the number of steps unknown until the text is tokenized? */
+static int counts_epochs_later(const cli_job *job)
+{
+    return job->options->command == CLI_TRAIN && cli_given(job->options, CLI_FLAG_EPOCHS) &&
+           job->data_token_count == 0;
+}
+
+/* The number of steps from the first one of the run on that `every` divides; 0: never. */
+static uint64_t count_due(const cli_job *job, uint64_t every)
+{
+    return every > 0 ? job->recipe.steps / every - job->first_step / every : 0;
+}
+
+/* The most future saves: one every --save-every steps and the last. A save at a stop replaces the
+ * last. With --stop-after-worse or --keep-best each validation may save and the run continue. */
+static uint64_t save_count(const cli_job *job, const cli_run_folder *folder)
+{
+    const cli_recipe *recipe = &job->recipe;
+    const uint64_t every = recipe->save_every;
+    if (counts_epochs_later(job))
+        return 1;
+    const int may_save = recipe->stop_after_worse > 0 || folder->keeps_best;
+    const uint64_t judged = may_save ? count_due(job, recipe->validation_every) : 0;
+    return count_due(job, every) + (every == 0 || recipe->steps % every != 0) + judged;
+}
+
+static coh_status add_run_folder(const cli_job *job, cli_run_folder *folder, cli_room *room)
+{
+    uint64_t bytes, frozen_bytes;
+    CLI_TRY(coh_engine_save_bytes(job->plan, &bytes));
+    CLI_TRY(coh_engine_save_frozen_bytes(job->plan, &frozen_bytes));
+    CLI_TRY(cli_record_bytes(job, &room->record_bytes));
+    room->run_folder = folder->path;
+    room->checkpoint_count = cli_run_folder_room_count(folder, save_count(job, folder));
+    room->checkpoint_bytes =
+        cli_run_folder_room_bytes(folder, room->checkpoint_count, bytes, frozen_bytes,
+                                  job->resumed ? &job->weights.facts : NULL);
+    return COH_OK;
+}
+
+/* Adds the token file of a text that is not yet tokenized. What the text is, opening it checks. */
+static void add_tokens(const cli_job *job, const cli_run_folder *folder, cli_room *room)
+{
+    const char *data = job->options->data;
+    int is_text;
+    if (!data || job->data_token_count > 0 || cli_data_is_text("data", data, &is_text) != COH_OK ||
+        !is_text)
+        return;
+    const cli_data_source source = cli_train_data_source(job);
+    room->token_folder = folder->path[0] ? folder->path : cli_data_temporary();
+    room->token_bytes = cli_data_token_bytes(&source, data);
+}
+
+coh_status cli_room_find(const cli_job *job, cli_run_folder *folder, cli_room *out_room)
+{
+    *out_room = (cli_room){ .store_bytes = job->summary.peak_bytes[COH_TIER_DISK] *
+                                           (uint64_t)cli_budget_local_ranks(job->options) };
+    if (folder->path[0])
+        CLI_TRY(add_run_folder(job, folder, out_room));
+    add_tokens(job, folder, out_room);
+    return COH_OK;
+}
+
+/* ---- remedies ---- */
+
+/* Adds the flags of checkpoints. Two is the least room of a run that saves more than once, so then
+ * --keep saves none. */
+static void add_save_flags(const cli_room *room, cli_line *line)
+{
+    cli_line_add(line, ": save%s to another drive (--save DIR), or keep nothing (--save none)",
+                 room->checkpoint_count > 2 ? " fewer checkpoints (--keep 1), or" : "");
+}
+
+/* Adds the flags that need less to a refusal of free space. */
+static coh_status name_remedies(const cli_room *room)
+{
+    coh_refusal refusal = { .struct_bytes = sizeof(refusal) };
+    char why[1024];
+    cli_line more;
+    if (!coh_last_refusal(&refusal) || refusal.reason != COH_REFUSAL_FREE_SPACE)
+        return COH_ERR_FULL; /* limits of folders */
+    snprintf(why, sizeof(why), "%s", coh_last_error());
+    cli_line_clear(&more);
+    if (room->run_folder && strstr(refusal.items, CLI_CHECKPOINT_ITEM))
+        add_save_flags(room, &more);
+    if (more.used == 0)
+        return COH_ERR_FULL;
+    return cli_fail(COH_ERR_FULL, "%s%s", why, more.text);
+}
+
+/* ---- public functions ---- */
+
+coh_status cli_room_check(const cli_job *job, const cli_disks *disks, const cli_room *room)
+{
+    (void)job;
+    const coh_status status = cli_disks_preflight(disks, room);
+    return status == COH_ERR_FULL ? name_remedies(room) : status;
+}
+
+coh_status cli_room_check_plan(const cli_job *job)
+{
+    cli_run_folder folder;
+    cli_room room;
+    cli_disks disks;
+    char path[CLI_PATH_BYTES];
+    CLI_TRY(cli_room_folder(job, path));
+    cli_run_folder_clear(&folder);
+    if (path[0])
+        cli_run_folder_look(path, (int64_t)job->recipe.keep, &folder);
+    folder.keeps_best |= job->options->keep_best != 0;
+    CLI_TRY(cli_room_find(job, &folder, &room));
+    cli_disks_list(job->options, &disks);
+    for (uint32_t i = 0; i < disks.count && disks.count > 1; i++) { /* train measures the shares */
+        uint64_t bytes;
+        if (coh_space_free_bytes(disks.of[i].folder, &bytes) == COH_OK && bytes < disks.of[i].bytes)
+            disks.of[i].bytes = bytes;
+    }
+    return cli_room_check(job, &disks, &room);
+}

@@ -1,0 +1,97 @@
+"""The drive space of a run: counted before anything is read, the same for plan and train, and with the flag that needs
+less. The free space of every file system is that of COH_TEST_FREE_BYTES."""
+
+import os
+import re
+import shutil
+import unittest
+
+from program import FAULTY, NANO, QUICK, TINY, TrainTest, environment
+
+MIB = 1 << 20
+STREAMED = ["--device-memory", "64MiB"]
+
+
+def with_free(count):
+    return {"program": FAULTY, "env": environment(COH_TEST_FREE_BYTES=str(int(count)))}
+
+
+class Room(TrainTest):
+    def long_text(self, count=5 * MIB):
+        line = "words of a text that is long enough\n"
+        return self.write("long.txt", (line * (count // len(line) + 1))[:count])
+
+    def plan(self, *more, **keywords):
+        return self.succeeds("plan", *NANO, *STREAMED, *more, "--json", **keywords)
+
+    # ---- what is counted ----
+
+    def test_room_is_checked_before_text_is_read_also_where_epochs_are_counted_later(self):
+        bad = self.write("bad.jsonl", "no object\n")
+        for length in (["--epochs", 1], ["--steps", 1]):
+            for flags in (["--save", self.path("run")], [*STREAMED, "--disk", self.folder, "--save", "none"]):
+                with self.subTest(length=length, flags=flags):
+                    self.fails(3, "train", *NANO, "--data", bad, *length, *flags, says="has 1.00 MiB free", **with_free(MIB))
+                    self.fails(4, "train", *NANO, "--data", bad, *length, *flags, says="bad.jsonl:1:", **with_free(1 << 40))
+        self.assertEqual(os.listdir(self.folder), ["bad.jsonl"])
+        # with one save at least; all of them are counted once their number is known
+        one = self.succeeds("plan", *NANO, "--json").json["save_bytes"]
+        flags = ["train", *NANO, "--data", self.corpus(), "--epochs", 1, "--save-every", 1, "--keep", 9, "--save", self.path("run")]
+        self.fails(3, *flags, says="10 checkpoints", **with_free(2 * one))
+        self.fails(3, *flags, says="1 checkpoint ", **with_free(one / 2))
+
+    def test_tokens_of_a_text_are_counted_and_none_of_ids(self):
+        text, tokens, texts = self.long_text(8 * MIB), self.path("ids"), self.path("texts")
+        self.succeeds("tokenize", text, "--tokenizer", "bytes", "-o", tokens)
+        os.mkdir(texts)
+        shutil.copy(text, texts)
+        with open(os.path.join(texts, "picture"), "wb") as file:
+            file.write(bytes(20 * MIB))  # no text
+        train = ["train", *TINY, "--steps", 1]
+        for data in (text, texts):
+            for save in (self.path("run"), "none"):
+                self.fails(3, *train, "--data", data, "--save", save, says="tokens, estimated 16.00 MiB", **with_free(15.9 * MIB))
+        self.succeeds(*train, "--data", texts, "--save", "none", **with_free(16.1 * MIB))
+        self.succeeds(*train, "--data", tokens, "--save", self.path("run"), **with_free(15.9 * MIB))
+        self.succeeds(*train, "--data", text, "--save", self.path("other"), **with_free(32 * MIB))
+
+    # ---- plan and train ----
+
+    def test_a_plan_reports_what_train_would_refuse(self):
+        fits = self.plan("--save", "none", "--disk", self.folder).json
+        store, one = fits["peak_bytes"]["disk"], fits["save_bytes"]
+        self.assertEqual((fits["fits"], fits["refused_here"]), (True, None))
+        kept = ["--steps", 4, "--save-every", 1, "--keep", 2]  # three at once
+        cases = (([], ["--save", self.path("run"), *kept], 2.5 * one, "3 checkpoints"),
+                 (["--disk", self.folder], ["--save", self.path("run"), *kept], store + 2.5 * one, "the working store"),
+                 (["--disk", self.folder], ["--save", "none"], store / 8, "the working store"))
+        for disk, save, free, says in cases:
+            with self.subTest(disk=disk, save=save):
+                found = self.plan(*disk, *save, **with_free(free)) if disk else self.succeeds("plan", *NANO, *save, "--json", **with_free(free))
+                self.assertTrue(found.json["fits"] and found.json["refused_here"])
+                self.assertIn(says, found.json["refused_here"])
+                self.assertIn("note: train would be refused here and now: " + found.json["refused_here"], found.err)
+                said = self.fails(3, "train", *NANO, *(STREAMED if disk else []), *disk, *save, "--data", self.corpus(), says=says, **with_free(free))
+                self.assertIn(re.sub(r"has \S+ \S+ free.*", "", found.json["refused_here"]), said.err)
+        self.assertFalse(os.path.exists(self.path("run")))
+
+    def test_a_plan_counts_checkpoints_that_are_there_as_train_does(self):
+        flags = ["--save-every", 1, "--keep", 2, "--save", self.path("run")]
+        self.train("--steps", 3, *flags, model=NANO)
+        before = sorted(os.listdir(self.path("run")))
+        resumed = ["plan", "--resume", self.path("run"), *QUICK, "--steps", 9, "--json"]
+        one = self.succeeds(*resumed).json["save_bytes"]
+        self.assertFalse(self.succeeds(*resumed, **with_free(1.5 * one)).json["refused_here"])
+        self.assertTrue(self.succeeds(*resumed, **with_free(0.5 * one)).json["refused_here"])
+        self.assertEqual(sorted(os.listdir(self.path("run"))), before)
+
+    def test_a_plan_counts_the_store_of_every_rank(self):
+        flags = ["--batch", 4, "--micro-batch", 1, "--replicas", 2, "--ranks", 2, "--gradients", "f32", "--save", "none", "--disk", self.folder]
+        store = self.plan(*flags).json["peak_bytes"]["disk"]
+        self.assertGreater(store, 0)
+        self.assertTrue(self.plan(*flags, **with_free(1.5 * store)).json["refused_here"])
+        self.assertFalse(self.plan(*flags, **with_free(2.1 * store)).json["refused_here"])
+
+
+if __name__ == "__main__":
+    unittest.main()
