@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "cli/budget.h"
+#include "cli/progress.h"
 #include "cli/record.h"
 #include "cli/train.h"
 #include "cohobate/refusal.h"
@@ -111,6 +112,9 @@ coh_status cli_room_find(const cli_job *job, cli_run_folder *folder, cli_room *o
 
 /* ---- remedies ---- */
 
+/* A store of all that is free would be refused as soon as somebody else writes: a 64th stays. */
+enum { SPARE_PART = 64, MIB = 1 << 20 };
+
 /* Adds the flags of checkpoints. Two is the least room of a run that saves more than once, so then
  * --keep saves none. */
 static void add_save_flags(const cli_room *room, cli_line *line)
@@ -119,8 +123,48 @@ static void add_save_flags(const cli_room *room, cli_line *line)
                  room->checkpoint_count > 2 ? " fewer checkpoints (--keep 1), or" : "");
 }
 
+/* Returns what a smaller store would leave room for next to the other items; 0: nothing. */
+static uint64_t store_most(const cli_room *room, const coh_refusal *refusal)
+{
+    const uint64_t others = refusal->needed_bytes - room->store_bytes;
+    if (others >= refusal->given_bytes)
+        return 0;
+    const uint64_t most = refusal->given_bytes - others;
+    return (most - most / SPARE_PART) / MIB * MIB;
+}
+
+/* Is there a plan within a store of `bytes`? A limit of disk writes needs the job's own search. */
+static int has_plan(const cli_job *job, uint64_t bytes)
+{
+    coh_plan_options options = job->plan_options;
+    coh_plan_summary summary = { .struct_bytes = sizeof(summary) };
+    options.disk_bytes = bytes;
+    if (options.disk_write_bytes_per_day == 0)
+        options.search = COH_SEARCH_PROBE;
+    cli_progress_begin("looking for a smaller store for", job->model.name, CLI_PROGRESS_FIRST_S);
+    const coh_status status = coh_plan_estimate(job->graph, &options, &summary);
+    cli_progress_end();
+    return status == COH_OK;
+}
+
+/* Adds a limit of the one folder that has none: by default the fastest plan takes whatever room it
+ * likes. A limit counts for all ranks together, and each rank's plan would take it alone. */
+static void add_smaller_store(const cli_job *job, const cli_disks *disks, const cli_room *room,
+                              const coh_refusal *refusal, cli_line *line)
+{
+    if (disks->count != 1 || job->options->disk[0].bytes != UINT64_MAX || job->options->plan_file ||
+        cli_budget_local_ranks(job->options) > 1 || !strstr(refusal->items, CLI_STORE_ITEM))
+        return;
+    const uint64_t bytes = store_most(room, refusal);
+    if (bytes == 0 || !has_plan(job, bytes))
+        return;
+    cli_line_add(line, "; or give --disk ");
+    cli_line_add_word(line, disks->of[0].folder);
+    cli_line_add(line, ":%s, for which there is a plan", cli_size_whole(bytes).at);
+}
+
 /* Adds the flags that need less to a refusal of free space. */
-static coh_status name_remedies(const cli_room *room)
+static coh_status name_remedies(const cli_job *job, const cli_disks *disks, const cli_room *room)
 {
     coh_refusal refusal = { .struct_bytes = sizeof(refusal) };
     char why[1024];
@@ -131,8 +175,9 @@ static coh_status name_remedies(const cli_room *room)
     cli_line_clear(&more);
     if (room->run_folder && strstr(refusal.items, CLI_CHECKPOINT_ITEM))
         add_save_flags(room, &more);
+    add_smaller_store(job, disks, room, &refusal, &more);
     if (more.used == 0)
-        return COH_ERR_FULL;
+        return coh_refuse(&refusal); /* another plan may have failed since */
     return cli_fail(COH_ERR_FULL, "%s%s", why, more.text);
 }
 
@@ -140,9 +185,8 @@ static coh_status name_remedies(const cli_room *room)
 
 coh_status cli_room_check(const cli_job *job, const cli_disks *disks, const cli_room *room)
 {
-    (void)job;
     const coh_status status = cli_disks_preflight(disks, room);
-    return status == COH_ERR_FULL ? name_remedies(room) : status;
+    return status == COH_ERR_FULL ? name_remedies(job, disks, room) : status;
 }
 
 coh_status cli_room_check_plan(const cli_job *job)

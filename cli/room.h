@@ -21,8 +21,8 @@ coh_status cli_room_folder(const cli_job *job, char out_path[CLI_PATH_BYTES]);
  * library. */
 coh_status cli_room_find(const cli_job *job, cli_run_folder *folder, cli_room *out_room);
 
-/* Checks that it fits on the drives. The refusal names the flags that need less. Fails:
- * COH_ERR_FULL, COH_ERR_IO. */
+/* Checks that it fits on the drives. The refusal names the flags that need less. If the store alone is in the way and a smaller one has a
+ * plan, that is named, too, which takes a quick plan. Fails: COH_ERR_FULL, COH_ERR_IO. */
 coh_status cli_room_check(const cli_job *job, const cli_disks *disks, const cli_room *room);
 
 /* As train would check now. Makes and changes nothing; folders without a given limit count as what

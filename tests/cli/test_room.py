@@ -6,7 +6,7 @@ import re
 import shutil
 import unittest
 
-from program import FAULTY, NANO, QUICK, TINY, TrainTest, environment
+from program import FAULTY, NANO, QUICK, TINY, TrainTest, bytes_of, environment
 
 MIB = 1 << 20
 STREAMED = ["--device-memory", "64MiB"]
@@ -91,6 +91,22 @@ class Room(TrainTest):
         self.assertGreater(store, 0)
         self.assertTrue(self.plan(*flags, **with_free(1.5 * store)).json["refused_here"])
         self.assertFalse(self.plan(*flags, **with_free(2.1 * store)).json["refused_here"])
+
+    # ---- what would do ----
+
+    def test_a_smaller_store_that_has_a_plan_is_named_and_fits(self):
+        model = ["gpt2-nano", *QUICK, "--threads", 2, "--device-memory", "50MiB"]  # whose activations lie there, too
+        train = ["train", *model, "--data", self.corpus(), "--steps", 1, "--save", "none", "--disk"]
+        store = self.succeeds("plan", *model, "--disk", self.folder, "--json").json["peak_bytes"]["disk"]
+        free = with_free(0.9 * store)
+        said = self.fails(3, *train, self.folder, says="the working store", **free).err
+        found = re.search(r"; or give --disk (\S+:(\d+MiB)), for which there is a plan$", said.strip())
+        self.assertTrue(found, said)
+        self.assertLess(bytes_of(found[2]), 0.9 * store)
+        self.succeeds(*train, found[1], **free)
+        # none where no store is small enough, or the user has given a limit
+        for disk, left in ((self.folder, store / 50), (self.folder + ":9GiB", 0.9 * store)):
+            self.assertNotIn("or give --disk", self.fails(3, *train, disk, says="the working store", **with_free(left)).err)
 
 
 if __name__ == "__main__":
