@@ -68,6 +68,16 @@ static coh_status check_drives(const cli_options *options)
     return status;
 }
 
+/* Such a store is priced as a drive, and nothing of it lies outside memory. */
+static void say_memory(const cli_options *options)
+{
+    for (int32_t i = 0; i < options->disk_count; i++)
+        if (cli_room_is_in_memory(options->disk[i].folder))
+            cli_note("note: --disk %s is a file system in memory: what is stored there is main "
+                     "memory, in addition to the budgets",
+                     options->disk[i].folder);
+}
+
 /* Prints a note, and keeps the first reason. */
 __attribute__((format(printf, 2, 3))) static void say_refused(cli_job *job, const char *format, ...)
 {
@@ -119,6 +129,8 @@ static void say_unusable_drive(cli_job *job)
         say_refused(job, "--disk %s: no file can be made in it: %s", folder, strerror(error));
     } else if (cli_room_check_plan(job) == COH_ERR_FULL) {
         say_refused(job, "%s", coh_last_error());
+    } else if (job->summary.peak_bytes[COH_TIER_DISK] > 0) {
+        say_memory(options);
     }
 }
 

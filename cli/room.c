@@ -3,9 +3,11 @@
 #include "cli/room.h"
 
 #include <errno.h>
+#include <linux/magic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/statfs.h>
 
 #include "cli/budget.h"
 #include "cli/progress.h"
@@ -110,6 +112,58 @@ coh_status cli_room_find(const cli_job *job, cli_run_folder *folder, cli_room *o
     return COH_OK;
 }
 
+/* ---- a file system in memory ---- */
+
+int cli_room_is_in_memory(const char *folder)
+{
+    struct statfs system;
+    return statfs(folder, &system) == 0 &&
+           (system.f_type == TMPFS_MAGIC || system.f_type == RAMFS_MAGIC);
+}
+
+/* Returns the bytes of the store that lie in memory, and the first such folder. */
+static uint64_t bytes_in_memory(const cli_disks *disks, const uint64_t *shares,
+                                const char **out_folder)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = disks->count; i-- > 0;)
+        if (shares[i] > 0 && cli_room_is_in_memory(disks->of[i].folder)) {
+            bytes += shares[i];
+            *out_folder = disks->of[i].folder;
+        }
+    return bytes;
+}
+
+/* The main memory that the arenas of all ranks here take. */
+static uint64_t arena_bytes(const cli_job *job)
+{
+    const coh_plan_summary *summary = &job->summary;
+    const uint64_t of_rank = job->on_gpu ? cli_budget_stage_bytes(summary->chunk_bytes)
+                                         : summary->peak_bytes[COH_TIER_DEVICE];
+    return (of_rank + summary->peak_bytes[COH_TIER_HOST]) *
+           (uint64_t)cli_budget_local_ranks(job->options);
+}
+
+/* Such a store is refused when it is opened, too, but then the arenas are touched and the text is
+ * tokenized. The free space of such a file system says nothing of the memory below it. */
+static coh_status check_memory(const cli_job *job, const cli_disks *disks, const cli_room *room)
+{
+    uint64_t shares[COH_DISKS_MOST] = { 0 };
+    const char *folder = NULL;
+    if (room->store_bytes == 0 || disks->count == 0)
+        return COH_OK;
+    CLI_TRY(coh_disks_share(disks->of, disks->count, room->store_bytes, shares));
+    const uint64_t bytes = bytes_in_memory(disks, shares, &folder);
+    const uint64_t arenas = arena_bytes(job), most = coh_machine_most_bytes();
+    if (bytes == 0 || (arenas <= most && bytes <= most - arenas))
+        return COH_OK;
+    return cli_fail(COH_ERR_FULL,
+                    "--disk %s is a file system in memory: the working store puts %s there, the "
+                    "plan takes %s of memory besides, and %s may be taken now: name a folder on a "
+                    "drive",
+                    folder, cli_size(bytes).at, cli_size(arenas).at, cli_size(most).at);
+}
+
 /* ---- remedies ---- */
 
 /* A store of all that is free would be refused as soon as somebody else writes: a 64th stays. */
@@ -185,6 +239,7 @@ static coh_status name_remedies(const cli_job *job, const cli_disks *disks, cons
 
 coh_status cli_room_check(const cli_job *job, const cli_disks *disks, const cli_room *room)
 {
+    CLI_TRY(check_memory(job, disks, room));
     const coh_status status = cli_disks_preflight(disks, room);
     return status == COH_ERR_FULL ? name_remedies(job, disks, room) : status;
 }

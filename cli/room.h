@@ -21,9 +21,13 @@ coh_status cli_room_folder(const cli_job *job, char out_path[CLI_PATH_BYTES]);
  * library. */
 coh_status cli_room_find(const cli_job *job, cli_run_folder *folder, cli_room *out_room);
 
-/* Checks that it fits on the drives. The refusal names the flags that need less. If the store alone is in the way and a smaller one has a
+/* Checks that it fits: on the drives, and in memory what lies on a file system in memory. The
+ * refusal names the flags that need less. If the store alone is in the way and a smaller one has a
  * plan, that is named, too, which takes a quick plan. Fails: COH_ERR_FULL, COH_ERR_IO. */
 coh_status cli_room_check(const cli_job *job, const cli_disks *disks, const cli_room *room);
+
+/* Is the folder on a file system in memory (tmpfs, ramfs)? */
+int cli_room_is_in_memory(const char *folder);
 
 /* As train would check now. Makes and changes nothing; folders without a given limit count as what
  * they have free, since their shares are not measured. Fails: as above. */

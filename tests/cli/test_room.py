@@ -3,10 +3,11 @@ less. The free space of every file system is that of COH_TEST_FREE_BYTES."""
 
 import os
 import re
+import resource
 import shutil
 import unittest
 
-from program import FAULTY, NANO, QUICK, TINY, TrainTest, bytes_of, environment
+from program import COHOBATE, FAULTY, NANO, QUICK, TINY, TrainTest, bytes_of, environment, run
 
 MIB = 1 << 20
 STREAMED = ["--device-memory", "64MiB"]
@@ -107,6 +108,30 @@ class Room(TrainTest):
         # none where no store is small enough, or the user has given a limit
         for disk, left in ((self.folder, store / 50), (self.folder + ":9GiB", 0.9 * store)):
             self.assertNotIn("or give --disk", self.fails(3, *train, disk, says="the working store", **with_free(left)).err)
+
+    # ---- a file system in memory ----
+
+    def test_a_store_in_memory_is_refused_before_text_is_read_if_memory_is_too_small(self):
+        def limit():
+            resource.setrlimit(resource.RLIMIT_AS, (12 << 30, 12 << 30))
+        memory = self.path("memory")
+        os.mkdir(memory)
+        mounted = ["-m", "sh", "-c", 'mount -t tmpfs -o size=1t none "$0" && exec "$@"', memory]
+        if not shutil.which("unshare") or run(*mounted, "true", program="unshare").code != 0:
+            self.skipTest("may not mount a file system")
+        def on_tmpfs(*arguments):
+            return run(*mounted, COHOBATE, *arguments, "--disk", memory, program="unshare", preexec_fn=limit)
+        bad = self.write("bad.jsonl", "no object\n")
+        large = ["opt-1.3b", "--sequence", 16, "--batch", 1, "--search", "quick", "--recompute", "all", "--device-memory", "2GiB", "--save", "none"]
+        says = f"--disk {memory} is a file system in memory: "
+        done = on_tmpfs("train", *large, "--data", bad, "--steps", 1, "--disk-write-limit", "9999TB/day")
+        self.assertEqual(done.code, 3, done.err)
+        self.assertIn(says, done.err)
+        done = on_tmpfs("plan", *large)
+        self.assertIn("train would be refused here and now: " + says, done.err)
+        done = on_tmpfs("plan", *NANO, *STREAMED)
+        self.assertNotIn("would be refused", done.err)
+        self.assertIn(f"note: --disk {memory} is a file system in memory: what is stored there is main memory, in addition to the budgets", done.err)
 
 
 if __name__ == "__main__":
