@@ -739,6 +739,8 @@ coh_status cli_train(const cli_options *options)
     char folder[CLI_PATH_BYTES];
     coh_status status = run_all(run);
     snprintf(folder, sizeof(folder), "%s", run->folder.path);
+    if (status != COH_OK && status != COH_ERR_STOPPED && !run->has_begun)
+        cli_train_keep_data(run);
     record_end(run, status);
     if (run->ranks != NULL)
         cli_launch_stop(options->launch, status);

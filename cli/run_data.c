@@ -436,9 +436,33 @@ static coh_status open_validation(cli_run *run, int has_other_data)
     return COH_OK;
 }
 
+/* Fewer tokens are made again in about a second. */
+#define KEPT_TOKENS_LEAST (UINT64_C(1) << 22)
+
+/* Whether tokens in a folder are those of a text nobody can tell without tokenizing it, so the same
+ * command makes them again; the user knows, and names them. */
+void cli_train_keep_data(cli_run *run)
+{
+    char held_out[CLI_PATH_BYTES];
+    cli_line flags;
+    if (!run->job.makes_tokens || run->data.facts.token_count < KEPT_TOKENS_LEAST)
+        return;
+    run->folder.keeps_tokens = 1;
+    cli_line_clear(&flags);
+    cli_line_add_word(&flags, run->data.path);
+    if (run->job.recipe.form.validation_split > 0 && name_held_out(run->data.path, held_out)) {
+        cli_line_add(&flags, " --validation ");
+        cli_line_add_word(&flags, held_out);
+    }
+    cli_note(
+        "note: the tokens of %s are kept: with --data %s in place of the flags of the text, the "
+        "next try does not tokenize again",
+        run->options->data, flags.text);
+}
+
 void cli_train_undo_data(cli_run *run)
 {
-    if (run->job.resumed && run->tokens_are_new && run->data.path[0])
+    if (run->job.resumed && run->tokens_are_new && run->data.path[0] && !run->folder.keeps_tokens)
         remove_tokens(run);
 }
 

@@ -533,7 +533,7 @@ void cli_run_folder_clear(cli_run_folder *folder)
     folder->keeps_best = 0;
     folder->best_step = folder->linked_step = UINT64_MAX;
     folder->best_loss = INFINITY;
-    folder->is_looked_at = 0;
+    folder->keeps_tokens = folder->is_looked_at = 0;
 }
 
 void cli_run_folder_look(const char *path, int64_t keep_count, cli_run_folder *out_folder)
@@ -549,11 +549,11 @@ void cli_run_folder_look(const char *path, int64_t keep_count, cli_run_folder *o
 /* Removes the files that a run writes before its first step, as named by run_data.c. */
 static void remove_ours(const cli_run_folder *folder)
 {
-    static const char *const ours[] = { "data.tokens", "validation.tokens", "plan.json",
-                                        "run.json",    "steps.jsonl",       "trace.bin" };
-    enum { NAMED = sizeof(ours) / sizeof(ours[0]), ALL = NAMED + 2 };
+    static const char *const ours[] = { "plan.json", "run.json",    "steps.jsonl",
+                                        "trace.bin", "data.tokens", "validation.tokens" };
+    enum { RECORDED = 4, NAMED = sizeof(ours) / sizeof(ours[0]), ALL = NAMED + 2 };
     char path[CLI_PATH_BYTES + 64];
-    for (int i = 0; i < ALL; i++) {
+    for (int i = 0; i < (folder->keeps_tokens ? RECORDED : ALL); i++) {
         if (i < NAMED)
             snprintf(path, sizeof(path), "%s/%s", folder->path, ours[i]);
         else
@@ -583,7 +583,8 @@ void cli_run_folder_undo(cli_run_folder *folder)
     coh_space_hold_release(&folder->room);
     if (folder->is_made && folder->lock.fd >= 0)
         remove_ours(folder);
-    if ((folder->is_made || (folder->is_new && !has_record(folder))) && folder->lock.fd >= 0) {
+    const int was_none = folder->is_made || (folder->is_new && !has_record(folder));
+    if (was_none && !folder->keeps_tokens && folder->lock.fd >= 0) {
         /* The lock is removed last, so that no other run takes the folder meanwhile. It is released
          * before the folder is removed, since NFS keeps an open file under another name. A run that
          * starts in between makes another lock, and the folder stays. */

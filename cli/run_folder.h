@@ -43,6 +43,7 @@ typedef struct cli_run_folder {
     uint64_t best_step;   /* UINT64_MAX: none yet */
     uint64_t linked_step; /* the step that the link `best` names, kept, too; UINT64_MAX: none */
     double best_loss;     /* of validation; INFINITY: none to compare with */
+    int keeps_tokens;     /* cli_run_folder_undo leaves the tokens, and the lock: it is a run's */
     int is_looked_at;     /* cli_run_folder_look: nothing in it is changed */
 } cli_run_folder;
 
@@ -71,8 +72,8 @@ void cli_run_folder_absolute(const char *path, char *out_path);
 void cli_run_folder_clear(cli_run_folder *folder);
 void cli_run_folder_close(cli_run_folder *folder); /* accepts one that is not open */
 /* Call it instead of close, also after a failed open: removes the folder if a run refused before
- * its first step had created it. Existing files, and files added by others, stay. All files of the
- * run in the folder must be closed. */
+ * its first step had created it. Existing files, and files added by others, stay; with keeps_tokens
+ * the tokens, too. All files of the run in the folder must be closed. */
 void cli_run_folder_undo(cli_run_folder *folder);
 
 /* The number of checkpoints to reserve space for if `save_count` saves (>= 1) follow. At most

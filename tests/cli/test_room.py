@@ -109,6 +109,29 @@ class Room(TrainTest):
         for disk, left in ((self.folder, store / 50), (self.folder + ":9GiB", 0.9 * store)):
             self.assertNotIn("or give --disk", self.fails(3, *train, disk, says="the working store", **with_free(left)).err)
 
+    def test_tokens_that_took_a_while_outlive_a_run_that_is_refused_after_them(self):
+        self.train("--steps", 1, "--save", self.path("first"))
+        weights = max((os.path.join(folder, name) for folder, _, names in os.walk(self.path("first", "step-1")) for name in names),
+                      key=os.path.getsize)
+        with open(weights, "r+b") as file:
+            content = file.read()
+            file.seek(len(content) // 2)
+            file.write(bytes([content[len(content) // 2] ^ 1]))
+        text, kept = self.long_text(), self.path("run", "data.tokens")
+        def begin(data, save="run"):
+            return ["train", self.path("first", "step-1"), "--sequence", 16, "--batch", 2, "--threads", 2, *QUICK, "--data", data,
+                    "--steps", 1, "--save", self.path(save)]
+        self.assertNotIn("are kept", self.fails(4, *begin(self.corpus(), "short")).err)
+        self.assertFalse(os.path.exists(self.path("short")))
+        said = self.fails(4, *begin(text)).err
+        self.assertIn(f"note: the tokens of {text} are kept: with --data {kept} in place of", said)
+        self.assertEqual(sorted(os.listdir(self.path("run"))), ["data.tokens", "lock"])
+        self.assertIn(f"with --data {self.path('run', 'data.2.tokens')} in", self.fails(4, *begin(text)).err)
+        with open(weights, "wb") as file:
+            file.write(content)
+        again = self.says_hash(self.succeeds(*begin(kept)))
+        self.assertEqual(again, self.says_hash(self.succeeds(*begin(text, "other"))))
+
     # ---- a file system in memory ----
 
     def test_a_store_in_memory_is_refused_before_text_is_read_if_memory_is_too_small(self):
