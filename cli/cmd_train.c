@@ -10,6 +10,7 @@
 
 #include "cli/budget.h"
 #include "cli/commands.h"
+#include "cli/drive.h"
 #include "cli/dtype.h"
 #include "cli/launch.h"
 #include "cli/output.h"
@@ -271,6 +272,7 @@ static void describe_disk(const cli_run *run, cli_line *line)
     cli_line_add(line, "\n");
     (void)cli_disks_describe(&run->disks, summary->peak_bytes[COH_TIER_DISK],
                              cli_speed_get(&run->job).written_per_day, line);
+    cli_drive_add_slow(&run->job, facts, line);
 }
 
 /* Adds the flags that change no step, since the schedule is over. */

@@ -156,6 +156,17 @@ class Room(TrainTest):
         self.assertNotIn("would be refused", done.err)
         self.assertIn(f"note: --disk {memory} is a file system in memory: what is stored there is main memory, in addition to the budgets", done.err)
 
+    # ---- the start, and the drive's rate ----
+
+    def test_a_drive_that_is_slower_than_its_prices_gets_a_note(self):
+        def said(*more):
+            return self.train(*STREAMED, "--disk", self.folder, "--steps", 1, "--save", "none", *more, model=NANO).err
+        note = (rf"note:   the drive is slower than this plan's prices: it reads at \S+ \S+/s \(priced at .*/s\) and writes at .*/s \(.*/s\), "
+                rf"so no step is faster than .*: cohobate profile --disk {self.folder} -o FILE measures it, and --profile FILE plans with it\n")
+        slow, fast = (said("--profile", f"built-in-2,disk-read={times},disk-write={times}") for times in ("1000x", "0.001x"))
+        self.assertRegex(slow, note)
+        self.assertNotIn("the drive is slower", fast)
+
 
 if __name__ == "__main__":
     unittest.main()
