@@ -216,6 +216,39 @@ static void ask_stop(void *engine)
     coh_engine_ask_stop(engine);
 }
 
+/* The engine asks while it writes the working store once, which may take minutes. */
+static coh_status go_on(void *context)
+{
+    (void)context;
+    return cli_stop_check(before_first_step);
+}
+
+/* A sentence of the engine, which may come while the drive is prepared. */
+static void log_sentence(void *context, const char *sentence)
+{
+    cli_run *run = context;
+    if (run->is_preparing) { /* never when other threads call this */
+        cli_progress_end();
+        run->is_preparing = 0;
+    }
+    cli_note("%s", sentence);
+}
+
+/* Creates the engines, and shows that the drive is prepared for them. */
+static coh_status create_engines(cli_run *run, const coh_engine_options *engine_options)
+{
+    const cli_job *job = &run->job;
+    run->is_preparing = job->summary.peak_bytes[COH_TIER_DISK] > 0;
+    if (run->is_preparing)
+        cli_progress_begin("preparing the drive for", job->model.name, CLI_PROGRESS_FIRST_S);
+    const coh_status status = cli_ranks_open(job->plan, &job->plan_options, engine_options,
+                                             cli_job_rank_count(job), &run->ranks);
+    if (run->is_preparing)
+        cli_progress_end();
+    run->is_preparing = 0;
+    return status;
+}
+
 /* How long a rank waits for the others. */
 #define RANK_TIMEOUT_S 600.0
 
@@ -238,8 +271,11 @@ static coh_status open_engine(cli_run *run)
                                         ? (double)run->options->rank_timeout
                                         : RANK_TIMEOUT_S;
     engine_options.record_steps = run->folder.path[0] ? (uint64_t)run->options->record : 0;
-    CLI_TRY(cli_ranks_open(run->job.plan, &run->job.plan_options, &engine_options,
-                           cli_job_rank_count(&run->job), &run->ranks));
+    if (!run->options->launch) /* else all stop after the first step, as one */
+        engine_options.go_on = go_on;
+    engine_options.log = log_sentence;
+    engine_options.log_context = run;
+    CLI_TRY(create_engines(run, &engine_options));
     run->engine = cli_ranks_engine(run->ranks);
     cli_stop_tell(ask_stop, run->engine);
     const coh_status status = cli_ranks_run_in_turn(run->ranks, load_parameters, run);

@@ -2,7 +2,47 @@
  * drive.h; disks.c for the rates of several folders. */
 #include "cli/drive.h"
 
+#include <inttypes.h>
+
 #include "cli/disks.h"
+
+/* ---- the start ---- */
+
+#define START_WORTH_SAYING_S 10.0
+
+cli_drive_start cli_drive_start_get(const cli_job *job)
+{
+    coh_profile_summary facts = { .struct_bytes = sizeof(facts) };
+    cli_drive_start start = { .bytes = job->summary.peak_bytes[COH_TIER_DISK] *
+                                       (uint64_t)cli_budget_local_ranks(job->options) };
+    if (coh_profile_summarize(coh_plan_profile(job->plan), &facts) == COH_OK &&
+        facts.write_bytes_per_s > 0)
+        start.seconds = (double)start.bytes / facts.write_bytes_per_s;
+    return start;
+}
+
+int cli_drive_start_lines(const cli_job *job)
+{
+    return cli_drive_start_get(job).seconds >= START_WORTH_SAYING_S;
+}
+
+void cli_drive_add_start(const cli_job *job, cli_line *line)
+{
+    const cli_drive_start start = cli_drive_start_get(job);
+    if (cli_drive_start_lines(job) > 0)
+        cli_line_add(line,
+                     "start:  writes the whole working store once: %s, %s at the write rate\n",
+                     cli_size(start.bytes).at, cli_time(start.seconds).at);
+}
+
+void cli_drive_add_json(const cli_job *job, cli_line *line)
+{
+    const cli_drive_start start = cli_drive_start_get(job);
+    cli_line_add_json(line, "'start_bytes_written': %" PRIu64 ", 'start_seconds': %.9f",
+                      start.bytes, start.seconds);
+}
+
+/* ---- a slow drive ---- */
 
 /* Rates of a drive differ by less from one hour to the next. */
 #define SLOW_PART 0.5

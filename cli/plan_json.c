@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "cli/budget.h"
+#include "cli/drive.h"
 #include "cli/dtype.h"
 #include "cli/screen.h"
 
@@ -296,6 +297,7 @@ coh_status cli_plan_json(const cli_job *job, uint64_t in_memory_bytes)
     if (job->made)
         add_made(job, &line);
     add_times(job, &line);
+    cli_drive_add_json(job, &line);
     CLI_TRY(add_save(job->plan, &line));
     add_limits(&job->summary, &line);
     CLI_TRY(add_memory(job->plan, &line));

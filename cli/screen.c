@@ -9,6 +9,7 @@
 
 #include "cli/budget.h"
 #include "cli/disks.h"
+#include "cli/drive.h"
 #include "cli/dtype.h"
 #include "cli/launch.h"
 #include "cli/progress.h"
@@ -784,9 +785,12 @@ coh_status cli_screen(const cli_job *job, uint64_t in_memory_bytes, const cli_hi
     add_program(job, &after);
     add_hints(hints, CLI_SCREEN_LINES, &all);
     const int others = count_lines(summary.text) + count_lines(after.text);
-    CLI_TRY(add_groups(
-        job, groups_that_fit(others + count_lines(tables.text), count_lines(all.text)), &tables));
-    add_hints(hints, CLI_SCREEN_LINES - others - count_lines(tables.text), &summary);
+    const int added = count_lines(all.text) + cli_drive_start_lines(job);
+    CLI_TRY(add_groups(job, groups_that_fit(others + count_lines(tables.text), added), &tables));
+    const int room = CLI_SCREEN_LINES - others - count_lines(tables.text);
+    if (room >= added) /* hints come first */
+        cli_drive_add_start(job, &summary);
+    add_hints(hints, room, &summary);
     if (job->options->rehearse > 0)
         add_rehearsal(job, &after);
     cli_screen_wrap(summary.text, width, line);

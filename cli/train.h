@@ -52,6 +52,7 @@ typedef struct cli_run {
     char (*scan_sentences)[CLI_SCAN_BYTES]; /* by rank */
     int data_is_text;                       /* not ids that were made before */
     int tokens_are_new; /* the data was text, and became a token file of the run folder */
+    int is_preparing;   /* the engines are being created, and a terminal has a line that says so */
     int has_begun;      /* reached the first step; an earlier failure leaves no folder behind */
     int is_stop_asked;  /* by a signal to any rank: a step's result has it */
     int stopped;        /* on request, after `done_steps` steps */

@@ -8,6 +8,7 @@ import shutil
 import unittest
 
 from program import COHOBATE, FAULTY, NANO, QUICK, TINY, TrainTest, bytes_of, environment, run
+from screen import Terminal
 
 MIB = 1 << 20
 STREAMED = ["--device-memory", "64MiB"]
@@ -157,6 +158,31 @@ class Room(TrainTest):
         self.assertIn(f"note: --disk {memory} is a file system in memory: what is stored there is main memory, in addition to the budgets", done.err)
 
     # ---- the start, and the drive's rate ----
+
+    def test_a_plan_says_what_the_start_writes(self):
+        small = self.plan("--disk", self.folder, "--save", "none").json
+        self.assertEqual(small["start_bytes_written"], small["peak_bytes"]["disk"])
+        self.assertLess(small["start_seconds"], 1)
+        large = ["plan", "opt-6.7b", "--sequence", 16, "--batch", 1, "--search", "quick", "--recompute", "all", "--profile",
+                 "a100-40g,host-memory=4GiB,device-memory=4GiB,disk-write=1x"]
+        found = self.succeeds(*large, "--json").json
+        self.assertGreater(found["start_seconds"], 10)
+        line = next(line for line in self.succeeds(*large).out.split("\n") if line.startswith("start:"))
+        self.assertRegex(line, r"^start:  writes the whole working store once: \S+ GiB, .* at the write rate$")
+        self.assertNotIn("\nstart:", self.succeeds("plan", *NANO, *STREAMED, "--disk", self.folder).out)
+
+    def test_a_stop_while_the_drive_is_prepared_does_not_wait_for_it(self):
+        self.corpus()
+        terminal = Terminal(COHOBATE, "train", "gpt2", "--sequence", 16, "--batch", 1, "--threads", 2, "--search", "quick",
+                            "--data", self.path("corpus.txt"), "--device-memory", "300MiB", "--disk", self.folder, "--steps", 1,
+                            "--save", "none", columns=200, COH_CALIBRATION="none")
+        self.addCleanup(terminal.close)
+        terminal.until(lambda lines: any(line.startswith("preparing the drive for gpt2") for line in lines))
+        terminal.press(b"\x03")
+        self.assertEqual(terminal.wait(), 1, terminal.shown)
+        self.assertIn(b"stopped on request before the first step: nothing was trained", terminal.shown)
+        self.assertNotIn(b"disk: ", terminal.shown)  # the first lines of a run follow its preparation
+        self.assertFalse([line for line in terminal.screen.lines if "preparing" in line])
 
     def test_a_drive_that_is_slower_than_its_prices_gets_a_note(self):
         def said(*more):
