@@ -242,7 +242,7 @@ static int is_read(int is_lines, const char *path)
 {
     char head[SNIFF_BYTES];
     if (is_lines)
-        return is_named_lines(path);
+        return cli_data_is_named_lines(path);
     const ssize_t got = read_head(path, head);
     return got > 0 && !memchr(head, 0, (size_t)got);
 }
@@ -277,7 +277,7 @@ uint64_t cli_data_token_bytes(const cli_data_source *source, const char *what)
     const int is_folder = S_ISDIR(facts.st_mode);
     const uint64_t bytes =
         is_folder ? text_bytes_of_folder(is_form, what) : (uint64_t)facts.st_size;
-    const int is_lines = is_form || (!is_folder && is_named_lines(what));
+    const int is_lines = is_form || (!is_folder && cli_data_is_named_lines(what));
     const uint64_t of_token =
         (uint64_t)(strcmp(source->tokenizer_path, "bytes") == 0 ? 1 : TEXT_BYTES) *
         (is_lines ? 2 : 1);
@@ -351,7 +351,7 @@ static void say_cut(const cli_data_source *source, const char *what,
     if (!source->sequence_is_fixed)
         snprintf(remedy, sizeof(remedy), "--sequence %" PRIu64 " holds the longest%s",
                  facts->longest_document - 1,
-                 form->aligned ? "" : ", and --documents aligned begins a sequence with each");
+                 form->aligned ? "" : ", and --documents fitted keeps those whole that fit");
     cli_note_choice("%s: %" PRIu64 " of %" PRIu64 " %s%s %s longer than --sequence %" PRId64
                     " (the longest has %" PRIu64 " tokens), so %s cut: %s",
                     what, cut, count, form->chat ? "conversation" : "pair", plural(count),

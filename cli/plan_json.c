@@ -191,21 +191,20 @@ static coh_status add_groups(const coh_plan *plan, cli_line *line)
 static void add_what(const cli_job *job, uint64_t in_memory_bytes, cli_line *line)
 {
     const coh_plan_summary *summary = &job->summary;
-    cli_line_add_json(
-        line,
-        "{'model': %s, 'fits': true, 'dtype': %s, "
-        "'parameters': %" PRIu64 ", 'batch': %" PRId64 ", 'micro_batch': %" PRId64
-        ", 'replicas': %s, 'ranks': %s, 'pattern': %s"
-        ", 'weights_wire': %s, 'gradients_wire': %s, 'reduce': %s"
-        ", 'sequence': %" PRId64 ", 'emulated': %i, 'budget_bytes': %" PRIu64,
-        job->model.name,
-        cli_dtype_name(coh_model_size_get(&job->model).dtype), summary->parameter_count,
-        job->recipe.batch, job->recipe.micro_batch, cli_shape_text(&job->plan_options.replicas).at,
-        cli_shape_text(&job->plan_options.ranks).at, cli_rank_pattern(summary),
-        coh_wire_name(job->plan_options.wires.weights),
-        coh_wire_name(job->plan_options.wires.gradients), coh_reduce_name(job->plan_options.reduce),
-        job->recipe.sequence, cli_job_emulated_bytes(job) > 0,
-        job->plan_options.device_memory_bytes);
+    cli_line_add_json(line,
+                      "{'model': %s, 'fits': true, 'dtype': %s, "
+                      "'parameters': %" PRIu64 ", 'batch': %" PRId64 ", 'micro_batch': %" PRId64
+                      ", 'replicas': %s, 'ranks': %s, 'pattern': %s"
+                      ", 'weights_wire': %s, 'gradients_wire': %s, 'reduce': %s"
+                      ", 'sequence': %" PRId64 ", 'emulated': %i, 'budget_bytes': %" PRIu64,
+                      job->model.name, cli_dtype_name(coh_model_size_get(&job->model).dtype),
+                      summary->parameter_count, job->recipe.batch, job->recipe.micro_batch,
+                      cli_shape_text(&job->plan_options.replicas).at,
+                      cli_shape_text(&job->plan_options.ranks).at, cli_rank_pattern(summary),
+                      coh_wire_name(job->plan_options.wires.weights),
+                      coh_wire_name(job->plan_options.wires.gradients),
+                      coh_reduce_name(job->plan_options.reduce), job->recipe.sequence,
+                      cli_job_emulated_bytes(job) > 0, job->plan_options.device_memory_bytes);
     cli_line_add_json_tiers(line, "peak_bytes", summary->peak_bytes);
     cli_line_add_json_tiers(line, "step_peak_bytes", summary->step_peak_bytes);
     cli_line_add_json(line, "'refused_here': %s", job->refused_here[0] ? job->refused_here : NULL);

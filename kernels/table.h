@@ -8,8 +8,8 @@
  * So a kind is written once. It passes pointers, shapes and constants, and reads no tensor itself,
  * because a pointer may refer to memory of a device that is still computing. Structs, and data of
  * theirs that is marked as host memory, are read before a function returns. The tables hold the
- * functions that kernels.h, nf4.h, optimizer.h, plain.h, fold.h and wire.h declare with a queue, with
- * the same signatures: one list makes fields, calls and the declarations of the host.
+ * functions that kernels.h, nf4.h, optimizer.h, plain.h, fold.h and wire.h declare with a queue,
+ * with the same signatures: one list makes fields, calls and the declarations of the host.
  *
  * A device computes what those headers define, with the host's formulas. Bits may differ between
  * devices where sums are folded in another order, never between runs. If it fails, it keeps the

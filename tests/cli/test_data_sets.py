@@ -54,7 +54,7 @@ class DataSets(ProgramTest):
         remedy = f"--sequence {ids[2] - 1} holds the longest"
         train = ["train", *TINY, "--sequence", 32, "--steps", 1, "--save", self.path("run"), "--data", chats, "--chat"]
         packed = self.succeeds(*train).err
-        self.assertIn(says + remedy + ", and --documents aligned begins a sequence with each\n", packed)
+        self.assertIn(says + remedy + ", and --documents fitted keeps those whole that fit\n", packed)
         self.assertLess(packed.index(says), packed.index("model: "))
         shutil.rmtree(self.path("run"))
         self.assertIn(says + remedy + "\n", self.succeeds(*train, "--documents", "aligned").err)
