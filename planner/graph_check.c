@@ -211,7 +211,7 @@ static coh_status check_parameter_facts(const coh_parameter_facts *facts, int32_
                             " elements: a multiple of %d is needed",
                             port, facts->shape.dim[facts->shape.rank - 1], COH_NF4_ROW_UNIT);
     } else if (facts->shape.dtype != COH_DTYPE_F32 && facts->shape.dtype != COH_DTYPE_BF16) {
-        return coh_fail(COH_ERR_SHAPE, "parameter %d is neither f32, bf16 nor nf4", port);
+        return coh_fail(COH_ERR_SHAPE, "parameter %d is neither f32 nor bf16", port);
     }
     if (!(facts->init_std >= 0) || isinf(facts->init_std))
         return coh_fail(COH_ERR_SHAPE,
