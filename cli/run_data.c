@@ -466,20 +466,6 @@ void cli_train_undo_data(cli_run *run)
         remove_tokens(run);
 }
 
-/* Ids behind the last whole sequence of packed data are in no pass. They are named where they are
- * more than a rounding. */
-static void say_tail(const cli_run *run)
-{
-    const int64_t sequence = run->job.recipe.sequence;
-    const uint64_t targets = run->data.facts.token_count - 1, tail = targets % (uint64_t)sequence;
-    if (run->data.facts.window > 0 || tail <= targets / 100)
-        return;
-    cli_note_choice("note: the last %s of the data (%.3g %%) are never read, as they fill no "
-                    "sequence of %" PRId64 ": a shorter --sequence leaves fewer%s",
-                    cli_count(tail, "token").at, 100.0 * (double)tail / (double)(targets + 1),
-                    sequence, run->data_is_text ? ", --documents aligned none" : "");
-}
-
 coh_status cli_train_open_data(cli_run *run)
 {
     cli_job *job = &run->job;
@@ -500,8 +486,6 @@ coh_status cli_train_open_data(cli_run *run)
     const int has_other_data = is_other_data(run);
     CLI_TRY(take_data(run, what));
     CLI_TRY(cli_data_check_windows(&run->data, "data", what, job->recipe.sequence, !job->resumed));
-    if (!job->resumed)
-        say_tail(run);
     job->recipe.data_hash = run->data.facts.hash;
     job->data_token_count = run->data.facts.token_count;
     job->data_window_count = coh_token_file_window_count(run->data.file, job->recipe.sequence);
@@ -535,6 +519,21 @@ static void add_passes(double passes, const char *data, const char *is_read, cli
                      passes);
 }
 
+/* Ids behind the last whole sequence of packed data are in no pass. They are named where they are
+ * more than a rounding. */
+static void describe_tail(const cli_run *run, cli_line *line)
+{
+    const int64_t sequence = run->job.recipe.sequence;
+    const uint64_t targets = run->data.facts.token_count - 1, tail = targets % (uint64_t)sequence;
+    if (run->data.facts.window > 0 || tail <= targets / 100)
+        return;
+    cli_line_add(line,
+                 "note:   the last %s of the data (%.3g %%) are never read, as they fill no "
+                 "sequence of %" PRId64 ": a shorter --sequence leaves fewer%s\n",
+                 cli_count(tail, "token").at, 100.0 * (double)tail / (double)(targets + 1),
+                 sequence, run->data_is_text ? ", --documents aligned none" : "");
+}
+
 void cli_train_describe_data(const cli_run *run, cli_line *line)
 {
     const cli_job *job = &run->job;
@@ -558,6 +557,8 @@ void cli_train_describe_data(const cli_run *run, cli_line *line)
     else
         cli_line_add(line, " in %s of %" PRId64 "%s\n", cli_count(recipe->steps, "step").at,
                      recipe->batch, passes < 1 ? " (all of them: --epochs 1)" : "");
+    if (!job->resumed)
+        describe_tail(run, line);
 }
 
 void cli_train_add_share(const cli_run *run, cli_line *line)

@@ -256,7 +256,7 @@ class DataSets(ProgramTest):
             said = self.succeeds(*train).err
             self.assertEqual("never read" in said, tail > 0, (tokens, sequence))
             if tail:
-                self.assertIn(f"note: the last {tail} tokens of the data ({100 * tail / tokens:.3g} %) are never read, as they fill no sequence of "
+                self.assertIn(f"note:   the last {tail} tokens of the data ({100 * tail / tokens:.3g} %) are never read, as they fill no sequence of "
                               f"{sequence}: a shorter --sequence leaves fewer, --documents aligned none\n", said)
                 self.assertNotIn("never read", self.succeeds(*train, "--documents", "aligned").err)
 
