@@ -23,6 +23,13 @@ static inline uint64_t coh_dtype_unit(coh_dtype dtype)
     return dtype == COH_DTYPE_NF4 ? 8 * COH_GRAIN_ELEMENTS : COH_GRAIN_ELEMENTS;
 }
 
+/* Returns the bytes of the largest chunk of work of a dtype, if one of f32 has `chunk_bytes`. */
+static inline uint64_t coh_dtype_chunk_bytes(coh_dtype dtype, uint64_t chunk_bytes)
+{
+    const uint64_t usual = chunk_bytes / sizeof(float), unit = coh_dtype_unit(dtype);
+    return coh_dtype_array_bytes(dtype, dtype == COH_DTYPE_NF4 && usual < unit ? unit : usual);
+}
+
 /* Checked arithmetic. Fails: COH_ERR_FULL, a refusal with COH_REFUSAL_SIZE. */
 static inline coh_status coh_bytes_mul(uint64_t a, uint64_t b, uint64_t *out_product)
 {

@@ -290,6 +290,9 @@ static coh_status write_merged(export_run *run)
 
 static coh_status write_files(export_run *run, const char *path)
 {
+    if (is_beside(run) && run->recipe.frozen_nf4)
+        cli_note_choice("note: the adapters were trained over weights in nf4, and over others they "
+                        "fit a little less; --merge-lora adds them to those");
     if (is_beside(run))
         return coh_adapters_write(&run->model, &run->write_beside, path, numbers, run);
     if (run->model.adapters.rank > 0)

@@ -10,6 +10,7 @@
 
 #include "cli/progress.h"
 #include "cli/screen.h"
+#include "cli/settle.h"
 
 /* The largest shares of a step's time that are worth a change of states, or of what gradients are
  * clipped by or how they are summed; the least gain in tokens/s that is worth another step. */
@@ -179,6 +180,27 @@ static void add_states(const cli_job *job, cli_hints *hints)
     }
 }
 
+/* Frozen weights in 4 bits, if weights move over a link: the plan of another graph. */
+static void add_frozen(const cli_job *job, cli_hints *hints)
+{
+    coh_graph *graph = NULL;
+    if (job->summary.work_link_bytes == 0 || !cli_may_pack_frozen(job))
+        return;
+    coh_model model = job->model;
+    model.frozen_nf4 = 1;
+    if (coh_model_train_graph(&model, job->recipe.micro_batch, job->recipe.sequence, &graph) !=
+        COH_OK)
+        return;
+    const other found = plan_otherwise(job, graph, job->plan_options);
+    coh_graph_destroy(graph);
+    if (found.share >= WORTH_SAYING_BITS)
+        return;
+    cli_hint *hint = begin_hint(hints, "frozen");
+    add_text(hint, "weights in 4 bits (--frozen-dtype nf4): ");
+    add_step(job, &found, hint);
+    add_drive(job, &found, hint);
+}
+
 /* ---- other steps ---- */
 
 /* Does a step stream each micro-batch through all layers only since the other order rounds
@@ -283,6 +305,9 @@ static void add_untried(const cli_job *job, cli_hints *hints)
 {
     const char *const flags[] = { may_be_lean(job) ? cli_lean_flag(job) : NULL,
                                   may_clip_by_previous(job) ? "--clip-mode previous" : NULL,
+                                  job->summary.work_link_bytes > 0 && cli_may_pack_frozen(job)
+                                      ? "--frozen-dtype nf4"
+                                      : NULL,
                                   may_go_by_layers(job) ? "--sweep-order layer" : NULL };
     cli_hint *hint = NULL;
     for (size_t i = 0; i < sizeof(flags) / sizeof(flags[0]); i++) {
@@ -308,6 +333,7 @@ void cli_hints_find(const cli_job *job, cli_hints *out_hints)
     } else {
         cli_progress_begin("comparing with other states of", job->model.name, CLI_PROGRESS_FIRST_S);
         add_states(job, hints);
+        add_frozen(job, hints);
         const int count = hints->count;
         add_layers(job, hints);
         if (hints->count == count) /* one of them is enough */

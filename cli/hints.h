@@ -7,7 +7,7 @@
 
 #include "cli/job.h"
 
-enum { CLI_HINTS_MOST = 6 };
+enum { CLI_HINTS_MOST = 7 };
 
 /* One change of the options. */
 typedef struct cli_hint {

@@ -201,7 +201,10 @@ static coh_status choose_dtype(cli_job *job)
                                     : cli_dtype_choose(options);
     if (dtype == COH_DTYPE_BF16)
         CLI_TRY(find_rounded(job, trained, &is_rounded));
-    if (is_rounded) {
+    if (is_rounded && job->recipe.frozen_nf4) {
+        cli_note_choice("note: norms, tables and the head, which are frozen, are rounded to bf16; "
+                        "--dtype f32 keeps them");
+    } else if (is_rounded) {
         if (cli_given(options, CLI_FLAG_DTYPE)) {
             cli_note_choice(
                 "note: what is frozen is rounded to bf16, also in checkpoints and exports;"
@@ -321,7 +324,7 @@ static coh_status fresh_recipe(cli_job *job)
     if (!cli_given(options, CLI_FLAG_SEQUENCE) && job->recipe.sequence > positions)
         job->recipe.sequence = positions;
     cli_recipe_keep_path(job->model.folder, job->recipe.base);
-    cli_recipe_set_rate(&job->recipe, options, is_pretrained(job));
+    cli_recipe_set_rate(&job->recipe, options, is_pretrained(job), job->model.adapters.rank > 0);
     if (!cli_given(options, CLI_FLAG_EPOCHS)) /* with --epochs the data determines the steps */
         CLI_TRY(cli_recipe_set_steps(&job->recipe, options, (uint64_t)options->steps));
     CLI_TRY(set_adapters(job));

@@ -89,17 +89,30 @@ static void find_noted(const char *path, char *out_path)
     snprintf(out_path, CLI_PATH_BYTES, "%s", is_noted ? noted.tokenizer : "");
 }
 
+/* The adapters of a run go on over the weights that it had. */
+static void keep_frozen_dtype(cli_recipe *recipe, const cli_options *options,
+                              const cli_recipe *noted)
+{
+    if (!noted->frozen_nf4 || cli_given(options, CLI_FLAG_FROZEN_DTYPE))
+        return;
+    cli_note_choice("frozen weights in nf4: as those of %s; --frozen-dtype changes it",
+                    options->operand);
+    recipe->frozen_nf4 = 1;
+}
+
 void cli_recipe_keep_sequence(cli_recipe *recipe, const cli_options *options)
 {
     cli_recipe noted;
     if (!options->operand || is_preset(options) || cli_artefact_is_folder(options->operand) ||
         !read_noted(options->operand, &noted))
         return;
+    const char *layout = noted.form.aligned == COH_DOCUMENTS_FITTED ? "fitted" : "aligned";
+    keep_frozen_dtype(recipe, options, &noted);
     if (options->command == CLI_TRAIN && noted.form.aligned &&
         !cli_given(options, CLI_FLAG_DOCUMENTS))
-        cli_note_choice("note: the documents of %s were aligned; those of this run are packed "
-                        "(--documents aligned)",
-                        options->operand);
+        cli_note_choice("note: the documents of %s were %s; those of this run are packed "
+                        "(--documents %s)",
+                        options->operand, layout, layout);
     if (cli_given(options, CLI_FLAG_SEQUENCE) || recipe->sequence == noted.sequence)
         return;
     cli_note_choice("sequence %" PRId64 ": as %s was trained; --sequence changes it",
@@ -291,12 +304,14 @@ coh_status cli_recipe_set_schedule_kind(cli_recipe *recipe, const cli_options *o
 #define PRETRAINED_RATE 2e-5
 #define ADAPTER_RATE    2e-4
 
-void cli_recipe_set_rate(cli_recipe *recipe, const cli_options *options, int is_pretrained)
+void cli_recipe_set_rate(cli_recipe *recipe, const cli_options *options, int is_pretrained,
+                         int has_adapters)
 {
     recipe->schedule.highest = options->lr;
     if (!is_pretrained || cli_given(options, CLI_FLAG_LR))
         return;
-    const int adapts = cli_given(options, CLI_FLAG_LORA) || cli_given(options, CLI_FLAG_ADAPTER);
+    const int adapts =
+        has_adapters || cli_given(options, CLI_FLAG_LORA) || cli_given(options, CLI_FLAG_ADAPTER);
     recipe->schedule.highest = adapts ? ADAPTER_RATE : PRETRAINED_RATE;
     if (options->command == CLI_TRAIN)
         cli_note_choice("lr %s: default for %s", cli_rate(recipe->schedule.highest).at,

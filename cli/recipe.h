@@ -32,9 +32,10 @@ coh_status cli_recipe_from_options(const cli_options *options, cli_recipe *out_r
 /* Sets --optimizer, if it is given. Fails: COH_ERR_ARGUMENT if nobody registered it. */
 coh_status cli_recipe_set_optimizer(cli_recipe *recipe, const cli_options *options);
 
-/* Sets the highest rate: that of --lr, else 6e-4, or if `is_pretrained` 2e-5 and with --lora 2e-4.
- * train prints the defaults of pretrained weights. Call it before cli_recipe_set_steps. */
-void cli_recipe_set_rate(cli_recipe *recipe, const cli_options *options, int is_pretrained);
+/* Sets the highest rate: that of --lr, else 6e-4, or if `is_pretrained` 2e-5 and with adapters
+ * 2e-4. train prints the defaults of pretrained weights. Call it before cli_recipe_set_steps. */
+void cli_recipe_set_rate(cli_recipe *recipe, const cli_options *options, int is_pretrained,
+                         int has_adapters);
 
 /* Sets up to which position a run is trained that begins with trained weights: those of checkpoint
  * `facts`, or if it is NULL, of a folder whose model has that many positions. */

@@ -13,6 +13,7 @@
 #include "cli/dtype.h"
 #include "cli/launch.h"
 #include "cli/progress.h"
+#include "cli/settle.h"
 #include "report/format.h"
 
 enum { INDENT = 8, SECONDS_PER_DAY = 86400 };
@@ -199,8 +200,7 @@ static void add_model(const cli_job *job, cli_line *line)
     else
         cli_dtype_describe(job->options, size.dtype, job->model.checkpoint[0] && !job->freezes_anew,
                            line);
-    if (job->model.frozen_nf4)
-        cli_line_add(line, "        frozen weights of linear layers in nf4, 4.25 bits each\n");
+    cli_describe_frozen_dtype(&job->model, line);
     if (size.dtype == COH_DTYPE_BF16)
         cli_dtype_describe_gradients(job->options, job->plan_options.f32_gradients,
                                      job->recipe.batch / job->recipe.micro_batch,

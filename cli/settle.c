@@ -1,6 +1,7 @@
 /* Settles options that need the model and the device, after the recipe is known. Next: job.c. */
 #include "cli/settle.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 
@@ -74,6 +75,34 @@ static int64_t count_packable(const coh_model *model)
     return count;
 }
 
+static int has_frozen(const coh_model *model)
+{
+    return model->adapters.rank > 0 || model->adapters.freeze[0] != '\0';
+}
+
+int cli_may_pack_frozen(const cli_job *job)
+{
+    return !job->model.frozen_nf4 && !job->options->resume && has_frozen(&job->model) &&
+           job->model.family != COH_FAMILY_OWN && count_packable(&job->model) > 0;
+}
+
+void cli_describe_frozen_dtype(const coh_model *model, cli_line *line)
+{
+    coh_model_tensor tensor;
+    int64_t frozen = 0;
+    if (!model->frozen_nf4)
+        return;
+    for (int64_t i = 0; coh_model_tensor_at(model, i, &tensor) == COH_OK; i++)
+        frozen += tensor.linear && coh_model_is_frozen(model, i);
+    const int64_t packed = count_packable(model);
+    cli_line_add(line, "        frozen weights of linear layers in nf4, 4.25 bits each");
+    if (packed < frozen)
+        cli_line_add(line,
+                     ": %" PRId64 " of %" PRId64 ", since rows of the others are no multiple of %d",
+                     packed, frozen, COH_NF4_ROW_UNIT);
+    cli_line_add(line, "\n");
+}
+
 coh_status cli_settle_frozen_dtype(cli_job *job)
 {
     const int is_given = cli_given(job->options, CLI_FLAG_FROZEN_DTYPE);
@@ -81,11 +110,16 @@ coh_status cli_settle_frozen_dtype(cli_job *job)
     if (is_on && count_packable(&job->model) == 0)
         return cli_fail(COH_ERR_ARGUMENT,
                         "--frozen-dtype nf4 is of frozen weights of linear layers with rows of a "
-                        "multiple of %d elements, and this run has none: add --lora 16 or --freeze "
-                        "PATTERN, or leave it out",
-                        COH_NF4_ROW_UNIT);
+                        "multiple of %d elements, and this run has none%s",
+                        COH_NF4_ROW_UNIT,
+                        has_frozen(&job->model)
+                            ? ": leave it out"
+                            : ": add --lora 16 or --freeze PATTERN, or leave it "
+                              "out");
     if (is_on && !job->recipe.frozen_nf4)
-        cli_note_choice("frozen weights are rounded to nf4: the run goes on with other numbers");
+        cli_note_choice(
+            "frozen weights are stored in nf4 from now on: they are rounded, unless they "
+            "have been before");
     job->recipe.frozen_nf4 = is_on;
     job->model.frozen_nf4 = (int32_t)is_on;
     return COH_OK;

@@ -11,4 +11,10 @@ coh_status cli_settle_atomics(cli_job *job);
  * the same. Fails: COH_ERR_ARGUMENT if no weight can be stored so. */
 coh_status cli_settle_frozen_dtype(cli_job *job);
 
+/* Returns 1 if --frozen-dtype nf4 would store weights of a new run in fewer bits. */
+int cli_may_pack_frozen(const cli_job *job);
+
+/* Adds the screen's line about weights in nf4, if there are any. */
+void cli_describe_frozen_dtype(const coh_model *model, cli_line *line);
+
 #endif

@@ -231,6 +231,21 @@ static coh_status put_take(coh_visit *visit, const coh_chunk_visit *run)
     return COH_OK;
 }
 
+/* A block of a weight in NF4 shares a scale: to put a part of it would change the rest. */
+static coh_status check_blocks(const coh_engine *engine, uint32_t parameter, uint64_t element_begin,
+                               uint64_t count)
+{
+    const coh_layout *layout = &engine->plan->layout;
+    if (layout->groups[layout->parameters[parameter].group].dtype != COH_DTYPE_NF4 ||
+        (element_begin % COH_NF4_BLOCK == 0 && count % COH_NF4_BLOCK == 0))
+        return COH_OK;
+    return coh_fail(
+        COH_ERR_ARGUMENT,
+        "parameter '%s' is stored in blocks of %d elements: put whole ones, not %" PRIu64
+        " values from element %" PRIu64 " on",
+        engine->tensors[parameter].name, COH_NF4_BLOCK, count, element_begin);
+}
+
 static coh_status check_put(const coh_logical_tensor *tensor, uint64_t element_begin,
                             uint64_t count, const float *values)
 {
@@ -254,6 +269,7 @@ static coh_status put(coh_engine *engine, coh_parameter parameter, uint64_t elem
     COH_TRY(coh_engine_check_ready(engine, "put"));
     COH_TRY(find_parameter(engine, parameter, &visit.parameter));
     COH_TRY(check_put(&engine->tensors[visit.parameter], element_begin, count, values));
+    COH_TRY(check_blocks(engine, visit.parameter, element_begin, count));
     COH_TRY(coh_engine_apply_pending(engine));
     if (engine->tensors[visit.parameter].optimizer == NULL)
         engine->frozen_changed = 1;

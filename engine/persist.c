@@ -441,6 +441,30 @@ static int load_wants(const coh_visit *visit, const coh_chunk_visit *run)
            (run->stream == COH_STREAM_STATE && ((const load_visit *)visit)->reads_states);
 }
 
+/* Values of a weight in NF4, looked at a grain at a time on the pool. */
+typedef struct held_values {
+    const float *values;
+    int64_t count;
+    int is_rounded; /* atomic */
+} held_values;
+
+static void look_at_grain(void *argument, int64_t index)
+{
+    held_values *held = argument;
+    const int64_t begin = index * (int64_t)COH_GRAIN_ELEMENTS, left = held->count - begin;
+    if (!coh_nf4_holds(held->values + begin,
+                       left < (int64_t)COH_GRAIN_ELEMENTS ? left : (int64_t)COH_GRAIN_ELEMENTS))
+        __atomic_store_n(&held->is_rounded, 1, __ATOMIC_RELAXED);
+}
+
+static int nf4_rounds(const coh_engine *engine, const coh_chunk_visit *run)
+{
+    held_values held = { run->data, (int64_t)run->count, 0 };
+    coh_pool_run(engine->pool, (held.count + COH_GRAIN_ELEMENTS - 1) / COH_GRAIN_ELEMENTS,
+                 look_at_grain, &held);
+    return held.is_rounded;
+}
+
 /* Is a run of values of a frozen tensor that does not keep them as they are? */
 static int is_rounded(const coh_engine *engine, const coh_chunk_visit *run)
 {
@@ -448,7 +472,7 @@ static int is_rounded(const coh_engine *engine, const coh_chunk_visit *run)
     const coh_group_layout *group = &layout->groups[layout->parameters[run->parameter].group];
     if (engine->tensors[run->parameter].optimizer != NULL || group->dtype == COH_DTYPE_F32)
         return 0;
-    return group->dtype == COH_DTYPE_NF4 ? !coh_nf4_holds(run->data, (int64_t)run->count)
+    return group->dtype == COH_DTYPE_NF4 ? nf4_rounds(engine, run)
                                          : !coh_frozen_is_bf16(run->data, run->count);
 }
 
@@ -459,7 +483,8 @@ static coh_status load_take(coh_visit *visit, const coh_chunk_visit *run)
     COH_TRY(coh_checkpoint_read(load->checkpoint, from->index,
                                 run->part > 0 ? from->streams[run->part - 1] : 0,
                                 run->element_begin, run->count, run->data));
-    load->is_rounded |= is_rounded(visit->engine, run);
+    if (!load->is_rounded)
+        load->is_rounded = is_rounded(visit->engine, run);
     return load->given.source != NULL && run->stream == COH_STREAM_WORK
                ? take_given(visit->engine, &load->given, run)
                : COH_OK;

@@ -255,7 +255,7 @@ struct coh_step {
     coh_bound bounds[COH_PROGRAM_KIND_COUNT];
     struct coh_call_check *call_check; /* NULL: calls work on the arena itself */
     coh_call call; /* compute lane: filled in for each instruction that runs a kind */
-    /* compute lane: COH_VISIT_GRAINS grains of values for a visitor; NULL: no group is bf16 */
+    /* compute lane: COH_VISIT_GRAINS grains of values for a visitor; NULL: all groups are f32 */
     float *visit_values;
     uint16_t *visit_low; /* stands for the low halves that other ranks have; NULL: none do */
 

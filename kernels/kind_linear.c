@@ -56,8 +56,11 @@ static size_t opened_bytes(const coh_linear_attributes *a, const coh_shape *x, i
                : 0;
 }
 
-static coh_status check_stored(int32_t stored, int64_t I)
+static coh_status check_stored(const coh_linear_attributes *a, int64_t I)
 {
+    const int32_t stored = a->stored;
+    if (a->reserved != 0)
+        return coh_kind_fail(COH_ERR_SHAPE, "reserved is %d: it must be 0", a->reserved);
     if (stored != 0 && stored != COH_DTYPE_NF4)
         return coh_kind_fail(COH_ERR_SHAPE, "a weight stored as dtype %d: 0, or %d for nf4", stored,
                              COH_DTYPE_NF4);
@@ -86,7 +89,7 @@ static coh_status infer(const void *attributes, const coh_shape *inputs, coh_op_
     if (status == COH_OK)
         status = coh_check_count("outputs", a->outputs);
     if (status == COH_OK)
-        status = check_stored(a->stored, inputs[0].dim[inputs[0].rank - 1]);
+        status = check_stored(a, inputs[0].dim[inputs[0].rank - 1]);
     if (status != COH_OK)
         return status;
     const int64_t I = inputs[0].dim[inputs[0].rank - 1], N = coh_shape_rows(&inputs[0]);

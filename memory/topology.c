@@ -55,8 +55,8 @@ coh_status coh_topology_read(coh_topology *out_topology)
                                         "one memory node are assumed");
     hwloc_bitmap_t cpus = hwloc_bitmap_alloc();
     if (cpus != NULL) {
-        /* of this thread, whose mask new threads inherit; of the process, hwloc also asks threads that
-         * are just ending */
+        /* of this thread, whose mask new threads inherit; of the process, hwloc also asks threads
+         * that are just ending */
         if (hwloc_get_cpubind(topology, cpus, HWLOC_CPUBIND_THREAD) != 0)
             hwloc_bitmap_copy(cpus, hwloc_topology_get_allowed_cpuset(topology));
         int core_count = count_usable(topology, cpus, HWLOC_OBJ_CORE);

@@ -32,11 +32,30 @@ static uint64_t fold_shape(uint64_t hash, const coh_shape *shape)
     return fold_number(hash, shape->rank);
 }
 
+/* How a frozen weight is stored changes no number: an operator with one in NF4 counts as if it had
+ * the dtype of its input. */
+static int is_packed(const coh_graph_op_entry *op)
+{
+    for (int32_t i = 0; i < op->kind.parameter_count; i++)
+        if (op->facts.parameter[i].shape.dtype == COH_DTYPE_NF4)
+            return 1;
+    return 0;
+}
+
+static coh_shape numeric_shape(const coh_graph *graph, const coh_graph_op_entry *op, int32_t port)
+{
+    coh_shape shape = op->facts.parameter[port].shape;
+    if (shape.dtype == COH_DTYPE_NF4)
+        shape.dtype = graph->tensors[op->input[0]].shape.dtype;
+    return shape;
+}
+
 static uint64_t fold_op(uint64_t hash, const coh_graph *graph, const coh_graph_op_entry *op)
 {
+    const size_t least = op->kind.attribute_bytes;
     hash = fold_text(hash, op->kind.name);
     hash = fold_number(hash, op->kind.revision);
-    hash = fold_bytes(hash, op->attributes, op->attribute_bytes);
+    hash = fold_bytes(hash, op->attributes, is_packed(op) ? least : op->attribute_bytes);
     if (op->kind.atomics)
         hash = fold_text(hash, "atomics");
     for (int32_t i = 0; i < op->kind.input_count; i++) {
@@ -45,7 +64,8 @@ static uint64_t fold_op(uint64_t hash, const coh_graph *graph, const coh_graph_o
     }
     for (int32_t i = 0; i < op->kind.parameter_count; i++) {
         hash = fold_number(hash, op->parameter[i]);
-        hash = fold_shape(hash, &op->facts.parameter[i].shape);
+        const coh_shape shape = numeric_shape(graph, op, i);
+        hash = fold_shape(hash, &shape);
         if (op->parameter[i] >= 0)
             hash = fold_number(hash, graph->parameters[op->parameter[i]].frozen);
         if (op->kind.column_slices && op->facts.parameter[i].row_block > 0)

@@ -383,6 +383,15 @@ static coh_status group_apart(builder *b, int32_t index, int which)
     return close_group(b);
 }
 
+/* Does the operator own the parameter of this port, and does the optimizer (-1: any) train it? */
+static int is_own(const builder *b, int32_t op_index, int32_t port, int32_t optimizer)
+{
+    const int32_t index = b->graph->ops[op_index].parameter[port];
+    return index >= 0 && b->graph->parameters[index].op == op_index &&
+           b->graph->parameters[index].port == port &&
+           (optimizer < 0 || b->optimizer[index] == optimizer);
+}
+
 /* Makes the groups of one operator of one class: its plain parameters together, those that an
  * optimizer trains (its index; -1: any) and others separately, each shared or row-split one alone.
  * Parameters apart come before the plain ones of their class, so that parameters have the same
@@ -391,13 +400,13 @@ static coh_status group_parameters(builder *b, int32_t op_index, int which, int3
 {
     const coh_graph_op_entry *op = &b->graph->ops[op_index];
     int is_open = 0;
+    for (int32_t port = 0; port < op->kind.parameter_count; port++)
+        if (is_own(b, op_index, port, optimizer))
+            COH_TRY(group_apart(b, op->parameter[port], which));
     for (int32_t port = 0; port < op->kind.parameter_count; port++) {
-        int32_t index = op->parameter[port];
-        if (index < 0 || b->graph->parameters[index].op != op_index ||
-            b->graph->parameters[index].port != port ||
-            (optimizer >= 0 && b->optimizer[index] != optimizer))
+        const int32_t index = op->parameter[port];
+        if (!is_own(b, op_index, port, optimizer))
             continue;
-        COH_TRY(group_apart(b, index, which));
         int class = stands_alone(b, index) ? ALONE
                     : b->is_trained[index] ? PLAIN_TRAINED
                                            : PLAIN_FROZEN;

@@ -238,7 +238,7 @@ coh_status coh_optimizers_most_bytes(const coh_graph *graph, const coh_plan_opti
         const int trains = options->mode == COH_PLAN_TRAIN && !graph->parameters[i].frozen;
         coh_group_layout group = { .dtype = dtype, .f32_gradients = options->f32_gradients };
         coh_group_streams_make(&group, trains ? coh_optimizer_of(graph, options, i) : NULL, 1);
-        const uint64_t work_bytes = coh_dtype_array_bytes(dtype, chunk_bytes / sizeof(float));
+        const uint64_t work_bytes = coh_dtype_chunk_bytes(dtype, chunk_bytes);
         uint64_t bytes = 0;
         for (int object = COH_STREAM_WORK; object <= COH_STREAM_STATE; object++)
             bytes += coh_group_chunk_bytes(&group, (uint8_t)object, work_bytes);

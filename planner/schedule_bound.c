@@ -39,8 +39,7 @@ static uint64_t update_bytes(const coh_builder *b, const coh_draft *d, uint32_t 
             continue;
         const coh_group_layout *group = &b->layout->groups[object->owner];
         const uint64_t chunk = coh_group_chunk_bytes(
-            group, object->stream,
-            coh_dtype_array_bytes(group->dtype, b->decisions->chunk_bytes / sizeof(float)));
+            group, object->stream, coh_dtype_chunk_bytes(group->dtype, b->decisions->chunk_bytes));
         if (object->stream != COH_STREAM_WORK)
             bytes += window < chunk ? window : chunk;
         else if (b->pins.on_device == NULL ||

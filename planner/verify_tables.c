@@ -131,6 +131,18 @@ static int parameters_fit(const coh_layout *layout, uint32_t group_index)
     return end <= layout->objects[group->work].bytes;
 }
 
+/* Returns 1 if each chunk of a group's work ends after whole elements: those of nf4 lie in blocks,
+ * and a grain of it is no whole pages. */
+static int chunks_are_whole(const coh_layout *layout, const coh_group_layout *group)
+{
+    const coh_object *work = &layout->objects[group->work];
+    const uint64_t grain = coh_verify_array_bytes(group->dtype, COH_GRAIN_ELEMENTS);
+    for (uint32_t c = 0; group->dtype == COH_DTYPE_NF4 && c < work->chunk_count; c++)
+        if (layout->chunks[work->chunk_begin + c].object_offset % grain != 0)
+            return 0;
+    return group->dtype != COH_DTYPE_NF4 || group->parameter_count == 1;
+}
+
 /* Returns 1 if what a rank keeps of a group's work and gradient are parts of them, as the group's
  * axes say; the wholes do not survive then. */
 static int parts_match(const coh_layout *layout, uint32_t group_index)
@@ -295,7 +307,7 @@ static coh_status check_layout(coh_verifier *v)
             return bad(v, COH_NO_INSTRUCTION, "a group whose parts do not match its work");
         if (!contributions_match(layout, i))
             return bad(v, COH_NO_INSTRUCTION, "a group whose contributions do not match its work");
-        if (!parameters_fit(layout, i))
+        if (!parameters_fit(layout, i) || !chunks_are_whole(layout, group))
             return bad(v, COH_NO_INSTRUCTION, "a group whose parameters do not fit its work");
         if (!divided_chunks_fit(layout, group))
             return bad(v, COH_NO_INSTRUCTION,

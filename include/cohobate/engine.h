@@ -424,10 +424,11 @@ COH_API coh_status coh_engine_fetch_all(coh_engine *engine, coh_fetch what, coh_
 /* Overwrites elements [element_begin, element_begin + count) of one parameter, trained or not,
  * with `values`: f32, whatever the parameter's dtype. Drains first. The next step, save or hash
  * uses the new values; optimizer states, the other elements and the states of kinds stay. A trained
- * bf16 parameter takes them exactly, as its f32 master; one without a master rounds them. A range
+ * bf16 parameter takes them exactly, as its f32 master; one without a master rounds them, and one
+ * in NF4 (model.h) takes whole blocks of COH_NF4_BLOCK only, which are rounded. A range
  * costs as much as a hash: every parameter passes through the device once.
- * Fails: COH_ERR_ARGUMENT, with nothing written (no such parameter, a range beyond its end);
- * COH_ERR_NUMBER, with nothing written (NaN or infinity, naming the element); as
+ * Fails: COH_ERR_ARGUMENT, with nothing written (no such parameter, a range beyond its end or of a
+ * part of a block); COH_ERR_NUMBER, with nothing written (NaN or infinity, naming the element); as
  * coh_engine_drain. */
 COH_API coh_status coh_engine_put(coh_engine *engine, coh_parameter parameter,
                                   uint64_t element_begin, uint64_t count, const float *values);

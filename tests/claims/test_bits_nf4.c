@@ -177,6 +177,33 @@ static void a_checkpoint_goes_on_in_either_storage(void **state)
     }
 }
 
+/* A part of a block cannot be put: its scale is that of all. */
+static void values_are_put_by_whole_blocks(void **state)
+{
+    (void)state;
+    enum { COUNT = 2 * COH_NF4_BLOCK };
+    float before[128 * 128], after[128 * 128], values[COUNT];
+    trial_subject packed = open_subject(&ways[0], COH_DTYPE_F32, 1);
+    coh_parameter weight = { 0 };
+    trial t;
+    for (int i = 0; i < COUNT; i++)
+        values[i] = i % 2 ? 1 : -1; /* as they are stored */
+    trial_open(&t, &packed, &numbers[0], &in_memory, &plain);
+    while (packed.graph->parameters[weight.index].facts.shape.dtype != COH_DTYPE_NF4)
+        weight.index++; /* [128, 128] */
+    assert_int_equal(coh_engine_fetch(t.engine, weight, COH_FETCH_VALUE, before), COH_OK);
+    assert_int_equal(coh_engine_put(t.engine, weight, 5, 1, values), COH_ERR_ARGUMENT);
+    assert_non_null(strstr(coh_last_error(), "blocks of 64 elements: put whole ones"));
+    assert_int_equal(coh_engine_put(t.engine, weight, 3 * COH_NF4_BLOCK, COUNT, values), COH_OK);
+    assert_int_equal(coh_engine_fetch(t.engine, weight, COH_FETCH_VALUE, after), COH_OK);
+    for (int i = 0; i < 128 * 128; i++) {
+        const int at = i - 3 * COH_NF4_BLOCK;
+        assert_true(after[i] == (at >= 0 && at < COUNT ? values[at] : before[i]));
+    }
+    trial_close(&t);
+    trial_subject_close(&packed);
+}
+
 static void only_frozen_weights_are_stored_so(void **state)
 {
     (void)state;
@@ -205,6 +232,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(placement_and_storage_change_no_bit),
         cmocka_unit_test(a_checkpoint_goes_on_in_either_storage),
+        cmocka_unit_test(values_are_put_by_whole_blocks),
         cmocka_unit_test(only_frozen_weights_are_stored_so),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -352,6 +352,8 @@ class Data(ProgramTest):
         self.assertEqual(held["loss"], told["validation_loss"])
         os.remove(self.path("run", "data.tokens"))
         self.succeeds("train", "--resume", self.path("run"), "--steps", 3, "--data", data)  # made again in the same form
+        other = self.succeeds("train", self.path("run"), "--data", data, "--batch", 2, "--threads", 2, "--steps", 1, "--save", "none")
+        self.assertIn("were fitted; those of this run are packed (--documents fitted)", other.err)
 
     def test_conversations_count_what_the_assistant_says(self):
         expected = [plain_chat(chat) for chat in CHATS]

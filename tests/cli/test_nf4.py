@@ -58,6 +58,41 @@ class Nf4(TrainTest):
                 self.assertEqual(len(frozen), 2)
                 self.assertEqual(os.stat(self.path("plain-" + dtype, "step-6", "frozen.bin")).st_nlink, 2)
 
+    def test_a_run_begun_with_a_run_keeps_the_storage_and_says_what_changes(self):
+        first, base = self.path("first"), ["--data", self.corpus(), "--sequence", 16, "--batch", 2, "--threads", 2]
+        self.nano(*NF4, "--save", first)
+        again = self.succeeds("train", first, *base, "--steps", 1, "--save", "none")
+        self.assertIn(f"frozen weights in nf4: as those of {first}; --frozen-dtype changes it", again.err)
+        self.assertIn("lr 2e-4: default for adapters of pretrained weights", again.err)
+        self.assertIn("frozen weights of linear layers in nf4, 4.25 bits each", again.out + again.err)
+        plain = self.succeeds("train", first, *base, "--steps", 1, "--save", "none", "--frozen-dtype", "model")
+        self.assertNotIn("in nf4", plain.out + plain.err)
+        self.assertEqual(self.says_hash(plain), self.says_hash(again))
+        # storage is no part of the numeric plan: nothing is said to round otherwise
+        shutil.copytree(first, self.path("off"))
+        off = self.resumed(self.path("off"), "--frozen-dtype", "model", "--steps", 5)
+        self.assertNotIn("bit for bit", off.err)
+        on = self.resumed(self.path("off"), *NF4, "--steps", 6)
+        self.assertIn("stored in nf4 from now on: they are rounded, unless they have been before", on.err)
+        self.assertNotIn("bit for bit", on.err)
+        self.assertEqual(self.says_hash(on), self.says_hash(self.resumed(first, "--steps", 6)))
+        told = self.succeeds("export", first, "-o", self.path("adapters"), "--tokenizer", "none").err
+        self.assertIn("the adapters were trained over weights in nf4", told)
+
+    def test_weights_that_cannot_be_stored_so_are_counted(self):
+        folder = self.path("odd")
+        model_folder.make(folder, "llama", dtype="F32", C=128, inner=88)  # rows of down_proj have 88
+        done = self.succeeds("train", folder, "--data", self.corpus(60), "--sequence", 16, "--batch", 2, "--threads", 2,
+                             "--steps", 1, "--save", "none", "--lora", 2, *NF4)
+        self.assertIn("4.25 bits each: 12 of 14, since rows of the others are no multiple of 128", " ".join((done.out + done.err).split()))
+        self.assertNotIn("note: in f32", done.err)  # bf16 rounds less than 4 bits
+
+    def test_a_hint_names_it_where_weights_move(self):
+        plan = ["plan", "llama-3.2-1b", "--lora", 16, "--sequence", 64, "--batch", 1, "--profile", "rtx-3090", "--device-memory",
+                "1GiB", "--calibration", "none"]
+        self.assertRegex(" ".join(self.succeeds(*plan).out.split()), r"frozen: weights in 4 bits \(--frozen-dtype nf4\): a quick plan takes")
+        self.assertNotIn("frozen:", self.succeeds(*plan, *NF4).out)
+
     def test_a_folders_weights_are_rounded_once(self):
         folder = self.path("model")
         tensors = model_folder.make(folder, "llama", dtype="BF16", C=128, inner=256)
