@@ -6,7 +6,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <fts.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -234,53 +233,16 @@ coh_status cli_data_open_file(const cli_options *options, int is_raw, coh_token_
 
 /* ---- an estimate of tokens ---- */
 
-/* FILES_MOST: of a folder, that are looked at. TEXT_BYTES: of a token, rather too many: English has
- * 4 to 4.5, other languages and code have fewer. */
-enum { FILES_MOST = 4096, TEXT_BYTES = 4 };
-
-static int is_read(int is_lines, const char *path)
-{
-    char head[SNIFF_BYTES];
-    if (is_lines)
-        return cli_data_is_named_lines(path);
-    const ssize_t got = read_head(path, head);
-    return got > 0 && !memchr(head, 0, (size_t)got);
-}
-
-static uint64_t text_bytes_of_folder(int is_lines, const char *path)
-{
-    char root[CLI_PATH_BYTES];
-    char *const roots[] = { root, NULL };
-    uint64_t bytes = 0;
-    int count = 0;
-    const FTSENT *entry;
-    snprintf(root, sizeof(root), "%s", path);
-    FTS *walk = fts_open(roots, FTS_LOGICAL | FTS_NOCHDIR, NULL);
-    while (walk && count < FILES_MOST && (entry = fts_read(walk)) != NULL)
-        if (entry->fts_info == FTS_F) {
-            count++;
-            bytes += is_read(is_lines, entry->fts_path) ? (uint64_t)entry->fts_statp->st_size : 0;
-        }
-    if (walk)
-        (void)fts_close(walk);
-    return bytes;
-}
-
 uint64_t cli_data_token_bytes(const cli_data_source *source, const char *what)
 {
-    enum { NARROW_MOST = 1 << 16 }; /* the largest vocabulary with ids of 2 bytes */
+    enum { TEXT_BYTES = 4, NARROW_MOST = 1 << 16 }; /* the largest vocabulary of ids of 2 bytes */
     const cli_data_form *form = source->form;
-    const int is_form = form->chat || form->field[0] != '\0';
     struct stat facts;
-    if (stat(what, &facts) != 0)
+    if (form->chat || form->field[0] || cli_data_is_named_lines(what) || stat(what, &facts) != 0)
         return 0;
-    const int is_folder = S_ISDIR(facts.st_mode);
     const uint64_t bytes =
-        is_folder ? text_bytes_of_folder(is_form, what) : (uint64_t)facts.st_size;
-    const int is_lines = is_form || (!is_folder && cli_data_is_named_lines(what));
-    const uint64_t of_token =
-        (uint64_t)(strcmp(source->tokenizer_path, "bytes") == 0 ? 1 : TEXT_BYTES) *
-        (is_lines ? 2 : 1);
+        S_ISDIR(facts.st_mode) ? cli_data_folder_text_bytes(what) : (uint64_t)facts.st_size;
+    const uint64_t of_token = strcmp(source->tokenizer_path, "bytes") == 0 ? 1 : TEXT_BYTES;
     return bytes / of_token * (source->vocabulary <= NARROW_MOST ? 2 : 4);
 }
 

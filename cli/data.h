@@ -79,9 +79,9 @@ void cli_data_say_build(const cli_data_source *source, const char *what,
  * before a text, if it puts one. */
 void cli_data_say_stream(const coh_tokenizer *tokenizer, const coh_token_build_options *options);
 
-/* Estimates the bytes of the token file of a text or of JSON lines, rather too few than too many:
- * 4 bytes of text a token (of the tokenizer "bytes" one), of JSON lines twice as many, since only
- * some fields are read, and of a folder the first 4,096 files. 0: it cannot be read. */
+/* Estimates the bytes of the token file of a text, rather too few than too many: 4 bytes of text a
+ * token (of the tokenizer "bytes" one), and of a folder the first 4,096 files. 0 for JSON lines,
+ * which may hold much that is not read, and for what cannot be read. */
 uint64_t cli_data_token_bytes(const cli_data_source *source, const char *what);
 /* The folder for token files that no run keeps: TMPDIR, or /tmp. */
 const char *cli_data_temporary(void);

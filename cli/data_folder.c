@@ -27,6 +27,8 @@ typedef struct content {
     found texts, lines, arrays, tables, foreign;
     uint64_t text_bytes; /* of texts, lines, arrays and tables */
     uint64_t foreign_bytes;
+    uint64_t about_bytes; /* of files about the data, which are read next to texts */
+    uint64_t file_count;
 } content;
 
 static void add(found *files, const char *path)
@@ -67,6 +69,7 @@ static void take(const char *path, const char *name, uint64_t file_bytes, conten
     char head[HEAD_BYTES];
     const size_t got = read_head(path, head);
     found *of = &out->texts;
+    out->file_count++;
     if (got == 0)
         return;
     if (cli_data_is_tokens(head, got)) {
@@ -81,14 +84,17 @@ static void take(const char *path, const char *name, uint64_t file_bytes, conten
     }
     if (cli_data_is_named_lines(name))
         of = &out->lines;
-    else if (memchr(head, 0, got) || is_about_data(name))
+    else if (memchr(head, 0, got))
         return;
+    else if (is_about_data(name))
+        of = NULL;
     else if (cli_foreign_is_table(path, head, got))
         of = &out->tables;
     else if (cli_foreign_is_array(path, head, got))
         of = &out->arrays;
-    add(of, path);
-    out->text_bytes += file_bytes;
+    if (of)
+        add(of, path);
+    *(of ? &out->text_bytes : &out->about_bytes) += file_bytes;
 }
 
 static int compare_names(const FTSENT **left, const FTSENT **right)
@@ -96,14 +102,15 @@ static int compare_names(const FTSENT **left, const FTSENT **right)
     return strcmp((*left)->fts_name, (*right)->fts_name);
 }
 
-/* Takes the files that are read of a folder: links to files, too, and no hidden ones. */
-static void walk(const char *folder, content *out)
+/* Takes the files that are read of a folder, at most `files_most`: links to files, too, and no
+ * hidden ones. */
+static void walk(const char *folder, uint64_t files_most, content *out)
 {
     char *const roots[] = { (char *)folder, NULL };
     FTS *tree = fts_open(roots, FTS_PHYSICAL | FTS_COMFOLLOW | FTS_NOCHDIR, compare_names);
     FTSENT *entry;
     struct stat facts;
-    while (tree && (entry = fts_read(tree))) {
+    while (tree && out->file_count < files_most && (entry = fts_read(tree))) {
         if (entry->fts_level > FTS_ROOTLEVEL && entry->fts_name[0] == '.')
             (void)fts_set(tree, entry, FTS_SKIP);
         else if ((entry->fts_info == FTS_F || entry->fts_info == FTS_SL) &&
@@ -126,7 +133,7 @@ coh_status cli_data_folder_look(const char *flag, const char *folder, int takes_
 {
     content held = { 0 };
     *out_is_lines = takes_lines;
-    walk(folder, &held);
+    walk(folder, UINT64_MAX, &held);
     const int has_lines = held.lines.count + held.arrays.count > 0;
     if (held.foreign.count > 0 && (takes_lines ? !has_lines : held.foreign_bytes > held.text_bytes))
         return refuse_foreign(flag, folder, &held.foreign);
@@ -138,4 +145,13 @@ coh_status cli_data_folder_look(const char *flag, const char *folder, int takes_
         return cli_foreign_refuse_json(NULL, held.arrays.first);
     *out_is_lines = held.lines.count > 0;
     return COH_OK;
+}
+
+uint64_t cli_data_folder_text_bytes(const char *folder)
+{
+    enum { FILES_MOST = 4096 };
+    content held = { 0 };
+    walk(folder, FILES_MOST, &held);
+    const int is_lines = held.texts.count + held.tables.count == 0 && held.lines.count > 0;
+    return is_lines ? 0 : held.text_bytes + held.about_bytes;
 }

@@ -11,6 +11,8 @@
 #ifndef COH_CLI_DATA_FOLDER_H
 #define COH_CLI_DATA_FOLDER_H
 
+#include <stdint.h>
+
 #include "cohobate/status.h"
 
 /* `flag` is for messages, without its dashes; NULL: the folder is an operand. `takes_lines`: flags
@@ -19,5 +21,9 @@
  * be learned with commas, brackets and quotes; the message has the remedy. */
 coh_status cli_data_folder_look(const char *flag, const char *folder, int takes_lines,
                                 int *out_is_lines);
+
+/* The bytes of the texts that are read of a folder without flags, in the first 4,096 files; 0 where
+ * its lines are read. */
+uint64_t cli_data_folder_text_bytes(const char *folder);
 
 #endif

@@ -1,6 +1,7 @@
 """The drive space of a run: counted before anything is read, the same for plan and train, and with the flag that needs
 less. The free space of every file system is that of COH_TEST_FREE_BYTES."""
 
+import json
 import os
 import re
 import resource
@@ -25,6 +26,11 @@ class Room(TrainTest):
 
     def plan(self, *more, **keywords):
         return self.succeeds("plan", *NANO, *STREAMED, *more, "--json", **keywords)
+
+    def folder_of(self, path):
+        os.makedirs(self.path("alone"), exist_ok=True)
+        shutil.copy(path, self.path("alone"))
+        return self.path("alone")
 
     # ---- what is counted ----
 
@@ -55,6 +61,18 @@ class Room(TrainTest):
                 self.fails(3, *train, "--data", data, "--save", save, says="tokens, estimated 16.00 MiB", **with_free(15.9 * MIB))
         self.succeeds(*train, "--data", texts, "--save", "none", **with_free(16.1 * MIB))
         self.succeeds(*train, "--data", tokens, "--save", self.path("run"), **with_free(15.9 * MIB))
+        # what is not read of a folder: hidden files, and what links to folders lead to
+        os.mkdir(self.path("other"))
+        os.mkdir(os.path.join(texts, ".git"))
+        for name in (os.path.join(texts, ".git", "pack"), os.path.join(texts, ".hidden"), self.path("other", "long.txt")):
+            shutil.copy(text, name)
+        os.symlink(self.path("other"), os.path.join(texts, "linked"))
+        self.succeeds(*train, "--data", texts, "--save", "none", **with_free(16.1 * MIB))
+        # of lines, which may hold much that is not read
+        lines = self.write("lines.jsonl", (json.dumps({"text": "a few words", "about": "x" * MIB}) + "\n") * 8)
+        for data in (lines, self.folder_of(lines)):
+            for flags in ([], ["--field", "text"]):
+                self.succeeds(*train, "--data", data, *flags, "--save", "none", **with_free(MIB))
         self.succeeds(*train, "--data", text, "--save", self.path("other"), **with_free(32 * MIB))
 
     # ---- plan and train ----
