@@ -57,11 +57,50 @@ static size_t read_head(const char *path, char head[HEAD_BYTES])
     return got > 0 ? (size_t)got : 0;
 }
 
-/* Ids of nanoGPT have 2 or 4 bytes each; a *.bin of an odd length holds others. */
+static uint32_t id_at(const char *head, size_t index, size_t id_bytes)
+{
+    const unsigned char *at = (const unsigned char *)head + index * id_bytes;
+    uint32_t id = 0;
+    for (size_t i = 0; i < id_bytes; i++)
+        id |= (uint32_t)at[i] << (8 * i);
+    return id;
+}
+
+static int is_printable(uint32_t sign)
+{
+    return sign >= ' ' && sign <= '~';
+}
+
+/* Could they be ids of tokens: of several, at most half of them 0, half of them two letters, and
+ * one in a hundred from `most` on? */
+static int are_ids(const char *head, size_t head_bytes, size_t id_bytes, uint32_t most)
+{
+    const size_t count = head_bytes / id_bytes;
+    size_t others = 0, zeros = 0, letters = 0, above = 0;
+    for (size_t i = 0; i < count; i++) {
+        const uint32_t id = id_at(head, i, id_bytes);
+        others += id != id_at(head, 0, id_bytes);
+        zeros += id == 0;
+        letters += is_printable(id >> 8) && is_printable(id & 0xff);
+        above += id >= most;
+    }
+    return others > 0 && 2 * zeros <= count && 2 * letters <= count && 100 * above <= count;
+}
+
+/* The names of firmware and weights (a zip, or numbers) end in .bin, too. Code and numbers have many
+ * large pairs of bytes; among ids of 2 bytes those are rare, as tokenizers with so many tokens give
+ * the rare ones the largest ids. In doubt they are ids, so that no data is left out. */
 static int is_ids(const char *path, const char *head, size_t head_bytes, uint64_t file_bytes)
 {
-    return cli_data_is_raw(path, head, head_bytes) && memchr(head, 0, head_bytes) != NULL &&
-           file_bytes % 2 == 0;
+    enum { LLMC_NARROW = 20240520, LLMC_WIDE = 20240801, ZIP = 0x04034b50 };
+    enum { NARROW_MOST = 50257, WIDE_MOST = 1 << 20 };
+    const uint32_t first = head_bytes >= 4 ? id_at(head, 0, 4) : 0;
+    if (!cli_data_is_raw(path, head, head_bytes) || !memchr(head, 0, head_bytes) ||
+        file_bytes % 2 != 0 || first == ZIP)
+        return 0;
+    if (first == LLMC_NARROW || first == LLMC_WIDE)
+        return 1;
+    return are_ids(head, head_bytes, 2, NARROW_MOST) || are_ids(head, head_bytes, 4, WIDE_MOST);
 }
 
 static void take(const char *path, const char *name, uint64_t file_bytes, content *out)
@@ -121,11 +160,25 @@ static void walk(const char *folder, uint64_t files_most, content *out)
         (void)fts_close(tree);
 }
 
-static coh_status refuse_foreign(const char *flag, const char *folder, const found *foreign)
+/* Is what is no text the data, next to texts that say something about it? */
+static int is_foreign(const content *held)
 {
+    enum { FEW_BYTES = 64 << 10, FEW_FILES = 8 };
+    const uint64_t texts =
+        held->texts.count + held->lines.count + held->arrays.count + held->tables.count;
+    return held->foreign_bytes > held->text_bytes && held->text_bytes <= FEW_BYTES &&
+           texts <= FEW_FILES;
+}
+
+static coh_status refuse_foreign(const char *flag, const char *folder, int takes_lines,
+                                 const content *held)
+{
+    const found *foreign = &held->foreign;
+    const int has_texts = !takes_lines && held->texts.count + held->lines.count > 0;
     char head[HEAD_BYTES];
     const size_t got = read_head(foreign->first, head);
-    return cli_foreign_refuse_folder(flag, folder, foreign->first, foreign->count, head, got);
+    return cli_foreign_refuse_folder(flag, folder, foreign->first, foreign->count, has_texts, head,
+                                     got);
 }
 
 coh_status cli_data_folder_look(const char *flag, const char *folder, int takes_lines,
@@ -135,8 +188,8 @@ coh_status cli_data_folder_look(const char *flag, const char *folder, int takes_
     *out_is_lines = takes_lines;
     walk(folder, UINT64_MAX, &held);
     const int has_lines = held.lines.count + held.arrays.count > 0;
-    if (held.foreign.count > 0 && (takes_lines ? !has_lines : held.foreign_bytes > held.text_bytes))
-        return refuse_foreign(flag, folder, &held.foreign);
+    if (held.foreign.count > 0 && (takes_lines ? !has_lines : is_foreign(&held)))
+        return refuse_foreign(flag, folder, takes_lines, &held);
     if (held.tables.count > 0 && !has_lines && (takes_lines || held.texts.count == 0))
         return cli_foreign_refuse_table(NULL, held.tables.first);
     if (takes_lines || held.texts.count + held.tables.count > 0)

@@ -7,7 +7,7 @@
  *     a thousand texts, logo.gz       texts: what is no text is counted and left out
  *
  * Data that is no text (compressed, Parquet, Arrow, ids) is refused if the texts next to it are
- * smaller: then the data set would be left out, and what describes it be learned. */
+ * smaller, few and short: then the data set would be left out, and what describes it be learned. */
 #ifndef COH_CLI_DATA_FOLDER_H
 #define COH_CLI_DATA_FOLDER_H
 

@@ -160,10 +160,17 @@ int cli_foreign_is_known(const char *path, const void *head, size_t head_bytes)
     return found && (strcmp(found->ending, ".zip") != 0 || ends_with(path, found->ending));
 }
 
+#define ALONE(which, names)                                                                        \
+    ", or move " which " out of the folder (or give " which " " names ") to read the texts alone"
+
 coh_status cli_foreign_refuse_folder(const char *flag, const char *folder, const char *first,
-                                     uint64_t count, const void *head, size_t head_bytes)
+                                     uint64_t count, int has_texts, const void *head,
+                                     size_t head_bytes)
 {
     const int is_one = count == 1;
+    const char *more = !has_texts ? ""
+                       : is_one   ? ALONE("it", "a hidden name")
+                                  : ALONE("them", "hidden names");
     const known *found = find_format(head, head_bytes);
     char files[64] = "a file", place[CLI_PATH_BYTES + 64];
     cli_line command;
@@ -174,15 +181,16 @@ coh_status cli_foreign_refuse_folder(const char *flag, const char *folder, const
     if (!found)
         return cli_fail(COH_ERR_CORRUPT,
                         "%s of ids, which %s no text and would be left out: give %s%s in place of "
-                        "the folder",
-                        place, is_one ? "is" : "are", first, is_one ? "" : ", or another of them,");
+                        "the folder%s",
+                        place, is_one ? "is" : "are", first, is_one ? "" : ", or another of them,",
+                        more);
     add_command(found, first, &command);
     return cli_fail(COH_ERR_CORRUPT,
                     "%s that %s no text and would be left out; %s%s%s %s: convert %s with %s, and "
-                    "%s",
+                    "%s%s",
                     place, is_one ? "is" : "are", is_one ? "" : "the first, ", first,
                     is_one ? " is" : ", is", found->name, is_one ? "it" : "each", command.text,
-                    found->remedy);
+                    found->remedy, more);
 }
 
 /* ---- JSON ---- */

@@ -32,8 +32,10 @@ coh_status cli_foreign_refuse_table(const char *flag, const char *path);
  * many formats are zips inside. */
 int cli_foreign_is_known(const char *path, const void *head, size_t head_bytes);
 /* Refuses a folder whose data are `count` files that are no texts, such as the file `first`, with
- * this head: in a format above, or ids. Returns COH_ERR_CORRUPT. */
+ * this head: in a format above, or ids. `has_texts`: it holds texts, too, that can be read alone.
+ * Returns COH_ERR_CORRUPT. */
 coh_status cli_foreign_refuse_folder(const char *flag, const char *folder, const char *first,
-                                     uint64_t count, const void *head, size_t head_bytes);
+                                     uint64_t count, int has_texts, const void *head,
+                                     size_t head_bytes);
 
 #endif

@@ -139,12 +139,14 @@ class DataSets(ProgramTest):
     def test_a_folder_whose_data_is_no_text_is_refused_with_the_way_to_it(self):
         """The data set would be left out, and its README be learned."""
         llmc = struct.pack("<3i", 20240520, 1, 500) + bytes(1012) + bytes(1000)
+        narrow, wide = (struct.pack(f"<1000{sign}", *(i * i % 50257 for i in range(1000))) for sign in "HI")
         for files, says in (
                 ({"README.md": "# A data set " * 20, "data/train-0.parquet": PARQUET * 9, "data/train-1.parquet": PARQUET * 9},
                  ("holds its data in 2 files that are no text and would be left out; the first, ", "data/train-0.parquet, is a Parquet file: convert each with python3")),
                 ({"data-0.arrow": ARROW * 99, "state.json": "{}", "dataset_info.json": "{}"}, ("data-0.arrow is an Arrow stream: convert it with python3 -c 'import datasets",)),
-                ({"prepare.py": "import os", "readme.md": "## openwebtext", "train.bin": bytes(4000), "val.bin": bytes(400)},
+                ({"prepare.py": "import os", "readme.md": "## openwebtext", "train.bin": narrow, "val.bin": wide},
                  ("holds its data in 2 files of ids, which are no text and would be left out: give ", "train.bin, or another of them, in place of the folder")),
+                ({"a.txt": "a short text", "b.bin": wide}, ("holds its data in a file of ids, which is no text and would be left out: give ", "b.bin in place of the folder")),
                 ({"a.bin": llmc}, ("holds its data in a file of ids, which is no text and would be left out: give ", "a.bin in place of the folder")),
                 ({"a.jsonl.gz": gzip.compress(b'{"text": "a"}\n' * 9)}, ("a.jsonl.gz is compressed by gzip: convert it with gunzip -c ",))):
             folder, run = self.set_of("set", files), self.path("run")
@@ -156,6 +158,9 @@ class DataSets(ProgramTest):
                         self.assertIn(says[-1], said)
                         self.assertEqual(said.count("\n"), 1)
                         self.assertFalse(os.path.exists(run))
+                        alone = ("in place of the folder, or move it out of the folder (or give it a hidden name) to read the texts alone\n",
+                                 "in place of the folder, or move them out of the folder (or give them hidden names) to read the texts alone\n")
+                        self.assertEqual(said.endswith(alone), not flags and not {"a.txt", "prepare.py"}.isdisjoint(files))
         # tokens of a folder's texts, next to them
         texts = self.set_of("texts", {"a.txt": "some text " * 9, "logo.gz": gzip.compress(b"b")})
         for _ in range(2):
@@ -163,8 +168,26 @@ class DataSets(ProgramTest):
         os.remove(os.path.join(texts, "a.txt"))
         os.remove(os.path.join(texts, "logo.gz"))
         self.fails(4, "train", *TINY, "--data", texts, "--save", "none", says=f"give {texts}/a.tokens in place of the folder")
+        self.fails(4, "tokenize", self.set_of("set", {"a.txt": "a text", "a.gz": gzip.compress(os.urandom(99))}), "-o", self.path("o"),
+                   says="and give what it writes, or move it out of the folder (or give it a hidden name) to read the texts alone")
         # a large text with a small file of another kind
         self.succeeds("tokenize", self.set_of("texts", {"a.txt": "some text " * 99, "a.gz": gzip.compress(b"b"), "fw.bin": bytes(64)}), "-o", self.path("o"))
+
+    def test_texts_next_to_a_larger_binary_are_read_without_it(self):
+        """What is no data is left out, and so is data next to more text than describes it."""
+        source = {f"src/{name}.c": f"int {name};\n" * 700 for name in "abc"}
+        code = struct.pack("<30000H", *(i * 40503 % 65536 for i in range(30000)))
+        table = struct.pack("<16I", *range(0x8000000, 0x8000010)) + bytes(9000)
+        data = struct.pack("<60000H", *(i * i % 50257 for i in range(60000)))
+        for files, left in (({**source, "fw/firmware.bin": code}, "fw/firmware.bin"), ({"a.txt": "a text", "f.bin": bytes(9000)}, "f.bin"),
+                            ({"a.txt": "a text", "table.bin": table}, "table.bin"),
+                            ({"a.txt": "some words of a text\n" * 4000, "data.bin": data}, "data.bin"),
+                            ({**{f"{i}.txt": "a text" for i in range(9)}, "texts.tar.gz": gzip.compress(os.urandom(9000))}, "texts.tar.gz")):
+            with self.subTest(left=left):
+                folder = self.set_of("set", files)
+                said = self.succeeds("tokenize", folder, "-o", self.path("o")).err
+                self.assertIn(f": {len(files) - 1} file{'s' if len(files) > 2 else ''} read as text; 1 left out as binary (a NUL byte in the first 8 KiB), "
+                              f"the first: {folder}/{left}\n", said)
 
     # ---- tables and other forms ----
 
