@@ -187,16 +187,15 @@ coh_status cli_data_folder_look(const char *flag, const char *folder, int takes_
     content held = { 0 };
     *out_is_lines = takes_lines;
     walk(folder, UINT64_MAX, &held);
-    const int has_lines = held.lines.count + held.arrays.count > 0;
-    if (held.foreign.count > 0 && (takes_lines ? !has_lines : is_foreign(&held)))
+    const int is_none = takes_lines ? held.lines.count + held.arrays.count == 0
+                                    : held.lines.count + held.texts.count == 0;
+    if (held.foreign.count > 0 && (takes_lines ? is_none : is_foreign(&held)))
         return refuse_foreign(flag, folder, takes_lines, &held);
-    if (held.tables.count > 0 && !has_lines && (takes_lines || held.texts.count == 0))
+    if (is_none && held.tables.count > 0)
         return cli_foreign_refuse_table(NULL, held.tables.first);
-    if (takes_lines || held.texts.count + held.tables.count > 0)
-        return COH_OK;
-    if (held.lines.count == 0 && held.arrays.count > 0)
+    if (is_none && held.arrays.count > 0)
         return cli_foreign_refuse_json(NULL, held.arrays.first);
-    *out_is_lines = held.lines.count > 0;
+    *out_is_lines |= held.texts.count + held.tables.count == 0 && held.lines.count > 0;
     return COH_OK;
 }
 

@@ -212,6 +212,8 @@ class DataSets(ProgramTest):
             subprocess.run(said.split("lines of its rows with ")[1].split(", and give these")[0], shell=True, check=True)
             with open(self.path("data.jsonl"), encoding="utf-8") as file:
                 self.assertEqual([json.loads(line) for line in file], rows)
+        both = self.set_of("both", {"data.tsv": content, "a.json": '[{"text": "a"}]', "README.md": "about"})
+        self.fails(4, "tokenize", both, "-o", self.path("o"), says="data.tsv is a table, and would be learned as it is")
         os.rename(path, self.path("data.txt"))
         self.succeeds("tokenize", self.path("data.txt"), "-o", self.path("o"))
         self.succeeds("tokenize", self.lines([{"text": "a"}], "lines.csv"), "--field", "text", "-o", self.path("o"))
