@@ -93,6 +93,16 @@ static const char *json_ending(const char *path)
     return NULL;
 }
 
+/* Names the folder of an archive with an ending of its own, as d for d.npz. */
+static void name_folder(const char *path, char out_path[CLI_PATH_BYTES])
+{
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    const char *dot = strrchr(name, '.');
+    const int has_ending = dot != NULL && dot > name;
+    snprintf(out_path, CLI_PATH_BYTES, "%.*s%s", (int)(has_ending ? dot - path : CLI_PATH_BYTES),
+             path, has_ending ? "" : ".unpacked");
+}
+
 /* Names the converted file: without the format's ending, else with another one. Unpacked lines stay
  * lines by their name. */
 static void name_converted(const known *format, const char *path, char out_path[CLI_PATH_BYTES])
@@ -100,7 +110,9 @@ static void name_converted(const known *format, const char *path, char out_path[
     const size_t bytes = strlen(path), ending = strlen(format->ending);
     const int has_ending = ends_with(path, format->ending);
     const char *lines = has_ending || format->added[0] ? NULL : json_ending(path);
-    if (lines)
+    if (!has_ending && strcmp(format->ending, ".zip") == 0)
+        name_folder(path, out_path);
+    else if (lines)
         snprintf(out_path, CLI_PATH_BYTES, "%.*s.unpacked%s", (int)(bytes - strlen(lines)), path,
                  lines);
     else

@@ -223,6 +223,9 @@ class DataSets(ProgramTest):
             file.writestr("a.jsonl", '{"text": "a"}\n')
         self.fails(4, "train", *TINY, "--data", self.path("data.zip"), "--save", "none",
                    says=f"data.zip is a zip archive, not a text: convert it with unzip {self.path('data.zip')} -d {self.path('data')}, and give ")
+        for name, folder in (("weights.v1.npz", "weights.v1"), ("archive", "archive.unpacked")):
+            shutil.copy(self.path("data.zip"), self.path(name))
+            self.fails(4, "tokenize", self.path(name), "-o", self.path("o"), says=f"convert it with unzip {self.path(name)} -d {self.path(folder)}, and give ")
         lines = '{"text": "words"}\n{"text": "words"}\n'
         for encoding in ("utf-16", "utf-16-le", "utf-16-be"):
             self.fails(4, "tokenize", self.write("data.jsonl", lines.encode(encoding)), "-o", self.path("o"),
