@@ -270,6 +270,8 @@ static coh_status open_data(evaluation *run, int64_t vocabulary)
                                      .tokenizer_path = run->inference.recipe.tokenizer,
                                      .vocabulary = vocabulary,
                                      .sequence = run->sequence,
+                                     .positions =
+                                         coh_model_size_get(&run->inference.model).positions,
                                      .form = &form,
                                      .skips_bad = options->skip_bad || is_noted_to_skip(run),
                                      .thread_count = cli_budget_thread_count(options),

@@ -298,6 +298,24 @@ static const char *plural(uint64_t count)
     return count == 1 ? "" : "s";
 }
 
+/* The length that cuts fewer documents, or that there is none. */
+static void find_length(const cli_data_source *source, uint64_t longest, cli_line *out_remedy)
+{
+    const int64_t most = source->positions;
+    cli_line_clear(out_remedy);
+    if (source->sequence_is_fixed)
+        cli_line_add(out_remedy, "a new run may have a longer --sequence");
+    else if (most == 0 || longest - 1 <= (uint64_t)most)
+        cli_line_add(out_remedy, "--sequence %" PRIu64 " holds the longest", longest - 1);
+    else if (source->sequence < most)
+        cli_line_add(out_remedy,
+                     "--sequence %" PRId64 ", the most that this model reads, cuts fewer", most);
+    else
+        cli_line_add(out_remedy,
+                     "this model reads no more than %" PRId64 " tokens, so split what is longer",
+                     most);
+}
+
 /* The end of a conversation, or of a prompt's completion, is lost behind the cut; text is meant to
  * be cut anywhere. */
 static void say_cut(const cli_data_source *source, const char *what,
@@ -307,18 +325,17 @@ static void say_cut(const cli_data_source *source, const char *what,
     const uint64_t count = facts->document_count + facts->held_out_document_count;
     const uint64_t cut = facts->cut_document_count;
     const int is_pair = strchr(form->field, ',') != NULL;
-    char remedy[160] = "a new run may have a longer --sequence";
+    cli_line remedy;
     if (cut == 0 || !(form->chat || is_pair))
         return;
-    if (!source->sequence_is_fixed)
-        snprintf(remedy, sizeof(remedy), "--sequence %" PRIu64 " holds the longest%s",
-                 facts->longest_document - 1,
-                 form->aligned ? "" : ", and --documents fitted keeps those whole that fit");
+    find_length(source, facts->longest_document, &remedy);
+    if (!source->sequence_is_fixed && !form->aligned)
+        cli_line_add(&remedy, ", and --documents fitted keeps those whole that fit");
     cli_note_choice("%s: %" PRIu64 " of %" PRIu64 " %s%s %s longer than --sequence %" PRId64
                     " (the longest has %" PRIu64 " tokens), so %s cut: %s",
                     what, cut, count, form->chat ? "conversation" : "pair", plural(count),
                     cut == 1 ? "is" : "are", source->sequence, facts->longest_document,
-                    cut == 1 ? "it is" : "they are", remedy);
+                    cut == 1 ? "it is" : "they are", remedy.text);
 }
 
 void cli_data_say_build(const cli_data_source *source, const char *what,

@@ -49,6 +49,7 @@ typedef struct cli_data_source {
     const char *tokenizer_path;  /* "bytes", "none", a folder or a file */
     int64_t vocabulary;          /* of the model: ids must be below it */
     int64_t sequence;            /* tokens of a window */
+    int64_t positions;           /* of the model, the most that `sequence` can be; 0: no limit */
     uint64_t seed;
     const cli_data_form *form;
     int32_t thread_count; /* threads that read a folder's files */

@@ -203,6 +203,7 @@ cli_data_source cli_train_data_source(const cli_job *job)
                               .tokenizer_path = recipe->tokenizer,
                               .vocabulary = coh_model_size_get(&job->model).vocabulary,
                               .sequence = recipe->sequence,
+                              .positions = coh_model_size_get(&job->model).positions,
                               .seed = recipe->seed,
                               .form = &recipe->form,
                               .thread_count = cli_budget_thread_count(job->options),

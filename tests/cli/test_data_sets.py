@@ -68,6 +68,13 @@ class DataSets(ProgramTest):
                 self.assertEqual(said.count("longer than"), int(cut > 0))
                 self.assertIn({0: "", 1: ": 1 of 3 conversations is longer", 2: ": 2 of 3 conversations are longer"}[cut], said)
 
+    def test_a_longer_sequence_is_named_up_to_what_the_model_reads(self):
+        chats = self.chats(answers=("a", "b" * 40, "c" * 5000))
+        train = ["train", *TINY, "--batch", 1, "--steps", 1, "--save", "none", "--data", chats, "--chat"]  # a model of 1024 positions
+        for sequence, says in ((32, "--sequence 1024, the most that this model reads, cuts fewer, and --documents fitted keeps those whole that fit\n"),
+                               (1024, "this model reads no more than 1024 tokens, so split what is longer, and --documents fitted keeps those whole that fit\n")):
+            self.assertIn("cut: " + says, self.succeeds(*train, "--sequence", sequence).err)
+
     def test_a_prompt_and_its_completion_are_counted_as_cut_and_texts_are_not(self):
         pairs = self.lines([{"p": "question", "c": "a"}, {"p": "question", "c": "b" * 40}])
         cut = ["--sequence", 16, "-o", self.path("o")]
