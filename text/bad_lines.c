@@ -60,18 +60,38 @@ void coh_bad_places_add(coh_bad_places *places, uint64_t number)
     places->count++;
 }
 
+int coh_bad_places_are_enough(const coh_bad_places *places)
+{
+    return !places->has_good && places->count >= COH_BAD_LINES_LOOKED;
+}
+
+/* Writes ", also 5, 9", the numbers behind the first. */
+static void list_others(const coh_bad_places *places, char *out_text, size_t text_bytes)
+{
+    size_t used = 0;
+    out_text[0] = '\0';
+    for (uint64_t i = 1; i < places->count && i < COH_BAD_LINES_NAMED; i++)
+        used += (size_t)snprintf(out_text + used, text_bytes - used, "%s%" PRIu64,
+                                 i > 1 ? ", " : ", also ", places->numbers[i]);
+    if (places->count > COH_BAD_LINES_NAMED)
+        (void)snprintf(out_text + used, text_bytes - used, ", ...");
+}
+
 coh_status coh_bad_places_refuse(const coh_bad_places *places, const char *why)
 {
-    char others[COH_BAD_LINES_NAMED * 24] = "";
-    size_t used = 0;
-    for (uint64_t i = 1; i < places->count && i < COH_BAD_LINES_NAMED; i++)
-        used += (size_t)snprintf(others + used, sizeof(others) - used, "%s%" PRIu64,
-                                 i > 1 ? ", " : "", places->numbers[i]);
+    const int is_cut = coh_bad_places_are_enough(places);
+    char others[COH_BAD_LINES_NAMED * 24 + 16];
+    list_others(places, others, sizeof(others));
+    if (places->count <= 1 && !places->has_good)
+        return coh_fail(COH_ERR_CORRUPT, "%s", why);
     if (places->count <= 1)
         return coh_fail(COH_ERR_CORRUPT, "%s (%s leaves bad lines out)", why,
                         coh_term_text(COH_TERM_SKIP_BAD));
+    if (!places->has_good)
+        return coh_fail(COH_ERR_CORRUPT,
+                        "%s; %s%" PRIu64 " lines of the file are bad%s, and none%s is good", why,
+                        is_cut ? "at least " : "", places->count, others, is_cut ? " so far" : "");
     return coh_fail(COH_ERR_CORRUPT,
-                    "%s; %" PRIu64 " lines of the file are bad, also %s%s (%s leaves them out)",
-                    why, places->count, others, places->count > COH_BAD_LINES_NAMED ? ", ..." : "",
-                    coh_term_text(COH_TERM_SKIP_BAD));
+                    "%s; %" PRIu64 " lines of the file are bad%s (%s leaves them out)", why,
+                    places->count, others, coh_term_text(COH_TERM_SKIP_BAD));
 }

@@ -4,6 +4,9 @@
  *     data.jsonl:2: no JSON at byte 7 (...): mend the line, or remove it; 3 lines of the file are
  *     bad, also 5, 9 (skip_bad leaves them out)
  *
+ * If no line is good, the form is at fault rather than the lines: then nothing offers to leave them
+ * out, and a long file is not read to its end.
+ *
  * Threads that read the files of a folder count for themselves; joined in any order the counts and
  * the first line are the same. */
 #ifndef COH_TEXT_BAD_LINES_H
@@ -39,13 +42,17 @@ uint64_t coh_bad_lines_count(const coh_bad_lines *bad);
 /* Writes "3 no object of JSON, 2 without a text in the field", as much as fits. */
 void coh_bad_lines_describe(const coh_bad_lines *bad, char *out_text, size_t text_bytes);
 
-/* The bad lines of one file: the numbers of the first ones. */
-enum { COH_BAD_LINES_NAMED = 10 };
+/* The bad lines of one file: the numbers of the first ones. LOOKED: so many are looked for where
+ * none is good. */
+enum { COH_BAD_LINES_NAMED = 10, COH_BAD_LINES_LOOKED = 1000 };
 typedef struct coh_bad_places {
     uint64_t count, numbers[COH_BAD_LINES_NAMED];
+    int has_good; /* a line of this file or of an earlier one is good */
 } coh_bad_places;
 
 void coh_bad_places_add(coh_bad_places *places, uint64_t number);
+/* Are they so many without a good one that no more are looked for? */
+int coh_bad_places_are_enough(const coh_bad_places *places);
 /* Fails with COH_ERR_CORRUPT: `why` of the first line, and the other places. */
 coh_status coh_bad_places_refuse(const coh_bad_places *places, const char *why);
 

@@ -197,10 +197,11 @@ static coh_status check_object(coh_token_builder *b, const coh_lines *lines, jso
     return find_text(lines, object, (coh_slice){ field, strlen(field) }, &text);
 }
 
-/* Finds the other bad lines of a file, up to its end. */
+/* Finds the other bad lines of a file, up to its end, or until there are many and none is good:
+ * then the form is wrong, and the file may be long. */
 static coh_status find_bad(coh_token_builder *b, coh_lines *lines, coh_bad_places *places)
 {
-    for (;;) {
+    while (!coh_bad_places_are_enough(places)) {
         json_t *object = NULL;
         coh_status status = next_object(b, lines, &object);
         if (status == COH_OK && !object)
@@ -214,14 +215,16 @@ static coh_status find_bad(coh_token_builder *b, coh_lines *lines, coh_bad_place
             coh_bad_places_add(places, lines->number);
         else
             COH_TRY(status);
+        places->has_good |= status == COH_OK;
     }
+    return COH_OK;
 }
 
-/* A line that is no document. */
-static coh_status take_bad(coh_token_builder *b, coh_lines *lines)
+/* A line that is no document. `has_good`: an earlier one of the file is. */
+static coh_status take_bad(coh_token_builder *b, coh_lines *lines, int has_good)
 {
     char why[COH_ERROR_TEXT_BYTES];
-    coh_bad_places places = { 0 };
+    coh_bad_places places = { .has_good = has_good || b->member > 0 };
     if (b->options->skip_bad) {
         coh_bad_lines_add(&b->bad, b->at_fault, b->member);
         return COH_OK;
@@ -252,10 +255,12 @@ static coh_status add_next(coh_token_builder *b, coh_lines *lines, int *out_is_e
 
 static coh_status add_lines(coh_token_builder *b, coh_lines *lines)
 {
-    for (int is_end = 0; !is_end;) {
+    for (int is_end = 0, has_good = 0; !is_end;) {
         coh_status status = add_next(b, lines, &is_end);
         if (status == COH_ERR_CORRUPT && b->at_fault != COH_BAD_NONE)
-            status = take_bad(b, lines);
+            status = take_bad(b, lines, has_good);
+        else
+            has_good |= status == COH_OK;
         COH_TRY(status);
     }
     return COH_OK;

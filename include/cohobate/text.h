@@ -209,7 +209,7 @@ typedef struct coh_token_build_options {
      * file has its own. 0: not known. */
     int64_t sequence;
     /* 1: lines of JSON that are no documents are left out and counted. 0: the first of them is
-     * refused, and names the others of its file. */
+     * refused, and names the others of its file, of which 1,000 are looked for if none is good. */
     int32_t skip_bad;
 } coh_token_build_options;
 /* As coh_token_build_options_init; `bytes` is the size that the caller was compiled with. */

@@ -85,6 +85,28 @@ static void a_refusal_names_the_other_bad_lines_of_the_file(void **state)
                    "; 2 lines of the file are bad, also 3 (skip");
 }
 
+/* The form is wrong, not the lines: leaving them out would leave nothing, and a file of many is not
+ * read to its end. */
+static void without_a_good_line_none_is_offered_to_be_left_out(void **state)
+{
+    (void)state;
+    enum { MANY = 1000 };
+    static char text[MANY * 3 + sizeof(GOOD)];
+    assert_refused("{}\n", COH_DATA_JSONL, ":1: the object has no field", "remove the object");
+    assert_null(strstr(coh_last_error(), "skip_bad"));
+    assert_refused("{}\n{}\n{\n", COH_DATA_JSONL, ":1: the object has no field",
+                   "; 3 lines of the file are bad, also 2, 3, and none is good");
+    for (int i = 0; i < MANY; i++)
+        strcat(text, "{}\n");
+    for (int is_good = 0; is_good < 2; is_good++) {
+        if (is_good) /* behind the last line that is looked at */
+            strcat(text, GOOD);
+        assert_refused(text, COH_DATA_JSONL, ":1: the object has no field",
+                       "; at least 1000 lines of the file are bad, also 2, 3, 4, 5, 6, 7, 8, 9, "
+                       "10, ..., and none so far is good");
+    }
+}
+
 /* ---- left out ---- */
 
 static void assert_skipped(const char *text, coh_data_form form, uint64_t kept, uint64_t skipped,
@@ -219,6 +241,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         IN_FOLDER(a_refusal_names_the_other_bad_lines_of_the_file),
+        IN_FOLDER(without_a_good_line_none_is_offered_to_be_left_out),
         IN_FOLDER(bad_lines_are_left_out_and_counted_by_reason),
         IN_FOLDER(a_token_outside_the_vocabulary_is_a_bad_line_unless_all_have_it),
         IN_FOLDER(what_no_line_is_at_fault_for_is_refused),
