@@ -389,14 +389,18 @@ void cli_data_say_build(const cli_data_source *source, const char *what,
                         facts->empty_window_count == 1 ? "it" : "them");
 }
 
-/* Some models, such as Gemma, are trained with that token. The text names no file, so that it is
- * printed once for data and validation. */
+/* Some models, such as Gemma, are trained with the token before a text. The note on it names no
+ * file, so that it is printed once for data and validation. */
 void cli_data_say_stream(const coh_tokenizer *tokenizer, const coh_token_build_options *options)
 {
     const int32_t *before, *after;
     size_t before_count, after_count, bytes;
     const char *text;
     struct stat facts;
+    if (options->form == COH_DATA_TEXT && options->skip_bad)
+        cli_note_choice("note: %s is read as text, and --skip-bad leaves out lines of JSON: it "
+                        "changes nothing here (--field NAME or --chat reads lines)",
+                        options->in_path);
     coh_tokenizer_around(tokenizer, &before, &before_count, &after, &after_count);
     if (options->form != COH_DATA_TEXT || before_count == 0 ||
         stat(options->in_path, &facts) != 0 || S_ISDIR(facts.st_mode) ||

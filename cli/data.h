@@ -76,8 +76,8 @@ coh_status cli_data_build_options(const cli_data_source *source, const char *fla
 /* Prints notes about a build that its result does not show. */
 void cli_data_say_build(const cli_data_source *source, const char *what,
                         const coh_token_build_facts *facts);
-/* Prints a note about a single text file, which is read without the token that the tokenizer puts
- * before a text, if it puts one. */
+/* Prints notes about text: that it has no bad lines to leave out, and that a single file is read
+ * without the token that the tokenizer puts before a text, if it puts one. */
 void cli_data_say_stream(const coh_tokenizer *tokenizer, const coh_token_build_options *options);
 
 /* Estimates the bytes of the token file of a text, rather too few than too many: 4 bytes of text a

@@ -321,6 +321,17 @@ class DataSets(ProgramTest):
         all_bad = self.write("bad.jsonl", "{}\n{}\n")
         self.fails(4, "tokenize", all_bad, "--skip-bad", "-o", self.path("o"), says=f"{all_bad} holds no line that is a document: all 2 are bad; the first: {all_bad}:1: ")
 
+    def test_bad_lines_are_of_json_and_of_the_form_that_is_asked_for(self):
+        text, wrong = self.corpus(), self.lines([{"body": "words"}] * 1200)
+        note = f"note: {text} is read as text, and --skip-bad leaves out lines of JSON: it changes nothing here (--field NAME or --chat reads lines)\n"
+        for command in (["tokenize", text, "-o", self.path("o")], ["train", *TINY, "--data", text, "--steps", 1, "--save", "none"]):
+            self.assertIn(note, self.succeeds(*command, "--skip-bad").err)
+            self.assertNotIn("--skip-bad", self.succeeds(*command).err)
+        self.assertNotIn("changes nothing", self.succeeds("tokenize", wrong, "--field", "body", "--skip-bad", "-o", self.path("o")).err)
+        said = self.fails(4, "tokenize", wrong, "--field", "bdoy", "-o", self.path("p"), says=f'{wrong}:1: the object has no field "bdoy"').err
+        self.assertIn("; at least 1000 lines of the file are bad, also 2, 3, ", said)
+        self.assertNotIn("skip-bad", said)
+
     def test_eval_reads_an_array_as_the_run_s_validation_does(self):
         with open(self.chats("c.jsonl"), encoding="utf-8") as file:
             run, held = self.path("run"), self.write("held.json", json.dumps([json.loads(line) for line in file]))
