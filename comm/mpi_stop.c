@@ -245,14 +245,18 @@ coh_status coh_mpi_stop_open(coh_mpi_stop *stop, const coh_mpi_calls *calls,
 
 /* ---- close ---- */
 
-/* Tells all others, once, then waits for the message of each. */
-static int tell_all(coh_mpi_stop *stop, const coh_mpi_control *control, int *has_told,
+/* Tells all others, once, then waits for the message of each. After a failure some have it, who
+ * would count this rank twice, so it is not sent again, and nobody is waited for. */
+static int tell_all(coh_mpi_stop *stop, const coh_mpi_control *control, coh_mpi_told *told,
                     const _Atomic int32_t *told_count)
 {
     uint64_t stopped_ns = 0;
-    if (atomic_load(&stop->is_broken) || (!*has_told && deliver_all(stop, control) != 0))
+    if (atomic_load(&stop->is_broken))
         return 0;
-    *has_told = 1;
+    if (*told == COH_MPI_NOT_TOLD)
+        *told = deliver_all(stop, control) == 0 ? COH_MPI_TOLD : COH_MPI_CANNOT_TELL;
+    if (*told == COH_MPI_CANNOT_TELL)
+        return 0;
     while (atomic_load_explicit(told_count, memory_order_acquire) < stop->rank_count - 1) {
         const uint64_t now_ns = coh_clock_ns();
         if (stopped_ns == 0 && coh_mpi_is_stopped(stop))
@@ -271,13 +275,13 @@ int coh_mpi_leave(coh_mpi_stop *stop, uint32_t meeting_count)
                                     .rank = stop->rank,
                                     .meeting_count = meeting_count };
     atomic_store(&stop->is_leaving, 1);
-    return tell_all(stop, &leave, &stop->has_told_leave, &stop->left_count);
+    return tell_all(stop, &leave, &stop->told_leave, &stop->left_count);
 }
 
 int coh_mpi_be_gone(coh_mpi_stop *stop)
 {
     return tell_all(stop, &(coh_mpi_control){ .kind = GONE, .rank = stop->rank },
-                    &stop->has_told_gone, &stop->gone_count);
+                    &stop->told_gone, &stop->gone_count);
 }
 
 void coh_mpi_stop_close(coh_mpi_stop *stop)

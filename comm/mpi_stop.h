@@ -56,6 +56,9 @@ typedef struct coh_mpi_delivery {
 /* Messages under way at once, and those given up. */
 enum { COH_MPI_DELIVERIES = 16 };
 
+/* Whether the others have been told something; a failed call told some of them at most. */
+typedef enum coh_mpi_told { COH_MPI_NOT_TOLD, COH_MPI_TOLD, COH_MPI_CANNOT_TELL } coh_mpi_told;
+
 typedef struct coh_mpi_stop {
     const coh_mpi_calls *calls;
     coh_mpi_communicator communicator;
@@ -74,7 +77,7 @@ typedef struct coh_mpi_stop {
     _Atomic int is_broken;          /* the thread sets it: MPI has failed there */
     /* The closing thread sets them: look more often; end, whoever has not come. */
     _Atomic int is_leaving, is_closed;
-    int has_told_leave, has_told_gone; /* of the closing thread */
+    coh_mpi_told told_leave, told_gone; /* of the closing thread */
 } coh_mpi_stop;
 
 /* Fills in a zeroed struct and starts the thread. Fails: COH_ERR_MEMORY. */
@@ -105,7 +108,7 @@ coh_status coh_mpi_over(coh_mpi_stop *stop);
 /* ---- close, by one thread ---- */
 
 /* Tells all ranks that this one leaves, and waits until all have left. Returns 0 if a rank does not
- * come (only after a failure), or if MPI fails. Called again, it waits again. */
+ * come (only after a failure), or if MPI fails. Called again, it waits again, unless MPI failed. */
 int coh_mpi_leave(coh_mpi_stop *stop, uint32_t meeting_count);
 
 /* Waits until all ranks have called this. Returns 0 as coh_mpi_leave. */

@@ -3,11 +3,13 @@
  * mpirun. */
 #include "tests/comm/ranks.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 
 #include "base/rng.h"
+#include "comm/mpi_stop.h"
 #include "comm/mpi_transport.h"
 #include "tests/faults/mpi_faults.h"
 
@@ -334,6 +336,43 @@ static void an_mpi_that_cannot_be_used_is_refused(void **state)
     assert_string_equal(coh_last_error(), "MPI cannot start (error 5)");
 }
 
+/* ---- an MPI that fails while ranks leave ---- */
+
+static _Atomic int sent_to[3];
+
+/* Sends are done at once, but the one to rank 2 fails; nothing is received. */
+static int post_but_to_last(const coh_mpi_message *message, void *out_request)
+{
+    *(unsigned char *)out_request = message->from != NULL;
+    if (message->from == NULL)
+        return 0;
+    atomic_fetch_add(&sent_to[message->peer], 1);
+    return message->peer == 2 ? 5 : 0;
+}
+
+static int test_sends(int32_t count, void *requests, int *out_are_done)
+{
+    (void)count;
+    *out_are_done = *(unsigned char *)requests;
+    return 0;
+}
+
+static void a_rank_tells_once_that_it_leaves(void **state)
+{
+    (void)state;
+    static coh_mpi_stop stop;
+    const coh_mpi_calls calls = { .post = post_but_to_last,
+                                  .test_all = test_sends,
+                                  .describe = describe };
+    const coh_mpi_facts facts = { .rank = 0, .rank_count = 3 };
+    assert_int_equal(coh_mpi_stop_open(&stop, &calls, (coh_mpi_communicator){ 0 }, &facts), COH_OK);
+    for (int i = 0; i < 2; i++) {
+        assert_false(coh_mpi_leave(&stop, 1));
+        assert_int_equal(atomic_load(&sent_to[1]), 1); /* it counts the ranks that leave */
+    }
+    coh_mpi_stop_close(&stop);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -343,6 +382,7 @@ int main(void)
         cmocka_unit_test(a_stop_leaves_no_large_message_behind),
         cmocka_unit_test(memory_that_unbind_gave_back_is_not_touched),
         cmocka_unit_test(an_mpi_that_cannot_be_used_is_refused),
+        cmocka_unit_test(a_rank_tells_once_that_it_leaves),
     };
     return cmocka_run_group_tests(tests, ranks_set_up, ranks_tear_down);
 }
