@@ -6,14 +6,19 @@
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/file_ops.h"
 
 /* How often a file is opened until it still has its name when it is locked: each further time,
  * another process removed it in between. Waiting processes are not served in order, so one of them
  * may lose to this many holds of others. */
 enum { NAME_TRIES = 100, WAIT_TRIES = 10000 };
+
+/* Between two looks at a lock that another process holds. */
+#define NAP_NS 1000000
 
 /* Removes the file if no process holds it; returns 1 if the name is free then. */
 static int remove_rest(const char *path)
@@ -53,27 +58,31 @@ int coh_file_lock_fresh(const char *path)
     return -EEXIST;
 }
 
-/* Locks the file, however long another process holds it. Returns 0 or -errno. */
-static int wait_for(int fd)
+/* Locks the file, up to a time: the system has no such call. Returns 0 or -errno. */
+static int wait_for(int fd, uint64_t end_ns)
 {
-    int result;
-    do
-        result = flock(fd, LOCK_EX);
-    while (result != 0 && errno == EINTR);
-    return result == 0 ? 0 : -errno;
+    while (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+        if (errno != EWOULDBLOCK && errno != EINTR)
+            return -errno;
+        if (coh_clock_ns() >= end_ns)
+            return -ETIMEDOUT;
+        (void)nanosleep(&(struct timespec){ .tv_nsec = NAP_NS }, NULL);
+    }
+    return 0;
 }
 
-int coh_file_lock_wait(const char *path)
+int coh_file_lock_wait(const char *path, uint64_t most_ns)
 {
+    const uint64_t end_ns = coh_clock_ns() + most_ns;
     int error = -EAGAIN;
     for (int i = 0; i < WAIT_TRIES && error == -EAGAIN; i++) {
         const int fd = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0666);
         if (fd < 0)
             return -errno;
-        error = wait_for(fd);
+        error = wait_for(fd, end_ns);
         if (error == 0 && coh_file_is_named(fd, path))
             return fd;
-        if (error != 0)
+        if (error != 0 && error != -ETIMEDOUT)
             (void)unlink(path);
         (void)close(fd);
         error = error == 0 ? -EAGAIN : error;

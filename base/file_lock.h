@@ -10,6 +10,8 @@
 #ifndef COH_BASE_FILE_LOCK_H
 #define COH_BASE_FILE_LOCK_H
 
+#include <stdint.h>
+
 /* Creates the file `path` and locks it; returns its descriptor, for writing, or -errno. A file of
  * that name which a killed process left is removed first; -EEXIST: another process holds the file,
  * or nobody can tell (no file locks here, another user's file, no regular file). On a file system
@@ -18,8 +20,9 @@
 int coh_file_lock_fresh(const char *path);
 
 /* Waits until this process holds the file `path`, which is made if it is not there; returns its
- * descriptor or -errno, for example of a file system without locks. */
-int coh_file_lock_wait(const char *path);
+ * descriptor or -errno, for example of a file system without locks. -ETIMEDOUT: others have held it
+ * for `most_ns`, so its holder may be suspended. */
+int coh_file_lock_wait(const char *path, uint64_t most_ns);
 /* Ends such a hold, and removes the file. Accepts an `fd` below 0. */
 void coh_file_lock_end(int fd, const char *path);
 

@@ -121,6 +121,8 @@ coh_status coh_calibrations_write(const coh_calibrations *calibrations, const ch
     return status;
 }
 
+#define LOCK_WAIT_NS UINT64_C(3000000000)
+
 static coh_status add_run(const char *path, uint64_t profile_hash,
                           const double factors[COH_OP_COUNT])
 {
@@ -142,9 +144,10 @@ coh_status coh_calibrations_add_run(const char *path, uint64_t profile_hash,
 {
     char lock[PATH_MAX];
     /* Without the lock, the run of another process may be lost, which is no reason to lose this
-     * one. */
+     * one, nor to wait for a process that is suspended while it holds it: another's hold is two
+     * short files long. */
     const int is_named = snprintf(lock, sizeof(lock), "%s.lock", path) < (int)sizeof(lock);
-    const int fd = is_named ? coh_file_lock_wait(lock) : -1;
+    const int fd = is_named ? coh_file_lock_wait(lock, LOCK_WAIT_NS) : -1;
     const coh_status status = add_run(path, profile_hash, factors);
     coh_file_lock_end(fd, lock);
     return status;

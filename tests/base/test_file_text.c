@@ -17,9 +17,12 @@
 #include <cmocka.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "base/file_lock.h"
 #include "base/file_text.h"
 #include "tests/temporary.h"
+
+#define SECOND_NS UINT64_C(1000000000)
 
 enum { WRITERS = 3, WRITES = 150, TEXT_BYTES = 30000 };
 
@@ -220,7 +223,7 @@ static void one_process_after_the_other_holds_a_file(void **state)
         if (others[i] > 0)
             continue;
         for (int n = 0; n < WRITES; n++) {
-            const int held = coh_file_lock_wait(partial);
+            const int held = coh_file_lock_wait(partial, 60 * SECOND_NS);
             const int alone = open(second, O_WRONLY | O_CREAT | O_EXCL, 0600);
             if (held < 0 || alone < 0 || unlink(second) != 0)
                 _exit(1);
@@ -237,6 +240,22 @@ static void one_process_after_the_other_holds_a_file(void **state)
     assert_false(is_there(partial));
 }
 
+static void a_file_that_stays_held_is_waited_for_a_while(void **state)
+{
+    (void)state;
+    const int held = coh_file_lock_wait(partial, 0);
+    assert_true(held >= 0);
+    const uint64_t begin_ns = coh_clock_ns();
+    assert_int_equal(coh_file_lock_wait(partial, SECOND_NS / 20), -ETIMEDOUT);
+    assert_true(coh_clock_ns() - begin_ns >= SECOND_NS / 20);
+    assert_true(is_there(partial));
+    coh_file_lock_end(held, partial);
+    const int next = coh_file_lock_wait(partial, 0);
+    assert_true(next >= 0);
+    coh_file_lock_end(next, partial);
+    assert_false(is_there(partial));
+}
+
 #define IN_FOLDER(claim) cmocka_unit_test_setup_teardown(claim, make_folder, remove_folder)
 
 int main(void)
@@ -249,6 +268,7 @@ int main(void)
         IN_FOLDER(a_file_that_cannot_be_replaced_leaves_nothing),
         IN_FOLDER(an_interrupted_flush_is_repeated),
         IN_FOLDER(one_process_after_the_other_holds_a_file),
+        IN_FOLDER(a_file_that_stays_held_is_waited_for_a_while),
     };
     return cmocka_run_group_tests_name("file_text", tests, NULL, NULL);
 }

@@ -2,6 +2,7 @@
 changes a bit. Oracles: the times that train prints of its own lines, and the hash of the same run without a
 calibration."""
 
+import fcntl
 import json
 import os
 import re
@@ -47,6 +48,14 @@ class Calibration(ProgramTest):
             mean = (min(max(factors[line["opcode"]], 0.2), 5) + min(max(line["factor"], 0.2), 5)) / 2
             self.assertAlmostEqual(both[line["opcode"].upper()]["factor"], mean, places=3)
         self.assertEqual(first["hash"], second["hash"])
+
+    def test_a_suspended_process_that_holds_the_lock_is_not_waited_for(self):
+        path = self.path("calibration.json")
+        with open(path + ".lock", "w", encoding="utf-8") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            self.train("--calibration", path)
+            self.assertTrue(os.path.exists(path + ".lock"))
+        self.assertEqual(self.read(path)["runs"], 1)
 
     def test_replays_take_the_calibration_that_is_asked_for_and_say_so(self):
         path, file = self.path("calibration.json"), self.path("plan.json")
