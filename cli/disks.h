@@ -17,6 +17,7 @@ typedef struct cli_room {
     const char *run_folder;    /* holds checkpoints and records; NULL: nothing is kept */
     uint64_t checkpoint_count; /* of checkpoint_bytes together */
     uint64_t checkpoint_bytes, record_bytes;
+    uint64_t each_bytes;      /* what one checkpoint fewer frees */
     const char *token_folder; /* the text becomes a token file there; NULL: none does */
     uint64_t token_bytes;     /* of that file, estimated */
 } cli_room;

@@ -86,6 +86,7 @@ static coh_status add_run_folder(const cli_job *job, cli_run_folder *folder, cli
     room->checkpoint_bytes =
         cli_run_folder_room_bytes(folder, room->checkpoint_count, bytes, frozen_bytes,
                                   job->resumed ? &job->weights.facts : NULL);
+    room->each_bytes = folder->checkpoint_bytes;
     return COH_OK;
 }
 
@@ -169,12 +170,35 @@ static coh_status check_memory(const cli_job *job, const cli_disks *disks, const
 /* A store of all that is free would be refused as soon as somebody else writes: a 64th stays. */
 enum { SPARE_PART = 64, MIB = 1 << 20 };
 
-/* Adds the flags of checkpoints. Two is the least room of a run that saves more than once, so then
- * --keep saves none. */
-static void add_save_flags(const cli_room *room, cli_line *line)
+/* Adds the flags of checkpoints that free what is short. Two is the least room of a run that saves
+ * more than once, so then --keep saves none. A run without a folder has its tokens, too. */
+static void add_save_flags(const cli_room *room, uint64_t short_bytes, cli_line *line)
 {
-    cli_line_add(line, ": save%s to another drive (--save DIR), or keep nothing (--save none)",
-                 room->checkpoint_count > 2 ? " fewer checkpoints (--keep 1), or" : "");
+    const uint64_t kept = room->checkpoint_bytes + room->record_bytes;
+    const uint64_t all = kept + (room->token_folder == room->run_folder ? room->token_bytes : 0);
+    const uint64_t count = room->checkpoint_count;
+    const uint64_t fewer = count > 2 ? (count - 2) * room->each_bytes : 0;
+    if (all < short_bytes)
+        return;
+    cli_line_add(line, ": save%s to another drive (--save DIR)%s",
+                 fewer >= short_bytes ? " fewer checkpoints (--keep 1), or" : "",
+                 kept >= short_bytes ? ", or keep nothing (--save none)" : "");
+}
+
+/* Adds what is left if neither other saves nor a smaller store would do. */
+static void add_other_store(const cli_job *job, const cli_disks *disks, const cli_room *room,
+                            const coh_refusal *refusal, cli_line *line)
+{
+    const int is_enough =
+        disks->count > 1 || refusal->needed_bytes - refusal->given_bytes <= room->store_bytes;
+    if (!strstr(refusal->items, CLI_STORE_ITEM))
+        return;
+    cli_line_add(line, ": put the working store on another drive (--disk DIR)%s",
+                 job->options->plan_file
+                     ? ""
+                     : ", or give more memory (--device-memory, --host-memory)");
+    if (!is_enough)
+        cli_line_add(line, ", and save to another drive, too (--save DIR)");
 }
 
 /* Returns what a smaller store would leave room for next to the other items; 0: nothing. */
@@ -228,8 +252,10 @@ static coh_status name_remedies(const cli_job *job, const cli_disks *disks, cons
     snprintf(why, sizeof(why), "%s", coh_last_error());
     cli_line_clear(&more);
     if (room->run_folder && strstr(refusal.items, CLI_CHECKPOINT_ITEM))
-        add_save_flags(room, &more);
+        add_save_flags(room, refusal.needed_bytes - refusal.given_bytes, &more);
     add_smaller_store(job, disks, room, &refusal, &more);
+    if (more.used == 0)
+        add_other_store(job, disks, room, &refusal, &more);
     if (more.used == 0)
         return coh_refuse(&refusal); /* another plan may have failed since */
     return cli_fail(COH_ERR_FULL, "%s%s", why, more.text);

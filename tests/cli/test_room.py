@@ -151,6 +151,21 @@ class Room(TrainTest):
         again = self.says_hash(self.succeeds(*begin(kept)))
         self.assertEqual(again, self.says_hash(self.succeeds(*begin(text, "other"))))
 
+    def test_flags_are_named_that_free_enough(self):
+        save = ["--save", self.path("run")]
+        flags = ["--disk", self.folder, *save, "--steps", 9, "--save-every", 1, "--keep", 3]
+        fits = self.plan(*flags).json
+        store, one = fits["peak_bytes"]["disk"], fits["save_bytes"]
+        def said(free):
+            return self.plan(*flags, **with_free(free)).json["refused_here"]
+        other = ": put the working store on another drive (--disk DIR), or give more memory (--device-memory, --host-memory)"
+        self.assertIn(": save fewer checkpoints (--keep 1), or to another drive (--save DIR), or keep nothing (--save none)", said(store + 2.5 * one))
+        self.assertIn(": save to another drive (--save DIR), or keep nothing (--save none)", said(store + 1.5 * one))
+        few = said(store / 50)
+        self.assertTrue(few.endswith(other + ", and save to another drive, too (--save DIR)"), few)
+        alone = self.plan("--disk", self.folder, "--save", "none", **with_free(store / 50)).json["refused_here"]
+        self.assertTrue(alone.endswith(other), alone)
+
     # ---- a file system in memory ----
 
     def test_a_store_in_memory_is_refused_before_text_is_read_if_memory_is_too_small(self):
