@@ -212,6 +212,15 @@ cli_data_source cli_train_data_source(const cli_job *job)
                               .skips_bad = recipe->skip_bad != 0 };
 }
 
+/* Is the validation named by the flag a text? Then it is read in the form that flags give. */
+static int validates_text(const cli_options *options)
+{
+    const char *what = options->validation;
+    int is_text = 0;
+    return what && strcmp(what, "none") != 0 &&
+           cli_data_is_text("validation", what, &is_text) == COH_OK && is_text;
+}
+
 /* ---- the length of a run by --epochs ---- */
 
 /* As the limit of --steps. */
@@ -298,7 +307,8 @@ coh_status cli_epochs_take_named(cli_job *job)
                         "--epochs: how many sequences the text of --data %s is, tokenizing it says:"
                         " give what cohobate tokenize -o FILE makes of it, or --steps",
                         options->data);
-    const cli_data_source source = cli_train_data_source(job);
+    cli_data_source source = cli_train_data_source(job);
+    source.is_form_given = source.is_form_given && !validates_text(options);
     CLI_TRY(cli_data_open(&source, "data", options->data, NULL, NULL, &data, NULL));
     coh_status status =
         cli_data_check_windows(&data, "data", options->data, job->recipe.sequence, 1);
@@ -362,8 +372,9 @@ static coh_status open_training(cli_run *run, const char *what)
     cli_recipe *recipe = &run->job.recipe;
     char cache[CLI_PATH_BYTES], held_out[CLI_PATH_BYTES] = "";
     int is_text, splits = recipe->form.validation_split > 0;
-    const cli_data_source source = cli_train_data_source(&run->job);
+    cli_data_source source = cli_train_data_source(&run->job);
     CLI_TRY(cli_data_is_text("data", what, &is_text));
+    source.is_form_given = source.is_form_given && (is_text || !validates_text(run->options));
     name_cache(run, run->folder.path, cache);
     run->data_is_text = is_text;
     run->tokens_are_new = cache[0] && is_text;
@@ -456,9 +467,11 @@ void cli_train_keep_data(cli_run *run)
         cli_line_add_word(&flags, held_out);
     }
     cli_note(
-        "note: the tokens of %s are kept: with --data %s in place of the flags of the text, the "
-        "next try does not tokenize again",
-        run->options->data, flags.text);
+        "note: the tokens of %s are kept: with --data %s in place of %s, the next try does not "
+        "tokenize again",
+        run->options->data, flags.text,
+        validates_text(run->options) ? "the text, and the other flags as they are"
+                                     : "the flags of the text");
 }
 
 void cli_train_undo_data(cli_run *run)

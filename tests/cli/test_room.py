@@ -146,8 +146,17 @@ class Room(TrainTest):
         self.assertIn(f"note: the tokens of {text} are kept: with --data {kept} in place of", said)
         self.assertEqual(sorted(os.listdir(self.path("run"))), ["data.tokens", "lock"])
         self.assertIn(f"with --data {self.path('run', 'data.2.tokens')} in", self.fails(4, *begin(text)).err)
+        # flags of a form are for the text that validates
+        lines = self.write("lines.jsonl", "".join(json.dumps({"body": f"the {i}th of many lines of a text"}) + "\n" for i in range(99)))
+        form = ["--field", "body", "--validation", lines, "--validation-every", 1]
+        long_lines = self.write("long.jsonl", (json.dumps({"body": "words of a text that is long enough"}) + "\n") * 140000)
+        said = self.fails(4, *begin(long_lines, "form"), *form).err
+        given = self.path("form", "data.tokens")
+        self.assertIn(f"with --data {given} in place of the text, and the other flags as they are, the next", said)
+        self.assertIn("ids already", self.fails(2, *begin(given, "form"), "--field", "body").err)
         with open(weights, "wb") as file:
             file.write(content)
+        self.succeeds(*begin(given, "form"), *form)
         again = self.says_hash(self.succeeds(*begin(kept)))
         self.assertEqual(again, self.says_hash(self.succeeds(*begin(text, "other"))))
 
