@@ -12,6 +12,7 @@
 #include "cli/commands.h"
 #include "cli/drive.h"
 #include "cli/dtype.h"
+#include "cli/kept_tokens.h"
 #include "cli/launch.h"
 #include "cli/output.h"
 #include "cli/plan_report.h"
@@ -60,6 +61,7 @@ static coh_status open_folder(cli_run *run)
         return COH_OK;
     CLI_TRY(cli_run_folder_open(path, run->options, (int64_t)run->job.recipe.keep,
                                 run->job.first_step, &run->folder));
+    cli_kept_tokens_drop(run->folder.path, run->options);
     run->folder.keeps_best |= run->options->keep_best != 0;
     if (run->folder.step_count > 0)
         cli_stop_kept();
@@ -697,6 +699,7 @@ static coh_status run_all(cli_run *run)
     run->has_begun = 1;
     if (options->launch)
         options->launch->has_begun = 1;
+    cli_kept_tokens_forget(run->folder.path);
     if (run->folder.path[0])
         cli_recipe_keep_tokenizer(&run->job.recipe, run->folder.path);
     CLI_TRY(cli_train_loop(run));

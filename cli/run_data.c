@@ -12,6 +12,7 @@
 
 #include "cli/budget.h"
 #include "cli/input.h"
+#include "cli/kept_tokens.h"
 #include "cli/train.h"
 #include "report/run.h"
 
@@ -451,32 +452,50 @@ static coh_status open_validation(cli_run *run, int has_other_data)
 /* Fewer tokens are made again in about a second. */
 #define KEPT_TOKENS_LEAST (UINT64_C(1) << 22)
 
+static void add_tokens(const cli_run *run, const char *held_out, const char *between,
+                       cli_line *line)
+{
+    cli_line_clear(line);
+    cli_line_add_word(line, run->data.path);
+    if (!held_out[0])
+        return;
+    cli_line_add(line, "%s", between);
+    cli_line_add_word(line, held_out);
+}
+
 /* Whether tokens in a folder are those of a text nobody can tell without tokenizing it, so the same
- * command makes them again; the user knows, and names them. */
+ * command makes them again, in place of these; the user knows, and names them. A folder that nobody
+ * named would hold them unseen, and each further try another copy. */
 void cli_train_keep_data(cli_run *run)
 {
-    char held_out[CLI_PATH_BYTES];
-    cli_line flags;
-    if (!run->job.makes_tokens || run->data.facts.token_count < KEPT_TOKENS_LEAST)
+    const cli_options *options = run->options;
+    char held_out[CLI_PATH_BYTES] = "";
+    cli_line data, rest;
+    if (!run->job.makes_tokens || !options->save ||
+        run->data.facts.token_count < KEPT_TOKENS_LEAST)
         return;
     run->folder.keeps_tokens = 1;
-    cli_line_clear(&flags);
-    cli_line_add_word(&flags, run->data.path);
-    if (run->job.recipe.form.validation_split > 0 && name_held_out(run->data.path, held_out)) {
-        cli_line_add(&flags, " --validation ");
-        cli_line_add_word(&flags, held_out);
+    if (run->job.recipe.form.validation_split <= 0 || options->validation ||
+        !name_held_out(run->data.path, held_out))
+        held_out[0] = '\0';
+    add_tokens(run, held_out, " --validation ", &data);
+    add_tokens(run, held_out, " ", &rest);
+    if (run->folder.is_made) {
+        cli_line_clear(&rest);
+        cli_line_add_word(&rest, run->folder.path);
     }
-    cli_note(
-        "note: the tokens of %s are kept: with --data %s in place of %s, the next try does not "
-        "tokenize again",
-        run->options->data, flags.text,
-        validates_text(run->options) ? "the text, and the other flags as they are"
-                                     : "the flags of the text");
+    cli_kept_tokens_note(run->folder.path, &run->data, held_out, &run->validation);
+    cli_note("note: the tokens of %s are kept: with --data %s in place of %s, the next try does "
+             "not tokenize again; remove %s if you do not want them",
+             options->data, data.text,
+             validates_text(options) ? "the text, and the other flags as they are"
+                                     : "the flags of the text",
+             rest.text);
 }
 
 void cli_train_undo_data(cli_run *run)
 {
-    if (run->job.resumed && run->tokens_are_new && run->data.path[0] && !run->folder.keeps_tokens)
+    if (run->tokens_are_new && run->data.path[0] && !run->folder.keeps_tokens)
         remove_tokens(run);
 }
 

@@ -3,6 +3,7 @@
  *     run-gpt2-nano-20250131-120000/
  *         lock           held (flock) while a run writes here
  *         data.tokens    the text as tokens, if it was not a token file already
+ *         .kept-tokens   only of a run that never began: which tokens it left (kept_tokens.h)
  *         tokenizer/     a copy of the tokenizer, if it is not "bytes"
  *         plan.json      what the run was planned to do
  *         run.json       what runs, on which machine (record.h)

@@ -24,6 +24,9 @@ class Room(TrainTest):
         line = "words of a text that is long enough\n"
         return self.write("long.txt", (line * (count // len(line) + 1))[:count])
 
+    def tokens_in(self, folder):
+        return sorted(name for name in os.listdir(self.path(folder)) if name.endswith(".tokens"))
+
     def plan(self, *more, **keywords):
         return self.succeeds("plan", *NANO, *STREAMED, *more, "--json", **keywords)
 
@@ -142,10 +145,29 @@ class Room(TrainTest):
                     "--steps", 1, "--save", self.path(save)]
         self.assertNotIn("are kept", self.fails(4, *begin(self.corpus(), "short")).err)
         self.assertFalse(os.path.exists(self.path("short")))
-        said = self.fails(4, *begin(text)).err
-        self.assertIn(f"note: the tokens of {text} are kept: with --data {kept} in place of", said)
-        self.assertEqual(sorted(os.listdir(self.path("run"))), ["data.tokens", "lock"])
-        self.assertIn(f"with --data {self.path('run', 'data.2.tokens')} in", self.fails(4, *begin(text)).err)
+        for rest in (self.path("run"), kept):  # the same command again: one copy is kept
+            said = self.fails(4, *begin(text)).err
+            self.assertIn(f"note: the tokens of {text} are kept: with --data {kept} in place of the flags of the text, the next try does not "
+                          f"tokenize again; remove {rest} if you do not want them\n", said)
+            self.assertEqual(self.tokens_in("run"), ["data.tokens"])
+        self.fails(4, *begin(text), "--validation-split", 0.1)
+        self.assertEqual(self.tokens_in("run"), ["data.tokens", "validation.tokens"])
+        self.fails(4, *begin(text))
+        self.assertEqual(self.tokens_in("run"), ["data.tokens"])
+        self.assertNotIn("are kept", self.fails(4, *begin(text), "--validation-split", 0.5).err)  # too few
+        self.assertEqual(self.tokens_in("run"), [])
+        self.fails(4, *begin(text))
+        # a folder that nobody named would hold them unseen
+        unnamed = begin(text)[:-2]
+        for _ in range(2):
+            self.assertNotIn("are kept", self.fails(4, *unnamed, cwd=self.folder).err)
+        self.assertEqual([name for name in os.listdir(self.folder) if name.startswith("run-")], [])
+        # what somebody else put in their place stays
+        os.rename(kept, self.path("aside"))
+        self.succeeds("tokenize", self.corpus(), "--tokenizer", "bytes", "-o", kept)
+        self.assertIn("data.2.tokens", self.fails(4, *begin(text)).err)
+        self.assertTrue(os.path.exists(kept))
+        os.rename(self.path("aside"), kept)
         # flags of a form are for the text that validates
         lines = self.write("lines.jsonl", "".join(json.dumps({"body": f"the {i}th of many lines of a text"}) + "\n" for i in range(99)))
         form = ["--field", "body", "--validation", lines, "--validation-every", 1]
@@ -158,6 +180,7 @@ class Room(TrainTest):
             file.write(content)
         self.succeeds(*begin(given, "form"), *form)
         again = self.says_hash(self.succeeds(*begin(kept)))
+        self.assertNotIn(".kept-tokens", os.listdir(self.path("run")))
         self.assertEqual(again, self.says_hash(self.succeeds(*begin(text, "other"))))
 
     def test_flags_are_named_that_free_enough(self):
