@@ -48,7 +48,7 @@ class Plan(ProgramTest):
         self.assertNotIn("enough is --", self.fails(3, "plan", *TINY, "--device-memory", "64KiB").err)
 
     def test_budgets_that_are_enough_fit_as_they_are_printed(self):
-        model, device, disk = ("gpt2-pico", "800KiB", "6MiB") if SHORT else ("gpt2-nano", "20MiB", "300MiB")
+        model, device, disk = ("gpt2-pico", "800KiB", "6MiB") if SHORT else ("gpt2-nano", "4MiB", "300MiB")
         plan = ["plan", model, "--threads", 1, "--device-memory", device, "--disk-write-limit", "1GB/day"]
         for search in ("quick", "usual"):
             said = self.fails(3, *plan, "--disk", f"{self.folder}:{disk}", "--search", search, says="; enough is --device-memory ").err
@@ -74,7 +74,7 @@ class Plan(ProgramTest):
     def test_a_screen_with_all_hints_has_at_most_40_lines(self):
         # either has more lines if room is kept for three lines of hints
         step = ["gpt2", "--device-memory", "500MB", "--host-memory", "1GB", "--sequence", 64, "--batch", 10, "--sweep-order",
-                "micro-batch", *FEWER] if SHORT else ["llama-3.1-8b", "--sequence", 192, "--batch", 24]
+                "micro-batch", *FEWER] if SHORT else ["llama-3.1-8b", "--sequence", 192, "--batch", 16]
         said = self.succeeds("plan", *step, "--profile", "rtx-4090", "--calibration", "none", "--search", "quick").out.rstrip("\n").split("\n")
         self.assertLessEqual(len(said), 40)
         for label in ("states:", "both:", "tokens:", "batch:"):
@@ -289,7 +289,7 @@ class Plan(ProgramTest):
 
     @on_any_processor
     def test_a_limit_whose_name_says_little_is_put_in_words(self):
-        of = ["plan", "gpt2-nano", *QUICK, "--threads", "2", "--dtype", "f32", "--calibration", "none", "--sequence", 64]
+        of = ["plan", "gpt2-nano", "--search", "quick", "--threads", "2", "--dtype", "f32", "--calibration", "none", "--sequence", 64]
         drive = ["--disk", self.folder, "--profile"]
         cases = {"phase": (["--device-memory", "120MiB", *drive, "built-in-2,disk-read=0.2x,disk-write=0.2x"],
                            "part of the step waits for the transfer of more bytes than memory holds at once"),
