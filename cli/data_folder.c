@@ -87,9 +87,9 @@ static int are_ids(const char *head, size_t head_bytes, size_t id_bytes, uint32_
     return others > 0 && 2 * zeros <= count && 2 * letters <= count && 100 * above <= count;
 }
 
-/* The names of firmware and weights (a zip, or numbers) end in .bin, too. Code and numbers have many
- * large pairs of bytes; among ids of 2 bytes those are rare, as tokenizers with so many tokens give
- * the rare ones the largest ids. In doubt they are ids, so that no data is left out. */
+/* The names of firmware and weights (a zip, or numbers) end in .bin, too. Code and numbers have
+ * many large pairs of bytes; among ids of 2 bytes those are rare, as tokenizers with so many tokens
+ * give the rare ones the largest ids. In doubt they are ids, so that no data is left out. */
 static int is_ids(const char *path, const char *head, size_t head_bytes, uint64_t file_bytes)
 {
     enum { LLMC_NARROW = 20240520, LLMC_WIDE = 20240801, ZIP = 0x04034b50 };

@@ -10,7 +10,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/file_text.h"
 #include "cli/input.h"
 
 #define NOTE_NAME ".kept-tokens"
@@ -39,7 +38,11 @@ void cli_kept_tokens_note(const char *folder, const cli_data *data, const char *
     add_file(data->path, data, &line);
     if (held_out_path[0] && held_out->file)
         add_file(held_out_path, held_out, &line);
-    (void)coh_file_write_whole(path, line.text, line.used);
+    FILE *file = fopen(path, "we");
+    if (!file)
+        return;
+    (void)fwrite(line.text, 1, line.used, file);
+    (void)fclose(file); /* a note that is cut names no file that is there */
 }
 
 static void read_note(const char *path, char out_text[NOTE_BYTES])

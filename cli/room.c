@@ -193,10 +193,9 @@ static void add_other_store(const cli_job *job, const cli_disks *disks, const cl
         disks->count > 1 || refusal->needed_bytes - refusal->given_bytes <= room->store_bytes;
     if (!strstr(refusal->items, CLI_STORE_ITEM))
         return;
-    cli_line_add(line, ": put the working store on another drive (--disk DIR)%s",
-                 job->options->plan_file
-                     ? ""
-                     : ", or give more memory (--device-memory, --host-memory)");
+    cli_line_add(
+        line, ": put the working store on another drive (--disk DIR)%s",
+        job->options->plan_file ? "" : ", or give more memory (--device-memory, --host-memory)");
     if (!is_enough)
         cli_line_add(line, ", and save to another drive, too (--save DIR)");
 }

@@ -471,8 +471,7 @@ void cli_train_keep_data(cli_run *run)
     const cli_options *options = run->options;
     char held_out[CLI_PATH_BYTES] = "";
     cli_line data, rest;
-    if (!run->job.makes_tokens || !options->save ||
-        run->data.facts.token_count < KEPT_TOKENS_LEAST)
+    if (!run->job.makes_tokens || !options->save || run->data.facts.token_count < KEPT_TOKENS_LEAST)
         return;
     run->folder.keeps_tokens = 1;
     if (run->job.recipe.form.validation_split <= 0 || options->validation ||

@@ -93,8 +93,8 @@ void cli_train_add_share_json(const cli_run *run, cli_line *line);
  * folder.keeps_tokens if that took a while, and prints how to train on the tokens. */
 void cli_train_keep_data(cli_run *run);
 
-/* For a run that ends before its first step: removes the token files that it made in the run folder,
- * which may have been there before, unless they are kept. The data must be closed. */
+/* For a run that ends before its first step: removes the token files that it made in the run
+ * folder, which may have been there before, unless they are kept. The data must be closed. */
 void cli_train_undo_data(cli_run *run);
 
 /* Sets the paths for data and validation in *recipe, as the note of the run in folder `folder`

@@ -280,8 +280,8 @@ int coh_mpi_leave(coh_mpi_stop *stop, uint32_t meeting_count)
 
 int coh_mpi_be_gone(coh_mpi_stop *stop)
 {
-    return tell_all(stop, &(coh_mpi_control){ .kind = GONE, .rank = stop->rank },
-                    &stop->told_gone, &stop->gone_count);
+    return tell_all(stop, &(coh_mpi_control){ .kind = GONE, .rank = stop->rank }, &stop->told_gone,
+                    &stop->gone_count);
 }
 
 void coh_mpi_stop_close(coh_mpi_stop *stop)
