@@ -198,6 +198,11 @@ int32_t cli_budget_local_ranks(const cli_options *options)
     return options->launch ? options->launch->local_count : cli_budget_rank_count(options);
 }
 
+int32_t cli_budget_local_processes(const cli_options *options)
+{
+    return options->launch ? options->launch->local_count : 1;
+}
+
 /* ---- profiles ---- */
 
 /* Checks that the command can use the profile. */

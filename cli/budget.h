@@ -60,6 +60,8 @@ int32_t cli_budget_thread_count(const cli_options *options);
 /* Returns the number of ranks, and of those that share this machine. */
 int32_t cli_budget_rank_count(const cli_options *options);
 int32_t cli_budget_local_ranks(const cli_options *options);
+/* Returns the number of processes in which those are: 1 without a launcher. */
+int32_t cli_budget_local_processes(const cli_options *options);
 
 /* The decisions of flags about a plan. Code that is given a budget reads no flag. */
 typedef struct cli_budget {

@@ -155,7 +155,8 @@ static coh_status check_memory(const cli_job *job, const cli_disks *disks, const
         return COH_OK;
     CLI_TRY(coh_disks_share(disks->of, disks->count, room->store_bytes, shares));
     const uint64_t bytes = bytes_in_memory(disks, shares, &folder);
-    const uint64_t arenas = arena_bytes(job), most = coh_machine_most_bytes();
+    const uint64_t arenas = arena_bytes(job);
+    const uint64_t most = coh_machine_file_bytes(cli_budget_local_processes(job->options));
     if (bytes == 0 || (arenas <= most && bytes <= most - arenas))
         return COH_OK;
     return cli_fail(COH_ERR_FULL,

@@ -61,6 +61,13 @@ uint64_t coh_machine_arena_bytes(int32_t process_count, int32_t is_gpu)
     return share > kept ? share - kept : 0;
 }
 
+uint64_t coh_machine_file_bytes(int32_t process_count)
+{
+    const uint64_t left = coh_memory_of_files_bytes();
+    const uint64_t kept = BESIDE_ARENAS_BYTES * (process_count > 1 ? (uint64_t)process_count : 1);
+    return left > kept ? left - kept : 0;
+}
+
 uint64_t coh_machine_most_bytes(void)
 {
     return coh_machine_arena_bytes(1, 0);

@@ -325,26 +325,47 @@ static uint64_t process_available(int resource, const char *key)
 
 /* ---- all of them ---- */
 
-uint64_t coh_memory_available_under(const char *root, const char **out_source)
+typedef struct named_limit {
+    const char *source;
+    uint64_t bytes;
+} named_limit;
+
+static named_limit lowest(const named_limit *limits, size_t count)
 {
-    const struct {
-        const char *source;
-        uint64_t bytes;
-    } limits[] = {
+    size_t least = 0;
+    for (size_t i = 1; i < count; i++)
+        if (limits[i].bytes < limits[least].bytes)
+            least = i;
+    return limits[least];
+}
+
+static named_limit of_machine(const char *root)
+{
+    const named_limit limits[] = {
         { "MemAvailable", machine_available(root) },
         { "the memory nodes", nodes_available(root) },
         { "the commit limit", commit_available(root) },
         { "the memory cgroup", read_walls(root).available },
+    };
+    return lowest(limits, sizeof(limits) / sizeof(limits[0]));
+}
+
+uint64_t coh_memory_available_under(const char *root, const char **out_source)
+{
+    const named_limit limits[] = {
+        of_machine(root),
         { "RLIMIT_AS", process_available(RLIMIT_AS, "VmSize:") },
         { "RLIMIT_DATA", process_available(RLIMIT_DATA, "VmData:") },
     };
-    size_t least = 0;
-    for (size_t i = 1; i < sizeof(limits) / sizeof(limits[0]); i++)
-        if (limits[i].bytes < limits[least].bytes)
-            least = i;
+    const named_limit least = lowest(limits, sizeof(limits) / sizeof(limits[0]));
     if (out_source != NULL)
-        *out_source = limits[least].source;
-    return limits[least].bytes;
+        *out_source = least.source;
+    return least.bytes;
+}
+
+uint64_t coh_memory_of_files_bytes(void)
+{
+    return of_machine("").bytes;
 }
 
 uint64_t coh_memory_available_bytes(const char **out_source)

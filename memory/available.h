@@ -28,6 +28,10 @@ uint64_t coh_memory_available_bytes(const char **out_source);
  * process's limits, and the nodes that numactl binds it to, are still the real ones. */
 uint64_t coh_memory_available_under(const char *root, const char **out_source);
 
+/* Returns the lowest of the limits without those of the process: files in memory (tmpfs) are
+ * written and not mapped, so only the machine's and the cgroup's limits apply to them. */
+uint64_t coh_memory_of_files_bytes(void);
+
 /* Returns the lowest cgroup limit above this process, UINT64_MAX if none; for reports. */
 uint64_t coh_memory_limit_bytes(void);
 

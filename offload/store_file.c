@@ -108,12 +108,12 @@ static coh_status check_room(const part *p)
     if (fstatvfs(p->fd, &space) == 0 && space.f_blocks > 0 && space.f_frsize > 0 &&
         (uint64_t)space.f_bavail * space.f_frsize < p->bytes)
         return full(p);
-    if (is_in_memory(p->fd) && coh_memory_available_bytes(NULL) < p->bytes)
+    const uint64_t left = is_in_memory(p->fd) ? coh_memory_of_files_bytes() : UINT64_MAX;
+    if (left < p->bytes)
         return coh_fail(COH_ERR_FULL,
                         "the working store needs %" PRIu64 " bytes, %s is a file system in memory "
                         "and %" PRIu64 " are available: name a folder on a disk with %s",
-                        p->bytes, p->folder, coh_memory_available_bytes(NULL),
-                        coh_term_text(COH_TERM_DISK));
+                        p->bytes, p->folder, left, coh_term_text(COH_TERM_DISK));
     return COH_OK;
 }
 

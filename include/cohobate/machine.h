@@ -50,8 +50,13 @@ COH_API uint64_t coh_machine_most_bytes(void);
 COH_API int coh_machine_is_limited(void);
 /* Returns the largest total of arenas in main memory that each of `process_count` processes like
  * this one may allocate now: its part of the same limits, minus the memory that it takes in
- * addition, 128 MiB; with `is_gpu` 2 GiB, for the GPU's driver and libraries, too. */
+ * addition, 128 MiB; with `is_gpu` 2 GiB, for the GPU's driver and libraries, too. Planning takes
+ * some of it: a budget that is chosen before leaves more. */
 COH_API uint64_t coh_machine_arena_bytes(int32_t process_count, int32_t is_gpu);
+/* Returns what the arenas of `process_count` processes and their files in memory (a store on tmpfs)
+ * may take together now: the same limits without those of a process, which such files are not in,
+ * minus 128 MiB for each process. */
+COH_API uint64_t coh_machine_file_bytes(int32_t process_count);
 /* Names the limit that bounds these numbers: "MemAvailable", "the memory nodes", "the commit
  * limit", "the memory cgroup", "RLIMIT_AS" or "RLIMIT_DATA". *out_remedy (may be NULL): how to
  * raise it. */

@@ -6,9 +6,10 @@ import os
 import re
 import resource
 import shutil
+import tempfile
 import unittest
 
-from program import COHOBATE, FAULTY, NANO, QUICK, TINY, TrainTest, bytes_of, environment, run
+from program import COHOBATE, FAULTY, NANO, QUICK, SANITIZED, TINY, TrainTest, bytes_of, environment, run
 from screen import Terminal
 
 MIB = 1 << 20
@@ -201,17 +202,17 @@ class Room(TrainTest):
     # ---- a file system in memory ----
 
     def test_a_store_in_memory_is_refused_before_text_is_read_if_memory_is_too_small(self):
-        def limit():
-            resource.setrlimit(resource.RLIMIT_AS, (12 << 30, 12 << 30))
         memory = self.path("memory")
         os.mkdir(memory)
-        mounted = ["-m", "sh", "-c", 'mount -t tmpfs -o size=1t none "$0" && exec "$@"', memory]
+        mounted = ["-m", "sh", "-c", 'mount -t tmpfs -o size=9t none "$0" && exec "$@"', memory]
         if not shutil.which("unshare") or run(*mounted, "true", program="unshare").code != 0:
             self.skipTest("may not mount a file system")
+        if os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGESIZE") > 800 << 30:
+            self.skipTest("this machine has memory for the store of opt-66b")
         def on_tmpfs(*arguments):
-            return run(*mounted, COHOBATE, *arguments, "--disk", memory, program="unshare", preexec_fn=limit)
+            return run(*mounted, COHOBATE, *arguments, "--disk", memory, program="unshare")
         bad = self.write("bad.jsonl", "no object\n")
-        large = ["opt-1.3b", "--sequence", 16, "--batch", 1, "--search", "quick", "--recompute", "all", "--device-memory", "2GiB", "--save", "none"]
+        large = ["opt-66b", "--sequence", 16, "--batch", 1, "--search", "quick", "--recompute", "all", "--device-memory", "2GiB", "--save", "none"]
         says = f"--disk {memory} is a file system in memory: "
         done = on_tmpfs("train", *large, "--data", bad, "--steps", 1, "--disk-write-limit", "9999TB/day")
         self.assertEqual(done.code, 3, done.err)
@@ -221,6 +222,19 @@ class Room(TrainTest):
         done = on_tmpfs("plan", *NANO, *STREAMED)
         self.assertNotIn("would be refused", done.err)
         self.assertIn(f"note: --disk {memory} is a file system in memory: what is stored there is main memory, in addition to the budgets", done.err)
+
+    @unittest.skipIf(SANITIZED, "a sanitizer maps terabytes")
+    def test_limits_of_the_process_are_not_those_of_a_store_in_memory(self):
+        """It is written, and not mapped."""
+        def lower():
+            resource.setrlimit(resource.RLIMIT_AS, (280 * MIB, 280 * MIB))
+        run = ["gpt2-nano", "--sequence", 64, "--batch", 1, "--threads", 1, *QUICK, "--device-memory", "40MiB", "--save", "none"]
+        with tempfile.TemporaryDirectory(dir="/dev/shm") as memory:
+            done = self.succeeds("plan", *run, "--disk", memory, "--json", preexec_fn=lower)
+            self.assertIn("is a file system in memory: what is stored", done.err)
+            self.assertIsNone(done.json["refused_here"])
+            self.assertGreater(done.json["peak_bytes"]["disk"], 140 * MIB)
+            self.succeeds("train", *run, "--disk", memory, "--data", self.corpus(), "--steps", 1, preexec_fn=lower)
 
     # ---- the start, and the drive's rate ----
 

@@ -177,6 +177,7 @@ static void each_process_keeps_memory_in_addition_to_its_arenas(void **state)
         for (int32_t count = 0; count < 4; count++)
             bytes[is_gpu][count] = coh_machine_arena_bytes(count, is_gpu);
     const uint64_t most = coh_machine_most_bytes();
+    const uint64_t of_files = coh_machine_file_bytes(1);
     const int is_limited = coh_machine_is_limited();
     const char *remedy, *name = coh_machine_limit(&remedy);
     assert_int_equal(setrlimit(RLIMIT_AS, &before), 0);
@@ -188,6 +189,7 @@ static void each_process_keeps_memory_in_addition_to_its_arenas(void **state)
     assert_int_equal(bytes[1][1], there - 2048 * mib);
     assert_int_equal(bytes[1][2], 0);
     assert_int_equal(most, bytes[0][1]);
+    assert_true(of_files > left); /* a limit of the process does not bound files in memory */
     assert_true(is_limited);
     assert_string_equal(name, "RLIMIT_AS");
     assert_string_equal(remedy, "raise ulimit -v");

@@ -27,8 +27,8 @@ LEFT_OUT = {
     "machines are measured by `cohobate profile`, `tune` and `doctor`, whose files Plan reads":
         """coh_calibration_path coh_disks_share coh_engine_calibrate
         coh_kernel_fallback coh_kernel_product_name coh_kernels_hash coh_kernels_onednn coh_kernels_tune coh_kernels_use
-        coh_machine_arena_bytes coh_machine_bf16_is_fast coh_machine_cgroup_bytes coh_machine_examine coh_machine_is_limited
-        coh_machine_limit coh_machine_most_bytes
+        coh_machine_arena_bytes coh_machine_bf16_is_fast coh_machine_cgroup_bytes coh_machine_examine coh_machine_file_bytes
+        coh_machine_is_limited coh_machine_limit coh_machine_most_bytes
         coh_measure_options_init_sized coh_profile_builtin_create coh_profile_calibrate coh_profile_check_entry
         coh_profile_is_of_drives coh_profile_is_of_here coh_profile_measure coh_profile_origin_at coh_profile_summarize
         coh_profile_write""",
