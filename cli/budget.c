@@ -71,8 +71,7 @@ enum { LIMIT_TEXT_BYTES = 192 };
  * some of it, and not always as much. */
 static uint64_t left_for_plan;
 
-/* The largest total of arenas in main memory of each rank that this machine runs. */
-static uint64_t most_bytes(const cli_options *options, int on_gpu)
+uint64_t cli_budget_most_bytes(const cli_options *options, int on_gpu)
 {
     return coh_machine_arena_bytes(cli_budget_local_ranks(options), on_gpu);
 }
@@ -139,7 +138,7 @@ coh_status cli_budget_blame_limit(const cli_options *options, coh_status status)
         return status;
     const uint64_t most = status == COH_ERR_FULL && left_for_plan > 0
                               ? left_for_plan
-                              : most_bytes(options, cli_budget_on_gpu(options));
+                              : cli_budget_most_bytes(options, cli_budget_on_gpu(options));
     const int is_enough =
         cli_given(options, CLI_FLAG_DEVICE_MEMORY) && options->device_memory_bytes <= most;
     if (!coh_machine_is_limited() || (status == COH_ERR_FULL && (is_enough || is_of_gpu())))
@@ -484,7 +483,7 @@ static uint64_t host_room(const cli_options *options)
 {
     const uint64_t most_chunk = options->chunk_bytes ? chunk_bytes(options) : COH_CHUNK_BYTES_MOST;
     const uint64_t stages = cli_budget_stage_bytes(most_chunk);
-    const uint64_t most = most_bytes(options, 1);
+    const uint64_t most = cli_budget_most_bytes(options, 1);
     return most > stages ? most - stages : 0;
 }
 
@@ -492,7 +491,7 @@ static uint64_t host_room(const cli_options *options)
  * given one has to. */
 static uint64_t device_room(const cli_options *options)
 {
-    const uint64_t most = most_bytes(options, 0);
+    const uint64_t most = cli_budget_most_bytes(options, 0);
     const uint64_t share = coh_machine_free_bytes() / (uint64_t)cli_budget_local_ranks(options);
     return share < most ? share : most;
 }
@@ -568,7 +567,7 @@ void cli_budget_plan_options(const cli_options *options, const coh_profile *prof
                                              COH_RECOMPUTE_AUTO };
     coh_plan_options_init(out_options);
     if (left_for_plan == 0)
-        left_for_plan = most_bytes(options, cli_budget_on_gpu(options));
+        left_for_plan = cli_budget_most_bytes(options, cli_budget_on_gpu(options));
     out_options->mode = mode;
     out_options->device_memory_bytes = cli_given(options, CLI_FLAG_DEVICE_MEMORY)
                                            ? options->device_memory_bytes
@@ -587,89 +586,6 @@ void cli_budget_plan_options(const cli_options *options, const coh_profile *prof
             options->disk_write_limit > 0 ? options->disk_write_limit : 1;
     out_options->search = options->search == 0 ? COH_SEARCH_USUAL : COH_SEARCH_QUICK;
     use_profile(options, profile, out_options);
-}
-
-/* Bytes in f32. */
-static uint64_t largest_chunk(const coh_plan_summary *summary)
-{
-    const uint64_t all = sizeof(float) * summary->parameter_count;
-    return summary->chunk_bytes < all ? summary->chunk_bytes : all;
-}
-
-/* A plan that takes more than may be taken now. `other`: what of it lowering the budget of `tier`
- * leaves as it is. */
-static coh_refusal too_much(coh_tier tier, int on_gpu, uint64_t most, uint64_t needed,
-                            uint64_t other)
-{
-    return (coh_refusal){
-        .struct_bytes = sizeof(coh_refusal),
-        .status = COH_ERR_FULL,
-        .reason = COH_REFUSAL_MACHINE,
-        .tier = (int32_t)tier,
-        .is_gpu = on_gpu,
-        .given_bytes = most,
-        .needed_bytes = needed,
-        .short_bytes = needed - most,
-        .is_proven = 1,
-        .change_count = 1,
-        .changes = { { .kind = COH_CHANGE_LOWER,
-                       .tier = most > other ? (int32_t)tier : -1,
-                       .bytes = most > other ? most - other : most } },
-    };
-}
-
-coh_status cli_budget_check_memory(const cli_options *options, int on_gpu,
-                                   const coh_plan_summary *summary)
-{
-    const uint64_t device = on_gpu ? 0 : summary->peak_bytes[COH_TIER_DEVICE];
-    const uint64_t host = summary->peak_bytes[COH_TIER_HOST];
-    const uint64_t most = most_bytes(options, on_gpu);
-    const uint64_t stages = on_gpu ? cli_budget_stage_bytes(largest_chunk(summary)) : 0;
-    const char *remedy;
-    if (device + stages <= most && host <= most - device - stages)
-        return COH_OK;
-    coh_refusal refusal = too_much(on_gpu ? COH_TIER_HOST : COH_TIER_DEVICE, on_gpu, most,
-                                   device + host + stages, on_gpu ? stages : host);
-    const char *limit = coh_machine_limit(&remedy);
-    snprintf(refusal.items, sizeof(refusal.items), "%s: %s", limit, remedy);
-    return coh_refuse(&refusal);
-}
-
-coh_status cli_budget_check_gpu(const cli_options *options, const coh_plan_summary *summary)
-{
-    const uint64_t needed = summary->peak_bytes[COH_TIER_DEVICE];
-    coh_device_summary device = { .struct_bytes = sizeof(device) };
-    CLI_TRY(coh_device_summarize(options->device, &device));
-    if (needed <= device.memory_bytes)
-        return COH_OK;
-    const coh_refusal refusal = too_much(COH_TIER_DEVICE, 1, device.memory_bytes, needed, 0);
-    return coh_refuse(&refusal);
-}
-
-coh_status cli_budget_check_disk(const coh_profile *profile, const char *path,
-                                 const coh_plan_summary *summary)
-{
-    coh_profile_summary facts = { .struct_bytes = sizeof(facts) };
-    const uint64_t need = summary->peak_bytes[COH_TIER_DISK];
-    CLI_TRY(coh_profile_summarize(profile, &facts));
-    if (need <= facts.disk_bytes || (!facts.is_gpu && facts.disk_bytes == 0))
-        return COH_OK;
-    coh_refusal refusal = { .struct_bytes = sizeof(refusal),
-                            .status = COH_ERR_FULL,
-                            .reason = COH_REFUSAL_PLAN_FILE,
-                            .tier = COH_TIER_DISK,
-                            .is_gpu = facts.is_gpu,
-                            .given_bytes = facts.disk_bytes,
-                            .needed_bytes = need,
-                            .short_bytes = need - facts.disk_bytes,
-                            .is_proven = 1,
-                            .change_count = 2,
-                            .changes = {
-                                { .kind = COH_CHANGE_RAISE, .tier = COH_TIER_DISK, .bytes = need },
-                                { .kind = COH_CHANGE_PLAN_AGAIN } } };
-    snprintf(refusal.path, sizeof(refusal.path), "%s", path);
-    snprintf(refusal.profile, sizeof(refusal.profile), "%s", facts.name);
-    return coh_refuse(&refusal);
 }
 
 void cli_budget_resolve(const cli_options *options, const coh_profile *profile,

@@ -91,6 +91,10 @@ coh_status cli_budget_replay(const cli_budget *budget, const coh_graph *graph,
 coh_status cli_budget_check_disk(const coh_profile *profile, const char *path,
                                  const coh_plan_summary *summary);
 
+/* Returns the largest total of arenas in main memory that each rank here may have now, next to a
+ * GPU if `on_gpu`. */
+uint64_t cli_budget_most_bytes(const cli_options *options, int on_gpu);
+
 /* Checks a plan's arenas against this machine's memory, before an engine allocates them. The
  * refusal names a budget for which a plan fits. Fails: COH_ERR_FULL. */
 coh_status cli_budget_check_memory(const cli_options *options, int on_gpu,
