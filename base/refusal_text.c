@@ -401,6 +401,8 @@ static void add_change(writer *w, const coh_refusal *r, const coh_change *c)
     else if (c->kind == COH_CHANGE_LOWER && c->tier < 0)
         add(w, "lower %s and %s together to %s", budget(r, DEVICE), budget(r, HOST),
             most_of(c->bytes).at);
+    else if (c->kind == COH_CHANGE_LOWER && c->tier == HOST && r->is_gpu && c->bytes == 0)
+        add(w, "set %s to none", budget(r, HOST));
     else if (c->kind == COH_CHANGE_LOWER)
         add_to(w, "lower", budget(r, c->tier), c);
     else if (c->kind == COH_CHANGE_ADD_DISK)

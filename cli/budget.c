@@ -71,9 +71,31 @@ enum { LIMIT_TEXT_BYTES = 192 };
  * some of it, and not always as much. */
 static uint64_t left_for_plan;
 
-uint64_t cli_budget_most_bytes(const cli_options *options, int on_gpu)
+/* A default budget leaves this much more to its process than the check of the plan does, since
+ * planning takes some of it, and other processes may. */
+#define LEFT_BY_DEFAULT (UINT64_C(128) << 20)
+
+/* What each further rank of a process takes in addition to its arenas, with a margin: of 8 ranks
+ * of gpt2 each took 10 MiB, and 80 MiB of address space, most of it stacks. */
+#define FURTHER_RANK_BYTES  (UINT64_C(16) << 20)
+#define FURTHER_RANK_MAPPED (UINT64_C(96) << 20)
+
+/* The main memory of each rank that this machine runs, next to a pinned host tier if `is_pinned`,
+ * when each process leaves `left`, too. A driver keeps memory for each GPU, as for a process. */
+static uint64_t rank_bytes(const cli_options *options, int is_pinned, uint64_t left)
 {
-    return coh_machine_arena_bytes(cli_budget_local_ranks(options), on_gpu);
+    const int32_t all = cli_budget_local_ranks(options);
+    const int32_t processes = is_pinned ? all : cli_budget_local_processes(options);
+    const uint64_t ranks = (uint64_t)(all / processes);
+    const uint64_t most = coh_machine_arena_bytes(processes, is_pinned);
+    const uint64_t of_rank = coh_machine_is_limited() ? FURTHER_RANK_MAPPED : FURTHER_RANK_BYTES;
+    const uint64_t kept = left + (ranks - 1) * of_rank;
+    return most > kept ? (most - kept) / ranks : 0;
+}
+
+uint64_t cli_budget_most_bytes(const cli_options *options, int is_pinned)
+{
+    return rank_bytes(options, is_pinned, 0);
 }
 
 /* Writes "the address-space limit (ulimit -v 300000)", and how to raise it. */
@@ -483,7 +505,7 @@ static uint64_t host_room(const cli_options *options)
 {
     const uint64_t most_chunk = options->chunk_bytes ? chunk_bytes(options) : COH_CHUNK_BYTES_MOST;
     const uint64_t stages = cli_budget_stage_bytes(most_chunk);
-    const uint64_t most = cli_budget_most_bytes(options, 1);
+    const uint64_t most = rank_bytes(options, 1, LEFT_BY_DEFAULT);
     return most > stages ? most - stages : 0;
 }
 
@@ -491,7 +513,7 @@ static uint64_t host_room(const cli_options *options)
  * given one has to. */
 static uint64_t device_room(const cli_options *options)
 {
-    const uint64_t most = cli_budget_most_bytes(options, 0);
+    const uint64_t most = rank_bytes(options, 0, LEFT_BY_DEFAULT);
     const uint64_t share = coh_machine_free_bytes() / (uint64_t)cli_budget_local_ranks(options);
     return share < most ? share : most;
 }

@@ -92,8 +92,8 @@ coh_status cli_budget_check_disk(const coh_profile *profile, const char *path,
                                  const coh_plan_summary *summary);
 
 /* Returns the largest total of arenas in main memory that each rank here may have now, next to a
- * GPU if `on_gpu`. */
-uint64_t cli_budget_most_bytes(const cli_options *options, int on_gpu);
+ * GPU's pinned host tier if `is_pinned`. */
+uint64_t cli_budget_most_bytes(const cli_options *options, int is_pinned);
 
 /* Checks a plan's arenas against this machine's memory, before an engine allocates them. The
  * refusal names a budget for which a plan fits. Fails: COH_ERR_FULL. */

@@ -34,18 +34,30 @@ static coh_refusal too_much(coh_tier tier, int on_gpu, uint64_t most, uint64_t n
     };
 }
 
+/* Next to a GPU no size of the host tier helps where its staging buffers alone are too large: none
+ * does, since less is kept without it, or smaller buffers. */
+static coh_refusal too_much_beside_gpu(uint64_t most, uint64_t host, uint64_t stages)
+{
+    coh_refusal refusal = too_much(COH_TIER_HOST, 1, most, host + stages, stages);
+    if (most > stages)
+        return refusal;
+    refusal.changes[0] = (coh_change){ .kind = host > 0 ? COH_CHANGE_LOWER : COH_CHANGE_LOWER_CHUNK,
+                                       .tier = COH_TIER_HOST };
+    return refusal;
+}
+
 coh_status cli_budget_check_memory(const cli_options *options, int on_gpu,
                                    const coh_plan_summary *summary)
 {
     const uint64_t device = on_gpu ? 0 : summary->peak_bytes[COH_TIER_DEVICE];
     const uint64_t host = summary->peak_bytes[COH_TIER_HOST];
-    const uint64_t most = cli_budget_most_bytes(options, on_gpu);
+    const uint64_t most = cli_budget_most_bytes(options, on_gpu && host > 0);
     const uint64_t stages = on_gpu ? cli_budget_stage_bytes(largest_chunk(summary)) : 0;
     const char *remedy;
     if (device + stages <= most && host <= most - device - stages)
         return COH_OK;
-    coh_refusal refusal = too_much(on_gpu ? COH_TIER_HOST : COH_TIER_DEVICE, on_gpu, most,
-                                   device + host + stages, on_gpu ? stages : host);
+    coh_refusal refusal = on_gpu ? too_much_beside_gpu(most, host, stages)
+                                 : too_much(COH_TIER_DEVICE, 0, most, device + host, host);
     const char *limit = coh_machine_limit(&remedy);
     snprintf(refusal.items, sizeof(refusal.items), "%s: %s", limit, remedy);
     return coh_refuse(&refusal);

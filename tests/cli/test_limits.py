@@ -76,14 +76,27 @@ class Limits(ProgramTest):
         self.assertIsNone(self.succeeds("plan", *NANO, "--device-memory", "4GiB", "--json", preexec_fn=lower).json["refused_here"])
 
     @unittest.skipIf(SANITIZED, "a sanitizer maps terabytes")
-    def test_each_rank_keeps_memory_in_addition_to_its_arenas(self):
+    def test_a_process_keeps_memory_in_addition_to_the_arenas_of_its_ranks(self):
         def lower():
             resource.setrlimit(resource.RLIMIT_AS, (1200 * MIB, 1200 * MIB))
-        for ranks in (1, 4):
+        for ranks, least in ((1, 700), (4, 140)):
             plan = ["plan", *NANO, "--batch", 4, "--replicas", 4, "--gradients", "f32", "--ranks", ranks, "--json"]
             had = self.succeeds(*plan, preexec_fn=lower).json["budget_bytes"]
-            self.assertLessEqual(had, 1200 * MIB // ranks - 128 * MIB)
-            self.assertGreater(had, 0)
+            self.assertLessEqual(had, (1200 - 128) * MIB // ranks)
+            self.assertGreater(had, least * MIB)
+
+    @unittest.skipIf(SANITIZED, "a sanitizer maps terabytes")
+    def test_a_plan_that_takes_all_of_the_default_budget_starts(self):
+        """Planning takes some of what was left when the budget was chosen."""
+        def lower():
+            resource.setrlimit(resource.RLIMIT_AS, (800 * MIB, 800 * MIB))
+        for ranks in (1, 2):
+            with self.subTest(ranks=ranks):
+                flags = ["gpt2", *QUICK, "--batch", 2, "--micro-batch", 1, "--sequence", 64, "--threads", 1, "--replicas", 2, "--gradients",
+                         "f32", "--ranks", ranks, "--disk", self.folder]
+                had = self.succeeds("plan", *flags, "--json", preexec_fn=lower).json["budget_bytes"]
+                done = self.succeeds("train", *flags, "--data", self.corpus(), "--steps", 1, "--save", "none", preexec_fn=lower)
+                self.assertGreater(int(re.search(r"device predicted (\d+) ", done.out)[1]), 0.9 * had)
 
     def test_a_plan_says_that_its_drive_has_too_little_room(self):
         plan = ["plan", "gpt2-nano", *QUICK, "--device-memory", "64MiB", "--disk", self.folder]

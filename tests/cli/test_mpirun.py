@@ -4,11 +4,12 @@ COH_MPIRUN is tests/comm/under_mpirun.sh."""
 
 import os
 import re
+import resource
 import signal
 import time
 import unittest
 
-from program import COHOBATE, QUICK, TrainTest, in_full, last_of_each, pairs, run, start, wait_for_step
+from program import COHOBATE, QUICK, SANITIZED, TrainTest, in_full, last_of_each, pairs, run, start, wait_for_step
 
 MPIRUN = os.environ.get("COH_MPIRUN", "under_mpirun.sh")
 SKIP = 77
@@ -54,6 +55,17 @@ class Processes(TrainTest):
             self.assertEqual(self.says_hash(done), whole)
             self.assertEqual(done.out.count("hash:"), 1)
             self.assertIn(f"ranks:  {count} in processes of a launcher", done.err)
+
+    @unittest.skipIf(SANITIZED, "a sanitizer maps terabytes")
+    def test_plans_that_take_all_of_the_default_budgets_start(self):
+        """Planning takes some of what was left when the budgets were chosen."""
+        def lower():
+            resource.setrlimit(resource.RLIMIT_AS, (1500 << 20, 1500 << 20))
+        gpt2 = ["gpt2", *QUICK, "--batch", 2, "--micro-batch", 1, "--sequence", 64, "--replicas", 2, "--gradients", "f32"]
+        done = run(*as_processes(2, *gpt2, "--disk", self.folder, "--data", self.data, "--steps", 1, "--save", "none"), program=MPIRUN,
+                   as_given=True, preexec_fn=lower)
+        self.assertEqual(done.code, 0, done.out + done.err)
+        self.assertGreater(int(re.search(r"device predicted (\d+) ", done.out)[1]), 256 << 20)
 
     @in_full
     def test_packed_numbers_are_those_of_ranks_in_one_process(self):
