@@ -121,8 +121,22 @@ static void describe_limit(char *out_limit, char *out_remedy)
 static int needs_more(coh_refusal *out_refusal)
 {
     *out_refusal = (coh_refusal){ .struct_bytes = sizeof(*out_refusal) };
-    return coh_last_refusal(out_refusal) && out_refusal->tier == COH_TIER_DEVICE &&
+    return coh_last_refusal(out_refusal) && out_refusal->reason != COH_REFUSAL_MACHINE &&
+           out_refusal->tier == COH_TIER_DEVICE &&
            out_refusal->needed_bytes > out_refusal->given_bytes;
+}
+
+/* A refusal of this machine's memory, made after planning, knows what was left then, and the size
+ * to lower to. It leaves out how to raise the limit, since the sentence before it says that. */
+static int has_own_size(uint64_t *out_most)
+{
+    coh_refusal refusal = { .struct_bytes = sizeof(refusal) };
+    if (!coh_last_refusal(&refusal) || refusal.reason != COH_REFUSAL_MACHINE)
+        return 0;
+    refusal.items[0] = '\0';
+    (void)coh_refuse(&refusal);
+    *out_most = refusal.given_bytes;
+    return 1;
 }
 
 /* Puts the limit before the refusal's own sentence, whose changes (a disk, no pin, a smaller
@@ -131,11 +145,12 @@ static coh_status blame_limit(const cli_options *options, coh_status status, uin
 {
     char limit[LIMIT_TEXT_BYTES], remedy[LIMIT_TEXT_BYTES];
     coh_refusal refusal;
+    const int has_size = status == COH_ERR_FULL && has_own_size(&most);
     describe_limit(limit, remedy);
     const cli_text left = cli_size(most);
     if (status == COH_ERR_MEMORY || most == 0)
         return cli_blame(status, "%s leaves %s: %s", limit, left.at, remedy);
-    if (cli_given(options, CLI_FLAG_DEVICE_MEMORY))
+    if (cli_given(options, CLI_FLAG_DEVICE_MEMORY) && !has_size)
         return cli_blame(status,
                          "%s leaves %s for a plan: %s, or give --device-memory of at most that",
                          limit, left.at, remedy);

@@ -188,12 +188,12 @@ class Limits(ProgramTest):
         said = self.fails(3, *pinned, preexec_fn=lower(430), says="leave out pins").err
         self.assertRegex(said, limit_of_more.replace("491520", "440320") + r"with these pins no schedule .* or leave out pins \(then at least [\d.]+MiB\)$")
         self.assertRegex(self.fails(3, *train, "--device-memory", "1GiB", preexec_fn=lower(), says=hard).err,
-                         rf"{limit}: {hard}, or give --device-memory of at most that: device memory: the plan takes")
+                         rf"{limit}, and for more {hard}: device memory: the plan takes [^()]*; lower --device-memory to")
         run_folder = self.path("small")
         self.succeeds("train", *NANO, "--data", self.corpus(), "--save", run_folder, "--steps", 1)
         measure = ["eval", run_folder, "--data", self.corpus(), "--sequence", 1024, "--micro-batch", 8, "--device-memory", "1GiB"]
         self.assertRegex(self.fails(3, *measure, preexec_fn=lower(), says=hard).err,
-                         rf"{limit}: {hard}, or give --device-memory of at most that: device memory: the plan takes")
+                         rf"{limit}, and for more {hard}: device memory: the plan takes [^()]*; lower --device-memory to")
         for most, remedy in ((1 << 40, "1073741824"), (resource.RLIM_INFINITY, "unlimited")):
             self.fails(3, "plan", *NANO, preexec_fn=lower(250, most), says=f"for more raise it by ulimit -Sv {remedy}: also")
         # a budget that is too small by itself is not blamed on the limit
@@ -209,8 +209,8 @@ class Limits(ProgramTest):
             resource.setrlimit(resource.RLIMIT_DATA, (200 * MIB, 200 * MIB))
         train = ["train", "gpt2", "--data", self.corpus(), "--sequence", 16, "--batch", 1, "--save", "none", "--steps", 1]
         said = self.fails(3, *train, "--device-memory", "4GiB", preexec_fn=lower, says="data-segment").err
-        self.assertRegex(said, r"the data-segment limit \(ulimit -d 204800\) leaves [\d.]+ MiB for a plan: raise it where it was set,"
-                               r" since it is a hard limit, or give --device-memory of at most that: device memory: the plan takes")
+        self.assertRegex(said, r"the data-segment limit \(ulimit -d 204800\) leaves ([\d.]+ MiB) for a plan, and for more raise it where it was"
+                               r" set, since it is a hard limit: device memory: the plan takes [^()]*, and \1 may be taken now: ")
         memory = [f for f in self.succeeds("doctor", "--json", preexec_fn=lower).json["findings"] if f["subject"] == "memory"][0]
         self.assertIn("(RLIMIT_DATA)", memory["found"])
         self.assertEqual(memory["remedy"], "raise ulimit -d")
