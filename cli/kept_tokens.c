@@ -38,11 +38,11 @@ void cli_kept_tokens_note(const char *folder, const cli_data *data, const char *
     add_file(data->path, data, &line);
     if (held_out_path[0] && held_out->file)
         add_file(held_out_path, held_out, &line);
-    FILE *file = fopen(path, "we");
-    if (!file)
+    const int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0666);
+    if (fd < 0)
         return;
-    (void)fwrite(line.text, 1, line.used, file);
-    (void)fclose(file); /* a note that is cut names no file that is there */
+    (void)!write(fd, line.text, line.used); /* half a line names no tokens */
+    (void)close(fd);
 }
 
 static void read_note(const char *path, char out_text[NOTE_BYTES])
