@@ -6,6 +6,7 @@
 #include "kernels/cuda/arguments.h"
 #include "kernels/cuda/grid.h"
 #include "kernels/kernels.h"
+#include "kernels/nf4.h"
 #include "kernels/optimizer.h"
 #include "kernels/plain.h"
 #include "kernels/table.h"
@@ -397,6 +398,15 @@ static coh_mean mean_of(const gpu_rows *t, int64_t count, int64_t inner)
                        .to = t->of[1] };
 }
 
+/* Opens blocks of any numbers. */
+static void open_nf4(gpu_rows *t)
+{
+    coh_kernel_nf4(t->turns->queue, &(coh_nf4_weight){ .dtype = t->dtype,
+                                                       .count = elements(t),
+                                                       .packed = t->of[0],
+                                                       .y = t->of[1] });
+}
+
 static void row_mean(gpu_rows *t)
 {
     const coh_mean m = mean_of(t, t->C, 1);
@@ -591,6 +601,7 @@ const gpu_pass gpu_passes[] = {
     { "copy", copy, "copy", .of_type = 2 },
     { "soft cap", soft_cap, "soft_cap_rows", .floats = 2 },
     { "half of rows", take_blocks, "blocks", .of_type = 1 },
+    { "weights in 4 bits", open_nf4, "nf4", .of_type = 1, .nf4 = 1 },
     { "row mean", row_mean, "row_mean", .of_type = 1 },
     { "row mean backward", row_mean_backward, "spread", .of_type = 1 },
     { "column mean", column_mean, "column_mean", .of_type = 1 },

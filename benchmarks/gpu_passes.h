@@ -32,14 +32,14 @@ typedef struct gpu_rows {
 } gpu_rows;
 
 /* The data read and written per element of [N, C]: in its type, floats, bytes (codes; their scales
- * are not counted), and in bf16 numbers of 16 bits (the lower half of a master); and per element of
+ * are not counted), and in bf16 numbers of 16 bits (the lower half of a master); in NF4; and per element of
  * [T, C]. Data per row or column are not counted. Passes whose of_type is 0 have no
  * element type, and run with bf16's. */
 typedef struct gpu_pass {
     const char *name;
     void (*run)(gpu_rows *rows); /* enqueues the pass */
     const char *kernels;         /* as in kernel_list.h, without coh_ and the type */
-    int of_type, floats, halves, bytes, of_sequence;
+    int of_type, floats, halves, bytes, nf4, of_sequence;
     int columns; /* C that selects the kernel; 0: any */
 } gpu_pass;
 

@@ -63,7 +63,9 @@ static size_t bytes_of(const gpu_pass *pass, const gpu_rows *t)
                      (size_t)pass->bytes;
     if (t->dtype == COH_DTYPE_BF16)
         element += (size_t)pass->halves * sizeof(uint16_t);
-    return (size_t)(t->N * t->C) * element +
+    const uint64_t count = (uint64_t)(t->N * t->C);
+    return (size_t)count * element +
+           (size_t)pass->nf4 * (size_t)coh_dtype_array_bytes(COH_DTYPE_NF4, count) +
            (size_t)(t->T * t->C) * (size_t)pass->of_sequence * type_bytes;
 }
 

@@ -11,7 +11,8 @@ static float x[ROWS][COLUMNS], y[ROWS];
 
 static coh_status build(coh_graph *graph, coh_status status)
 {
-    static const coh_linear_attributes wide = { 96, 1, 0.2f }, last = { 1, 1, 0.1f };
+    static const coh_linear_attributes wide = { .outputs = 96, .has_bias = 1, .init_std = 0.2f };
+    static const coh_linear_attributes last = { .outputs = 1, .has_bias = 1, .init_std = 0.1f };
     static const coh_chain_link links[] = { COH_LINK(coh_kind_linear_relu, wide),
                                             COH_LINK(coh_kind_linear_relu, wide),
                                             COH_LINK(coh_kind_linear_relu, wide),
