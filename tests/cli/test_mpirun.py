@@ -60,7 +60,7 @@ class Processes(TrainTest):
     def test_plans_that_take_all_of_the_default_budgets_start(self):
         """Planning takes some of what was left when the budgets were chosen."""
         def lower():
-            resource.setrlimit(resource.RLIMIT_AS, (1500 << 20, 1500 << 20))
+            resource.setrlimit(resource.RLIMIT_AS, (2200 << 20, 2200 << 20))
         gpt2 = ["gpt2", *QUICK, "--batch", 2, "--micro-batch", 1, "--sequence", 64, "--replicas", 2, "--gradients", "f32"]
         done = run(*as_processes(2, *gpt2, "--disk", self.folder, "--data", self.data, "--steps", 1, "--save", "none"), program=MPIRUN,
                    as_given=True, preexec_fn=lower)

@@ -227,7 +227,7 @@ class Room(TrainTest):
     def test_limits_of_the_process_are_not_those_of_a_store_in_memory(self):
         """It is written, and not mapped."""
         def lower():
-            resource.setrlimit(resource.RLIMIT_AS, (280 * MIB, 280 * MIB))
+            resource.setrlimit(resource.RLIMIT_AS, (310 * MIB, 310 * MIB))
         run = ["gpt2-nano", "--sequence", 64, "--batch", 1, "--threads", 1, *QUICK, "--device-memory", "40MiB", "--save", "none"]
         with tempfile.TemporaryDirectory(dir="/dev/shm") as memory:
             done = self.succeeds("plan", *run, "--disk", memory, "--json", preexec_fn=lower)
