@@ -32,8 +32,8 @@ typedef struct gpu_rows {
 } gpu_rows;
 
 /* The data read and written per element of [N, C]: in its type, floats, bytes (codes; their scales
- * are not counted), and in bf16 numbers of 16 bits (the lower half of a master); in NF4; and per element of
- * [T, C]. Data per row or column are not counted. Passes whose of_type is 0 have no
+ * are not counted), in bf16 numbers of 16 bits (the lower half of a master), and in NF4; and per
+ * element of [T, C]. Data per row or column are not counted. Passes whose of_type is 0 have no
  * element type, and run with bf16's. */
 typedef struct gpu_pass {
     const char *name;
