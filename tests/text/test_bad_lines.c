@@ -9,26 +9,12 @@
 
 #include "cohobate/text.h"
 #include "tests/faults/alloc_faults.h"
+#include "tests/text/byte_tokenizer.h"
 #include "tests/text/folder.h"
 
 #define GOOD  "{\"text\": \"a\"}\n"
 #define CHAT  "{\"messages\": [{\"role\": \"user\", \"content\": \"q\"}, "
 #define REPLY "{\"role\": \"assistant\", \"content\": \"a\"}]}\n"
-
-static coh_tokenizer *bytes;
-
-static int open_bytes(void **state)
-{
-    (void)state;
-    return coh_tokenizer_open("bytes", &bytes) != COH_OK;
-}
-
-static int close_bytes(void **state)
-{
-    (void)state;
-    coh_tokenizer_close(bytes);
-    return 0;
-}
 
 static coh_token_build_options options_for(coh_data_form form, int skip_bad)
 {
@@ -46,7 +32,7 @@ static coh_status make(const char *text, const coh_token_build_options *options,
 {
     folder_write("in", text, strlen(text));
     *out_facts = (coh_token_build_facts){ .struct_bytes = sizeof(*out_facts) };
-    return coh_token_file_make(bytes, options, out_facts);
+    return coh_token_file_make(byte_tokenizer, options, out_facts);
 }
 
 /* ---- refused ---- */
@@ -198,7 +184,7 @@ static void any_number_of_threads_finds_the_same_bad_lines(void **state)
             options.in_path = folder_file("files");
             options.thread_count = i ? 4 : 1;
             facts[i] = (coh_token_build_facts){ .struct_bytes = sizeof(facts[i]) };
-            const coh_status status = coh_token_file_make(bytes, &options, &facts[i]);
+            const coh_status status = coh_token_file_make(byte_tokenizer, &options, &facts[i]);
             assert_int_equal(status, skip_bad ? COH_OK : COH_ERR_CORRUPT);
             snprintf(said[i], sizeof(said[i]), "%s", coh_last_error());
         }

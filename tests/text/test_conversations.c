@@ -9,23 +9,9 @@
 
 #include "cohobate/text.h"
 #include "tests/faults/alloc_faults.h"
+#include "tests/text/byte_tokenizer.h"
 #include "tests/text/folder.h"
 #include "text/lines.h"
-
-static coh_tokenizer *bytes;
-
-static int open_bytes(void **state)
-{
-    (void)state;
-    return coh_tokenizer_open("bytes", &bytes) != COH_OK;
-}
-
-static int close_bytes(void **state)
-{
-    (void)state;
-    coh_tokenizer_close(bytes);
-    return 0;
-}
 
 static coh_status make(const char *text, coh_data_form form, coh_token_build_facts *out_facts)
 {
@@ -35,7 +21,7 @@ static coh_status make(const char *text, coh_data_form form, coh_token_build_fac
     options.in_path = folder_file("in");
     options.out_path = folder_file("out");
     options.form = form;
-    return coh_token_file_make(bytes, &options, out_facts);
+    return coh_token_file_make(byte_tokenizer, &options, out_facts);
 }
 
 /* The hash of the ids of a text, and of which of them count. */
@@ -379,7 +365,7 @@ static void a_failed_allocation_of_a_pair_leaves_nothing(void **state)
     options.field = "p,c";
     for (uint64_t n = 1;; n++) {
         alloc_fail_nth(n);
-        const coh_status status = coh_token_file_make(bytes, &options, NULL);
+        const coh_status status = coh_token_file_make(byte_tokenizer, &options, NULL);
         const int was_hit = alloc_fault_was_hit();
         alloc_fail_nth(0);
         if (!was_hit) {

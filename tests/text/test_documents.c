@@ -9,25 +9,11 @@
 
 #include "cohobate/text.h"
 #include "tests/faults/alloc_faults.h"
+#include "tests/text/byte_tokenizer.h"
 #include "tests/text/folder.h"
 #include "text/documents.h"
 #include "text/lines.h"
 #include "text/token_file.h"
-
-static coh_tokenizer *bytes;
-
-static int open_bytes(void **state)
-{
-    (void)state;
-    return coh_tokenizer_open("bytes", &bytes) != COH_OK;
-}
-
-static int close_bytes(void **state)
-{
-    (void)state;
-    coh_tokenizer_close(bytes);
-    return 0;
-}
 
 static void write_text(const char *name, const char *text)
 {
@@ -85,7 +71,7 @@ static void each_line_is_a_document_and_its_end(void **state)
                      "{\"text\": \"last\"}"); /* without a line end */
     coh_token_build_options options = options_for("in", COH_DATA_JSONL);
     coh_token_build_facts facts = { .struct_bytes = sizeof(facts) };
-    assert_int_equal(coh_token_file_make(bytes, &options, &facts), COH_OK);
+    assert_int_equal(coh_token_file_make(byte_tokenizer, &options, &facts), COH_OK);
     assert_text("out", "one$two\n$$last$");
     assert_int_equal(facts.document_count, 4);
     assert_int_equal(facts.token_count, 15);
@@ -95,7 +81,7 @@ static void each_line_is_a_document_and_its_end(void **state)
     coh_token_file_close(file);
     options.field = "other";
     write_text("in", "{\"text\": 1, \"other\": \"x\"}\n");
-    assert_int_equal(coh_token_file_make(bytes, &options, NULL), COH_OK);
+    assert_int_equal(coh_token_file_make(byte_tokenizer, &options, NULL), COH_OK);
     assert_text("out", "x$");
 }
 
@@ -115,13 +101,13 @@ static void documents_that_no_window_holds_whole_are_counted(void **state)
         coh_token_build_facts facts = { .struct_bytes = sizeof(facts) };
         options.window = cases[i].window;
         options.sequence = cases[i].sequence;
-        assert_int_equal(coh_token_file_make(bytes, &options, &facts), COH_OK);
+        assert_int_equal(coh_token_file_make(byte_tokenizer, &options, &facts), COH_OK);
         assert_int_equal(facts.cut_document_count, cases[i].cut_count);
         assert_int_equal(facts.longest_document, 8);
     }
     coh_token_build_options options = options_for("in", COH_DATA_JSONL);
     options.sequence = -1;
-    assert_int_equal(coh_token_file_make(bytes, &options, NULL), COH_ERR_ARGUMENT);
+    assert_int_equal(coh_token_file_make(byte_tokenizer, &options, NULL), COH_ERR_ARGUMENT);
 }
 
 /* Its first object would be no JSON at byte 1, which says nothing. */
@@ -137,7 +123,7 @@ static void lines_in_utf_16_are_refused_by_name(void **state)
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         const coh_token_build_options options = options_for("in", COH_DATA_JSONL);
         folder_write("in", cases[i].bytes, cases[i].count);
-        assert_int_equal(coh_token_file_make(bytes, &options, NULL), COH_ERR_CORRUPT);
+        assert_int_equal(coh_token_file_make(byte_tokenizer, &options, NULL), COH_ERR_CORRUPT);
         assert_int_equal(strstr(coh_last_error(), "in is in UTF-16, ") != NULL, cases[i].is_utf16);
     }
 }
@@ -151,7 +137,7 @@ static void what_python_s_json_takes_beyond_json_is_read(void **state)
                      "{\"text\": \"NaN 1e400\"}\n");
     coh_token_build_options options = options_for("in", COH_DATA_JSONL);
     coh_token_build_facts facts = { .struct_bytes = sizeof(facts) };
-    if (coh_token_file_make(bytes, &options, &facts) != COH_OK)
+    if (coh_token_file_make(byte_tokenizer, &options, &facts) != COH_OK)
         fail_msg("%s", coh_last_error());
     assert_text("out", "a\xef\xbf\xbd"
                        "b\xef\xbf\xbd"
@@ -165,7 +151,7 @@ static void what_python_s_json_takes_beyond_json_is_read(void **state)
     for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
         write_text("in", refused[i]);
         options = options_for("in", COH_DATA_JSONL);
-        if (coh_token_file_make(bytes, &options, &facts) != COH_ERR_CORRUPT ||
+        if (coh_token_file_make(byte_tokenizer, &options, &facts) != COH_ERR_CORRUPT ||
             !strstr(coh_last_error(), "in:1: no JSON"))
             fail_msg("%s was taken", refused[i]);
     }
@@ -181,10 +167,10 @@ static void files_of_lines_in_a_folder_are_told(void **state)
     write_text("files/c.txt", "c");
     coh_token_build_options options = options_for("files", COH_DATA_TEXT);
     options.thread_count = 2;
-    assert_int_equal(coh_token_file_make(bytes, &options, &facts), COH_OK);
+    assert_int_equal(coh_token_file_make(byte_tokenizer, &options, &facts), COH_OK);
     assert_int_equal(facts.lines_as_text_count, 2);
     options.form = COH_DATA_JSONL;
-    assert_int_equal(coh_token_file_make(bytes, &options, &facts), COH_OK);
+    assert_int_equal(coh_token_file_make(byte_tokenizer, &options, &facts), COH_OK);
     assert_int_equal(facts.lines_as_text_count, 0);
     assert_int_equal(facts.replaced_count, 2);
     assert_text("out", "\xef\xbf\xbd$\xef\xbf\xbd$");
@@ -200,7 +186,7 @@ static void a_folder_is_its_jsonl_files_in_byte_order(void **state)
     write_text("tree/a.txt", "not JSON");
     write_text("tree/.hidden.jsonl", "not JSON");
     coh_token_build_options options = options_for("tree", COH_DATA_JSONL);
-    assert_int_equal(coh_token_file_make(bytes, &options, NULL), COH_OK);
+    assert_int_equal(coh_token_file_make(byte_tokenizer, &options, NULL), COH_OK);
     assert_text("out", "b1$b2$c$");
 }
 
@@ -218,7 +204,7 @@ static void lines_longer_than_a_block_are_read_whole(void **state)
     free(text);
     coh_token_build_options options = options_for("in", COH_DATA_JSONL);
     coh_token_build_facts facts = { .struct_bytes = sizeof(facts) };
-    assert_int_equal(coh_token_file_make(bytes, &options, &facts), COH_OK);
+    assert_int_equal(coh_token_file_make(byte_tokenizer, &options, &facts), COH_OK);
     assert_int_equal(facts.token_count, LONG + 3);
     assert_int_equal(facts.document_count, 2);
 }
@@ -251,7 +237,7 @@ static void assert_refused(coh_data_form form, const char *good, const bad_line 
     write_text("in", text);
     coh_token_build_options options = options_for("in", form);
     int entry_count = folder_count();
-    coh_status status = coh_token_file_make(bytes, &options, NULL);
+    coh_status status = coh_token_file_make(byte_tokenizer, &options, NULL);
     if (status != COH_ERR_CORRUPT)
         fail_msg("%s: %s", bad->line, coh_status_name(status));
     snprintf(place, sizeof(place), "%s:3: ", options.in_path);
@@ -328,7 +314,7 @@ static void what_holds_no_line_is_refused(void **state)
     for (size_t i = 0; i < 2; i++) {
         coh_token_build_options options = options_for(all[i], COH_DATA_JSONL);
         int entry_count = folder_count();
-        assert_int_equal(coh_token_file_make(bytes, &options, NULL), COH_ERR_CORRUPT);
+        assert_int_equal(coh_token_file_make(byte_tokenizer, &options, NULL), COH_ERR_CORRUPT);
         assert_int_equal(folder_count(), entry_count);
     }
 }
@@ -342,7 +328,7 @@ static void of_a_conversation_only_the_assistants_part_is_a_target(void **state)
     write_text("in", GOOD_CHAT "\n" GOOD_CHAT "\n");
     coh_token_build_options options = options_for("in", COH_DATA_CHAT);
     coh_token_build_facts facts = { .struct_bytes = sizeof(facts) };
-    assert_int_equal(coh_token_file_make(bytes, &options, &facts), COH_OK);
+    assert_int_equal(coh_token_file_make(byte_tokenizer, &options, &facts), COH_OK);
     assert_true(strncmp(facts.chat_form, "plain", 5) == 0);
     coh_token_file *file = open_or_fail("out");
     assert_int_equal(facts_of(file).has_mask, 1);
@@ -391,7 +377,7 @@ static void an_aligned_document_has_windows_of_its_own(void **state)
         write_text("in", text);
         coh_token_build_options options = options_for("in", COH_DATA_JSONL);
         options.window = (int64_t)window;
-        assert_int_equal(coh_token_file_make(bytes, &options, NULL), COH_OK);
+        assert_int_equal(coh_token_file_make(byte_tokenizer, &options, NULL), COH_OK);
         coh_token_file *file = open_or_fail("out");
         assert_int_equal(facts_of(file).window, window);
         assert_int_equal(coh_token_file_window_count(file, (int64_t)window), count);
@@ -425,7 +411,7 @@ static void windows_in_which_nothing_counts_are_left_out(void **state)
     coh_token_build_options options = options_for("in", COH_DATA_CHAT);
     options.window = 4;
     coh_token_build_facts facts = { .struct_bytes = sizeof(facts) };
-    assert_int_equal(coh_token_file_make(bytes, &options, &facts), COH_OK);
+    assert_int_equal(coh_token_file_make(byte_tokenizer, &options, &facts), COH_OK);
     assert_int_equal(facts.empty_window_count, 4);
     coh_token_file *file = open_or_fail("out");
     int32_t tokens[4], targets[4];
@@ -498,7 +484,7 @@ static void make_share(const char *in, coh_data_form form, int threads)
     options.seed = 5;
     options.thread_count = threads;
     options.held_out_path = folder_file("held");
-    assert_int_equal(coh_token_file_make(bytes, &options, &facts), COH_OK);
+    assert_int_equal(coh_token_file_make(byte_tokenizer, &options, &facts), COH_OK);
     /* binomial: 200 expected, standard deviation 13.4; six of these, plus 100 documents of other
      * numbers */
     assert_in_range(facts.held_out_document_count, 200 - 81, 2 * (200 + 81));
@@ -570,7 +556,7 @@ static void shares_that_leave_a_part_empty_are_refused(void **state)
         options.held_out = all[i].held_out;
         options.held_out_path = all[i].path ? folder_file(all[i].path) : NULL;
         int entry_count = folder_count();
-        if (coh_token_file_make(bytes, &options, NULL) != COH_ERR_ARGUMENT ||
+        if (coh_token_file_make(byte_tokenizer, &options, NULL) != COH_ERR_ARGUMENT ||
             !strstr(coh_last_error(), all[i].says))
             fail_msg("case %zu: %s", i, coh_last_error());
         assert_int_equal(folder_count(), entry_count);
@@ -604,7 +590,7 @@ static void a_text_is_cut_at_the_last_line_end_before_the_share(void **state)
         options.held_out = all[i].held_out;
         options.validation_split = all[i].share;
         options.held_out_path = folder_file("held");
-        const coh_status status = coh_token_file_make(bytes, &options, &facts);
+        const coh_status status = coh_token_file_make(byte_tokenizer, &options, &facts);
         if (status != (all[i].out ? COH_OK : COH_ERR_CORRUPT))
             fail_msg("case %zu: %s", i, coh_last_error());
         if (!all[i].out) {
@@ -628,13 +614,13 @@ static void a_cut_that_holds_out_more_than_twice_the_share_is_refused(void **sta
     options.held_out_path = folder_file("held");
     options.held_out = 3;
     const int entry_count = folder_count();
-    assert_int_equal(coh_token_file_make(bytes, &options, NULL), COH_ERR_CORRUPT);
+    assert_int_equal(coh_token_file_make(byte_tokenizer, &options, NULL), COH_ERR_CORRUPT);
     if (!strstr(coh_last_error(), says))
         fail_msg("%s", coh_last_error());
     assert_int_equal(folder_count(), entry_count);
     options.held_out = 0;
     options.validation_split = 0.36; /* 7 bytes, and 13 are put aside */
-    assert_int_equal(coh_token_file_make(bytes, &options, NULL), COH_OK);
+    assert_int_equal(coh_token_file_make(byte_tokenizer, &options, NULL), COH_OK);
     assert_text("out", "abcd\n");
 }
 
@@ -658,7 +644,7 @@ static void a_file_that_is_no_token_file_is_not_replaced(void **state)
         options.out_path = folder_file(all[i].out);
         options.held_out = all[i].held ? 2 : 0;
         options.held_out_path = all[i].held ? folder_file(all[i].held) : NULL;
-        if (coh_token_file_make(bytes, &options, NULL) != COH_ERR_ARGUMENT ||
+        if (coh_token_file_make(byte_tokenizer, &options, NULL) != COH_ERR_ARGUMENT ||
             !strstr(coh_last_error(), all[i].says))
             fail_msg("case %zu: %s", i, coh_last_error());
         for (int name = 0; name < 2; name++) {
@@ -673,7 +659,7 @@ static void a_file_that_is_no_token_file_is_not_replaced(void **state)
     coh_token_build_options options = options_for("in", COH_DATA_JSONL);
     options.out_path = folder_file("empty");
     for (int time = 0; time < 2; time++) /* of an empty file, then of a token file */
-        assert_int_equal(coh_token_file_make(bytes, &options, NULL), COH_OK);
+        assert_int_equal(coh_token_file_make(byte_tokenizer, &options, NULL), COH_OK);
 }
 
 static void a_failed_build_leaves_nothing_behind(void **state)
@@ -682,7 +668,7 @@ static void a_failed_build_leaves_nothing_behind(void **state)
     write_text("in", GOOD_CHAT "\n" GOOD_CHAT "\n" GOOD_CHAT "\n" GOOD_CHAT "\n");
     coh_token_build_options options = options_for("in", COH_DATA_CHAT);
     options.fitted = 1;
-    assert_int_equal(coh_token_file_make(bytes, &options, NULL), COH_ERR_ARGUMENT);
+    assert_int_equal(coh_token_file_make(byte_tokenizer, &options, NULL), COH_ERR_ARGUMENT);
     assert_string_equal(coh_last_error(),
                         "documents are fitted into windows: give the tokens of one");
     options.window = 6;
@@ -691,7 +677,7 @@ static void a_failed_build_leaves_nothing_behind(void **state)
     int entry_count = folder_count();
     for (uint64_t n = 1;; n++) {
         alloc_fail_nth(n);
-        coh_status status = coh_token_file_make(bytes, &options, NULL);
+        coh_status status = coh_token_file_make(byte_tokenizer, &options, NULL);
         int was_hit = alloc_fault_was_hit();
         alloc_fail_nth(0);
         if (!was_hit) {
