@@ -66,6 +66,17 @@ static inline json_t *read_json(const char *path)
     return root;
 }
 
+/* Checks that the member is an array of these names, up to a NULL, or null where there are none. */
+static inline void assert_names(const json_t *config, const char *key, const char *const expected[])
+{
+    const json_t *found = json_object_get(config, key);
+    size_t count = 0;
+    for (; expected[count]; count++)
+        assert_string_equal(json_string_value(json_array_get(found, count)), expected[count]);
+    assert_int_equal(json_array_size(found), count);
+    assert_int_equal(json_is_null(found), count == 0);
+}
+
 static inline void write_to(const char *path, const coh_model *model, coh_dtype dtype,
                             const char *base)
 {

@@ -18,15 +18,6 @@ static int set_up(void **state)
 
 /* ---- saved on their own ---- */
 
-static void assert_targets(const json_t *config, const char *const expected[])
-{
-    const json_t *found = json_object_get(config, "target_modules");
-    size_t count = 0;
-    for (; expected[count]; count++)
-        assert_string_equal(json_string_value(json_array_get(found, count)), expected[count]);
-    assert_int_equal(json_array_size(found), count);
-}
-
 static void the_configuration_is_pefts(void **state)
 {
     (void)state;
@@ -56,7 +47,7 @@ static void the_configuration_is_pefts(void **state)
         const coh_model model = made_model(all[i].config, &adapters);
         write_to(folder_file("out"), &model, COH_DTYPE_F32, "a \"base\" \\ model");
         json_t *root = read_json(folder_file("out/adapter_config.json"));
-        assert_targets(root, all[i].modules);
+        assert_names(root, "target_modules", all[i].modules);
         assert_int_equal(json_integer_value(json_object_get(root, "r")), 3);
         assert_int_equal(json_is_true(json_object_get(root, "fan_in_fan_out")),
                          all[i].fan_in_fan_out);

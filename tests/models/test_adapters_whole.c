@@ -12,16 +12,6 @@ static int set_up(void **state)
     return folder_create(state);
 }
 
-static void assert_saved(const json_t *config, const char *const expected[])
-{
-    const json_t *found = json_object_get(config, "modules_to_save");
-    size_t count = 0;
-    for (; expected[count]; count++)
-        assert_string_equal(json_string_value(json_array_get(found, count)), expected[count]);
-    assert_int_equal(json_array_size(found), count);
-    assert_int_equal(json_is_null(found), count == 0);
-}
-
 /* PEFT, utils/other.py: _set_trainable takes the modules whose names end in one of the list. */
 static void what_is_trained_in_full_is_pefts_modules_to_save(void **state)
 {
@@ -50,7 +40,7 @@ static void what_is_trained_in_full_is_pefts_modules_to_save(void **state)
         const coh_model model = made_model(all[i].config, &adapters);
         write_to(folder_file("out"), &model, COH_DTYPE_F32, NULL);
         json_t *root = read_json(folder_file("out/adapter_config.json"));
-        assert_saved(root, all[i].modules);
+        assert_names(root, "modules_to_save", all[i].modules);
         json_decref(root);
         assert_int_equal(temporary_remove(folder_file("out")), 0);
     }
