@@ -22,7 +22,7 @@ typedef struct coh_attention_cut {
     int64_t blocks;        /* blocks of queries */
     int64_t key_blocks;
     int64_t parts;   /* pieces of a head in backward, each with a range of key blocks */
-    int is_band;     /* a window: late blocks of keys have as many queries as early ones */
+    int is_band;     /* a window or documents: late keys have as many queries as early ones */
     int64_t scratch; /* floats of a part: dq [T rounded up to sixteen][width], one per query */
     /* floats of a head: its parts, then, if it shares its keys, dk [T][width] and dv */
     int64_t head_scratch;
@@ -40,7 +40,7 @@ static inline coh_attention_cut coh_attention_cut_of(const coh_attention *a)
     cut.key_blocks = (a->T + cut.keys - 1) / cut.keys;
     cut.parts = (COH_ATTENTION_PIECES + a->B * a->H - 1) / (a->B * a->H);
     cut.parts = cut.parts < cut.key_blocks ? cut.parts : cut.key_blocks;
-    cut.is_band = a->window > 0;
+    cut.is_band = a->window > 0 || a->positions != NULL;
     cut.scratch = (a->T + 15) / 16 * 16 * (cut.width + 1);
     cut.head_scratch = cut.parts * cut.scratch + (a->H > a->G ? 2 * a->T * cut.width : 0);
     return cut;

@@ -32,6 +32,7 @@ typedef struct shape {
     double dropped; /* share of the weights */
     int64_t window;
     float scale, cap;
+    int64_t document; /* mean length of a row's documents; 0: it is one */
 } shape;
 
 static const shape shapes[] = {
@@ -75,6 +76,13 @@ static const shape shapes[] = {
     { "capped scores of another scale, parts", 1, 421, 1, 33, .scale = 0.75f, .cap = 5.0f },
     { "a cap, a window, dropout, shared keys", 2, 301, 8, 20, 4, 0.3, 75, 0.3f, 2.0f },
     { "a scale alone", 2, 65, 2, 16, 1, .scale = 0.1f },
+    { "documents of a token", 2, 37, 2, 16, .document = 1 },
+    { "documents within vectors", 2, 131, 2, 33, .document = 5 },
+    { "documents, shared keys", 2, 259, 4, 24, 2, .document = 40 },
+    { "documents of about a block, parts of a head", 1, 601, 1, 32, .document = 128 },
+    { "documents longer than blocks, one part a head", 2, 421, 16, 20, 4, .document = 300 },
+    { "documents in short blocks", 1, 150, 1, 200, .document = 30 },
+    { "documents, a window, a cap, dropout", 2, 301, 8, 20, 4, 0.3, 75, 0.3f, 2.0f, 60 },
 };
 #define SHAPES ((int)(sizeof(shapes) / sizeof(shapes[0])))
 
@@ -139,6 +147,21 @@ static void place_parts(problem *p)
     p->a.dv = coh_element(p->a.dtype, p->dqkv, part_begin(p, 2));
 }
 
+/* Cuts each row into documents of 1 to 2 `mean` - 1 tokens. */
+static int32_t *random_documents(int64_t B, int64_t T, int64_t mean)
+{
+    int32_t *positions = calloc((size_t)(B * T), sizeof(int32_t));
+    assert_non_null(positions);
+    for (int64_t b = 0; b < B; b++)
+        for (int64_t i = 0, left = 0; i < T; i++, left--) {
+            positions[b * T + i] = left > 0 ? positions[b * T + i - 1] + 1 : 0;
+            if (left <= 0)
+                left = 1 + (int64_t)(coh_rng_uniform(37, (uint64_t)b, (uint64_t)i) *
+                                     (double)(2 * mean - 1));
+        }
+    return positions;
+}
+
 static const coh_random_cell random_cell = { .seed = 11, .step = 12 };
 
 static void problem_create(problem *p, const shape *s, coh_dtype dtype)
@@ -151,6 +174,8 @@ static void problem_create(problem *p, const shape *s, coh_dtype dtype)
     p->a.window = s->window;
     p->a.scale = s->scale;
     p->a.cap = s->cap;
+    if (s->document > 0)
+        p->a.positions = random_documents(s->B, s->T, s->document);
     p->dropped = s->dropped;
     if (s->dropped > 0)
         p->a.drop = (coh_drop){ .cell = &random_cell,
@@ -178,6 +203,7 @@ static void problem_destroy(problem *p)
 {
     free(p->qkv);
     free((void *)p->a.dy);
+    free((void *)p->a.positions);
     free(p->before);
     free(p->a.y);
     free(p->dqkv);
@@ -306,6 +332,16 @@ TEST_ORACLE static void expect_gradients(problem *p, const query *one)
     }
 }
 
+/* Returns the first key that token i of row b sees. */
+TEST_ORACLE static int64_t first_key(const problem *p, int64_t b, int64_t i)
+{
+    int64_t first = i;
+    while (first > 0 && (p->a.window <= 0 || i - first + 1 < p->a.window) &&
+           (p->a.positions == NULL || p->a.positions[b * p->a.T + first] > 0))
+        first--;
+    return first;
+}
+
 TEST_ORACLE static void expect(problem *p, int pairs)
 {
     const int64_t D = p->a.D, H = p->a.H, T = p->a.T;
@@ -320,7 +356,7 @@ TEST_ORACLE static void expect(problem *p, int pairs)
                                      shared + part_begin(p, 2) },
                           .out = ((b * T + i) * H + h) * D,
                           .i = i,
-                          .first = p->a.window > 0 && p->a.window <= i ? i + 1 - p->a.window : 0,
+                          .first = first_key(p, b, i),
                           .p = weights,
                           .kept = weights + T,
                           .slope = weights + 2 * T,
@@ -463,9 +499,10 @@ static void the_number_of_threads_changes_no_bit(void **state)
     static const shape cut[] = { { "parts", 1, 601, 1, 24 },
                                  { "heads", 4, 150, 9, 20 },
                                  { "shared keys", 2, 301, 6, 20, 2 },
-                                 { "a window", 1, 601, 2, 24, 1, .window = 90 } };
+                                 { "a window", 1, 601, 2, 24, 1, .window = 90 },
+                                 { "documents", 2, 301, 2, 24, 1, .document = 90 } };
     for (int dtype = 0; dtype < 2; dtype++)
-        for (int s = 0; s < 4; s++) {
+        for (int s = 0; s < 5; s++) {
             if (test_is_brief() && !test_seeks_races() && s % 2 != dtype)
                 continue;
             problem p;

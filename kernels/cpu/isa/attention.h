@@ -26,6 +26,8 @@ void attention_group(const coh_attention *attention, int64_t index);
 typedef struct head {
     coh_dtype dtype;
     int64_t T, D, window;
+    const int32_t *positions; /* of the tokens in their documents; NULL: the row is one */
+    int is_band;              /* a window or documents: a query may see no key of the first tile */
     int64_t q_stride, kv_stride, y_stride;
     int64_t width, words, depth; /* D in columns, in words of a row with and without padding */
     int64_t queries, keys;       /* of a block */
@@ -58,6 +60,8 @@ LANES_INLINE head head_at(const coh_attention *a, int64_t index)
         .T = a->T,
         .D = a->D,
         .window = a->window > 0 ? a->window : a->T, /* T is no limit */
+        .positions = a->positions == NULL ? NULL : a->positions + b * a->T,
+        .is_band = cut.is_band,
         .q_stride = a->q_stride,
         .kv_stride = a->kv_stride,
         .y_stride = C,
@@ -98,15 +102,49 @@ LANES_INLINE void head_rows(const head *one, float *to, int64_t padded, const vo
     block_rows(to, one->words, padded, &source);
 }
 
-/* Returns the first key that query i sees. */
-LANES_INLINE int64_t head_first_key(const head *one, int64_t i)
-{
-    return i < one->window ? 0 : i + 1 - one->window;
-}
-
 LANES_INLINE int64_t within(int64_t x, int64_t low, int64_t high)
 {
     return x < low ? low : x > high ? high : x;
+}
+
+/* Returns the first token of the document of token i, or of the last one for i >= T. */
+LANES_INLINE int64_t head_document(const head *one, int64_t i)
+{
+    i = smaller(i, one->T - 1);
+    return i - within(one->positions[i], 0, i);
+}
+
+/* Returns the first key that query i sees. */
+LANES_INLINE int64_t head_first_key(const head *one, int64_t i)
+{
+    const int64_t first = i < one->window ? 0 : i + 1 - one->window;
+    if (one->positions == NULL)
+        return first;
+    const int64_t begin = head_document(one, i);
+    return begin > first ? begin : first;
+}
+
+/* Returns the end of the queries that see key j; documents are searched by halves. */
+static inline int64_t head_end_query(const head *one, int64_t j)
+{
+    int64_t low = j + 1, high = smaller(one->T, j + one->window);
+    if (one->positions == NULL)
+        return j + one->window;
+    while (low < high) {
+        const int64_t middle = low + (high - low) / 2;
+        if (head_document(one, middle) > j)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return low;
+}
+
+/* Writes the first keys that queries [begin, begin + count) see; those from T on, as the last. */
+static inline void head_first_keys(const head *one, int32_t *to, int64_t begin, int64_t count)
+{
+    for (int64_t i = 0; i < count && one->positions != NULL; i++)
+        to[i] = (int32_t)head_first_key(one, smaller(begin + i, one->T - 1));
 }
 
 /* Caps the scores, not scaled yet, of `keys` rows in lanes [first, end). */
@@ -160,14 +198,21 @@ LANES_INLINE vector lanes_from(int64_t first, vector a, vector other)
 #endif
 }
 
-/* Returns `a` in the lanes of queries i, i + 1, ... that see key j, and `other` in the others. */
-LANES_INLINE vector head_seen(const head *one, int64_t i, int64_t j, vector a, float other)
+/* Returns `a` in the lanes of queries i, i + 1, ... that see key j, and `other` in the others.
+ * `first_keys`: of these queries, by head_first_keys. */
+LANES_INLINE vector head_seen(const head *one, const int32_t *first_keys, int64_t i, int64_t j,
+                              vector a, float other)
 {
     const int64_t first = within(j - i, 0, COH_VECTOR_FLOATS);
     const int64_t end = within(j - i + one->window, 0, COH_VECTOR_FLOATS);
     const vector none = vector_all(other);
     if (first > 0)
         a = lanes_from(first, a, none);
+    if (one->positions != NULL) {
+        vector_bits begins;
+        memcpy(&begins, first_keys, sizeof(begins));
+        return vector_select((vector_bits)(begins > bits_all((uint32_t)j)), none, a);
+    }
     return end < COH_VECTOR_FLOATS ? lanes_from(end, none, a) : a;
 }
 

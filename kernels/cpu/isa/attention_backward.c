@@ -20,13 +20,14 @@
 typedef struct backward_block {
     head one;
     const coh_attention *attention;
-    float *dq;                        /* [query][width]: sum of this part */
-    float *shared_dk, *shared_dv;     /* [key][width]; NULL: no other head shares the keys */
-    float *mean_gradients;            /* D_i [query] */
-    int64_t part_k0;                  /* first key of the part */
-    int64_t k0, seen, keys;           /* keys of the block, rounded up to four in `keys` */
-    int64_t q0, rows, lanes;          /* queries of the tile, rounded up to sixteen in `lanes` */
-    float lse[COH_ATTENTION_QUERIES]; /* in base 2 */
+    float *dq;                    /* [query][width]: sum of this part */
+    float *shared_dk, *shared_dv; /* [key][width]; NULL: no other head shares the keys */
+    float *mean_gradients;        /* D_i [query] */
+    int64_t part_k0;              /* first key of the part */
+    int64_t k0, seen, keys;       /* keys of the block, rounded up to four in `keys` */
+    int64_t q0, rows, lanes;      /* queries of the tile, rounded up to sixteen in `lanes` */
+    int32_t first_keys[COH_ATTENTION_QUERIES];              /* with documents */
+    float lse[COH_ATTENTION_QUERIES];                       /* in base 2 */
     float scores[STRIP * COH_ATTENTION_QUERIES];            /* [key][query] */
     float gradients[STRIP * COH_ATTENTION_QUERIES];         /* dy v^T, [key][query] */
     uint32_t kept[STRIP * COH_ATTENTION_QUERIES];           /* masks of weights, [key][query] */
@@ -41,11 +42,6 @@ typedef struct backward_block {
     float ds_pairs[COH_ATTENTION_SCORES]; /* [key words][query]; for floats, ds_rows is used */
 } __attribute__((aligned(64))) backward_block;
 
-LANES_INLINE int has_window(const backward_block *t)
-{
-    return t->attention->window > 0;
-}
-
 /* Returns the first query of the tile, a multiple of sixteen, that may see key j of the block. */
 LANES_INLINE int64_t first_query(const backward_block *t, int64_t j)
 {
@@ -55,7 +51,8 @@ LANES_INLINE int64_t first_query(const backward_block *t, int64_t j)
 /* Returns the end of the queries of the tile, in sixteens, that may see keys of the strip at j. */
 LANES_INLINE int64_t end_query(const backward_block *t, int64_t j)
 {
-    return block_round(within(t->k0 + j + STRIP - 1 + t->one.window - t->q0, 0, t->lanes), 16);
+    const int64_t end = head_end_query(&t->one, t->k0 + j + STRIP - 1) - t->q0;
+    return block_round(within(end, 0, t->lanes), 16);
 }
 
 /* Computes scores (or gradients of p) of STRIP keys from j on. */
@@ -83,7 +80,8 @@ typedef struct weights {
 /* Returns `a` for the queries from c on that may see key j of the block, 0 for the others. */
 LANES_INLINE vector or_zero(const backward_block *t, int64_t j, int64_t c, vector a)
 {
-    return j < t->seen ? head_seen(&t->one, t->q0 + c, t->k0 + j, a, 0.0f) : vector_all(0.0f);
+    return j < t->seen ? head_seen(&t->one, t->first_keys + c, t->q0 + c, t->k0 + j, a, 0.0f)
+                       : vector_all(0.0f);
 }
 
 /* Returns the weights of keys j and, in pairs, j + 1, which are `at` and `at` + 1 in the strip, for
@@ -155,7 +153,8 @@ LANES_INLINE void weigh_strip(backward_block *t, int64_t j, int drops)
 {
     const int64_t first = first_query(t, j), end = end_query(t, j);
     const int64_t keys = smaller(STRIP, t->keys - j), at_0 = t->k0 + j - t->q0;
-    const int64_t whole = within(at_0 + keys - 1, 0, t->lanes), whole_end = at_0 + t->one.window;
+    const int64_t whole = within(at_0 + keys - 1, 0, t->lanes),
+                  whole_end = head_end_query(&t->one, t->k0 + j) - t->q0;
     const weights zeros = { 0 };
     for (int64_t at = 0; at < keys; at += WORD_ELEMENTS) {
         for (int64_t c = first >= 16 ? first - 16 : 0; c < first; c += COH_VECTOR_FLOATS)
@@ -202,7 +201,7 @@ static void gather_keys(const backward_block *t, float *to, const float *rows, c
     block_multiply(&product);
 }
 
-/* dq (= or, after the part's first keys and with a window, +=) ds k. */
+/* dq (= or, after the part's first keys and in a band, +=) ds k. */
 static void gather_queries(const backward_block *t)
 {
     const head *one = &t->one;
@@ -225,7 +224,7 @@ static void gather_queries(const backward_block *t)
             .b_stride = one->width,
             .c = t->dq + (t->q0 + r) * one->width,
             .c_stride = one->width,
-            .into = t->k0 == t->part_k0 && !has_window(t) ? BLOCK_SET : BLOCK_ADD
+            .into = t->k0 == t->part_k0 && !one->is_band ? BLOCK_SET : BLOCK_ADD
         };
         block_multiply(&product);
     }
@@ -240,12 +239,13 @@ static void load_queries(backward_block *t)
     block_across(t->dy_across, one->queries, t->dy_rows, t->lanes, one->words);
     t->q_deep = block_deep(t->q_pairs, t->q_rows, t->lanes, one->words, one->width);
     t->dy_deep = block_deep(t->dy_pairs, t->dy_rows, t->lanes, one->words, one->width);
-    if (t->k0 == t->part_k0 || has_window(t)) { /* with a window, others are seen first */
+    if (t->k0 == t->part_k0 || one->is_band) { /* in a band, others are seen first */
         head_rows(one, t->y_rows, t->lanes, one->y, one->y_stride, t->q0, t->rows);
         block_dots(t->mean_gradients + t->q0, t->y_rows, t->dy_rows, t->lanes, one->words);
     }
     for (int64_t r = 0; r < t->lanes; r++)
         t->lse[r] = r < t->rows ? one->lse[t->q0 + r] * LOG2_E : 0.0f;
+    head_first_keys(one, t->first_keys, t->q0, t->lanes);
 }
 
 static void run_tile(backward_block *t)
@@ -296,7 +296,7 @@ static void run_keys(backward_block *t)
     t->k_deep = block_deep(t->k_pairs, t->k_rows, t->keys, one->words, one->width);
     memset(t->dk, 0, (size_t)(t->keys * one->width) * sizeof(float));
     memset(t->dv, 0, (size_t)(t->keys * one->width) * sizeof(float));
-    const int64_t end = smaller(one->T, t->k0 + t->seen - 1 + one->window);
+    const int64_t end = smaller(one->T, head_end_query(one, t->k0 + t->seen - 1));
     for (t->q0 = t->k0 / one->queries * one->queries; t->q0 < end; t->q0 += one->queries) {
         t->rows = smaller(one->queries, one->T - t->q0);
         t->lanes = block_round(t->rows, 16);
@@ -322,7 +322,7 @@ void attention_backward(const coh_attention *attention, int64_t index)
     t.mean_gradients = t.dq + cut.scratch / (t.one.width + 1) * t.one.width;
     if (cut.parts == 1 && t.mean_gradients - t.dq <= COH_ATTENTION_WORDS)
         t.dq = t.dq_here;
-    if (has_window(&t))
+    if (t.one.is_band)
         memset(t.dq, 0, (size_t)(t.one.T * t.one.width) * sizeof(float));
     t.part_k0 = coh_attention_part_begin(&cut, part) * cut.keys;
     const int64_t end = coh_attention_part_begin(&cut, part + 1) * cut.keys;

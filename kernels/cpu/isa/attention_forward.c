@@ -11,11 +11,11 @@
 
 typedef struct forward_block {
     head one;
-    int has_window;          /* y starts at zero, since not all queries see the first tile */
     int64_t q0, rows, lanes; /* queries, rounded up to sixteen in `lanes` */
     int64_t k0, seen, keys;  /* keys of the tile, rounded up to four in `keys` */
     /* one value per query */
-    float max[COH_ATTENTION_QUERIES]; /* of the scores before scaling */
+    int32_t first_keys[COH_ATTENTION_QUERIES]; /* with documents */
+    float max[COH_ATTENTION_QUERIES];          /* of the scores before scaling */
     float sum[COH_ATTENTION_QUERIES], shrink[COH_ATTENTION_QUERIES];
     float y[COH_ATTENTION_WORDS];        /* [query][width] */
     float rows_of[COH_ATTENTION_WORDS];  /* rows of q, then of v */
@@ -31,7 +31,8 @@ static void find_scores(forward_block *f)
 {
     for (int64_t j = 0; j < f->keys; j += 12) {
         const int64_t at = f->k0 + j - f->q0, first = within(at, 0, f->lanes) / 16 * 16;
-        const int64_t end = block_round(within(at + 11 + f->one.window, 0, f->lanes), 16);
+        const int64_t last = head_end_query(&f->one, f->k0 + j + 11) - f->q0;
+        const int64_t end = block_round(within(last, 0, f->lanes), 16);
         if (end <= first)
             continue;
         const block_product product = { .rows = smaller(12, f->keys - j),
@@ -57,7 +58,8 @@ LANES_INLINE vector score_at(const forward_block *f, int64_t j, int64_t c)
 /* Returns `a` for the queries from c on that may see key j of the tile, `other` for the others. */
 LANES_INLINE vector where_seen(const forward_block *f, int64_t j, int64_t c, vector a, float other)
 {
-    return j < f->seen ? head_seen(&f->one, f->q0 + c, f->k0 + j, a, other) : vector_all(other);
+    return j < f->seen ? head_seen(&f->one, f->first_keys + c, f->q0 + c, f->k0 + j, a, other)
+                       : vector_all(other);
 }
 
 /* Stores the words of a pair of keys, or of one. */
@@ -197,7 +199,7 @@ static void gather(forward_block *f, const float *v_deep)
             .b_stride = f->one.width,
             .c = f->y + r * f->one.width,
             .c_stride = f->one.width,
-            .into = f->k0 == 0 && !f->has_window ? BLOCK_SET : BLOCK_SHRINK,
+            .into = f->k0 == 0 && !f->one.is_band ? BLOCK_SET : BLOCK_SHRINK,
             .factors = f->shrink + r
         };
         block_multiply(&product);
@@ -224,12 +226,12 @@ void attention_forward(const coh_attention *attention, int64_t index)
     f.q0 = index % cut.blocks * queries;
     f.rows = smaller(queries, f.one.T - f.q0);
     f.lanes = block_round(f.rows, 16);
-    f.has_window = attention->window > 0;
+    head_first_keys(&f.one, f.first_keys, f.q0, f.lanes);
     for (int64_t r = 0; r < f.lanes; r++) {
-        f.max[r] = f.has_window ? MAX_BEFORE : -INFINITY;
+        f.max[r] = f.one.is_band ? MAX_BEFORE : -INFINITY;
         f.sum[r] = 0.0f;
     }
-    if (f.has_window)
+    if (f.one.is_band) /* not all queries see the first tile */
         memset(f.y, 0, (size_t)(f.lanes * f.one.width) * sizeof(float));
     head_rows(&f.one, f.rows_of, f.lanes, f.one.q, f.one.q_stride, f.q0, f.rows);
     block_across(f.q_across, queries, f.rows_of, f.lanes, f.one.words);
