@@ -36,11 +36,11 @@ static const tile_kernels tiles[] = {
 };
 
 /* Returns NULL for heads that the tile kernels do not take; they move 16 bytes at a time. Those
- * with dropout do not cap scores: their registers would spill. */
+ * with dropout neither cap scores nor take documents: their registers would spill. */
 static const tile_kernels *tiles_of(const coh_attention *a)
 {
     if (a->dtype != COH_DTYPE_BF16 || a->D % 8 != 0 || a->q_stride % 8 != 0 ||
-        a->kv_stride % 8 != 0 || (a->cap > 0 && a->drop.threshold > 0) ||
+        a->kv_stride % 8 != 0 || ((a->cap > 0 || a->positions != NULL) && a->drop.threshold > 0) ||
         !COH_CUDA_PACKED(a->q, a->k, a->v, a->y, a->dy, a->dq, a->dk, a->dv))
         return NULL;
     for (size_t i = 0; i < sizeof(tiles) / sizeof(tiles[0]); i++)
@@ -66,6 +66,7 @@ static coh_attention_arguments arguments_of(const coh_attention *a)
         .G = (int32_t)a->G,
         .D = (int32_t)a->D,
         .window = (int32_t)(a->window > 0 ? a->window : a->T),
+        .positions = a->positions,
         .q = a->q,
         .k = a->k,
         .v = a->v,
@@ -137,11 +138,11 @@ static void tile_backward(void *queue, const coh_attention *a, const tile_kernel
                           const coh_attention_arguments *arguments)
 {
     const int64_t W = tile->width, drops = a->drop.threshold > 0;
-    const int64_t passed = COH_ATTENTION_BACKWARD_SIDES(W) * 2 * COH_ATTENTION_BACKWARD_ROWS(W);
+    const int64_t passed = COH_ATTENTION_BACKWARD_SIDES(W) * COH_ATTENTION_BACKWARD_ROWS(W);
     const coh_cuda_grid keys =
-        tile_blocks(a->B * a->G, a->T, W, 2 * COH_ATTENTION_ROWS + passed, passed);
+        tile_blocks(a->B * a->G, a->T, W, 2 * COH_ATTENTION_ROWS + 2 * passed, 3 * passed);
     const coh_cuda_grid queries =
-        tile_blocks(a->B * a->H, a->T, W, 2 * COH_ATTENTION_ROWS + passed, 0);
+        tile_blocks(a->B * a->H, a->T, W, 2 * COH_ATTENTION_ROWS + 2 * passed, 0);
     if (a->dk != NULL || (a->dv != NULL && tile->values == tile->keys))
         coh_cuda_launch(queue, tile->keys + drops, &keys, arguments);
     if (a->dv != NULL && tile->values != tile->keys)

@@ -20,8 +20,8 @@ enum {
 /* Shared memory of tile kernels of width W, in rows of W + COH_ATTENTION_PAD bf16. Forward has two
  * tiles each of keys and values. If the queries fit into registers, they are loaded through that
  * memory first; otherwise they have a tile in addition. Backward has the two tiles of the block
- * and, once or twice, two tiles that it passes over, plus an lse and a delta per row if the block
- * owns keys. */
+ * and, once or twice, two tiles that it passes over, plus an lse, a delta and a first key per row
+ * if the block owns keys. */
 #define COH_ATTENTION_PAD               8
 #define COH_ATTENTION_HOLDS(W)          ((W) <= 128)
 #define COH_ATTENTION_FORWARD_KEYS(W)   (COH_ATTENTION_HOLDS(W) ? 64 : 32)
@@ -33,6 +33,7 @@ typedef struct coh_attention_arguments {
     int64_t rows; /* B T H: of delta */
     int32_t T, H, G, D;
     int32_t window; /* T: none */
+    const int32_t *positions;
     const void *q, *k, *v;
     void *y;
     float *lse;

@@ -43,7 +43,7 @@ template <int N> static __device__ __forceinline__ void clear(float values[N][4]
 typedef struct query_block {
     const uint16_t *q, *dy; /* row 0 of the head */
     int64_t statistics;     /* where the head's lse and delta begin */
-    int i;
+    int b, i;
 } query_block;
 
 /* Returns the index-th of `blocks` blocks from the diagonal on, head after head of those that
@@ -58,12 +58,13 @@ static __device__ __forceinline__ query_block query_block_of(const coh_attention
     one.q = (const uint16_t *)a.q + row * a.q_stride + h * a.D;
     one.dy = (const uint16_t *)a.dy + (row * a.H + h) * a.D;
     one.statistics = (b * a.H + h) * a.T;
+    one.b = (int)b;
     one.i = (first + index % blocks) * rows;
     return one;
 }
 
 /* Begins to load a block of queries; rows from T on get no weight. */
-template <int W>
+template <int W, bool DROPS>
 static __device__ __forceinline__ void bring_queries(const coh_attention_arguments &a,
                                                      const query_block &one, uint16_t *tiles,
                                                      float *statistics)
@@ -77,6 +78,8 @@ static __device__ __forceinline__ void bring_queries(const coh_attention_argumen
         const int64_t at = one.statistics + one.i + row;
         statistics[row] = is_there ? a.lse[at] * COH_LOG2E : INFINITY;
         statistics[ROWS + row] = is_there ? a.delta[at] : 0.0f;
+        if (!DROPS)
+            statistics[2 * ROWS + row] = __int_as_float(coh_first_key(a, one.b, one.i + row));
     }
 }
 
@@ -111,7 +114,9 @@ weigh_keys(float s[ROWS / 8][4], float dp[ROWS / 8][4], const float *statistics,
 {
     const int lane = coh_lane();
     const float scale = a.scale * COH_LOG2E;
-    const bool is_cut = i < j + 15 || i + ROWS - 1 - j >= a.window;
+    const bool is_cut =
+        i < j + 15 ||
+        coh_is_before<DROPS>(a, i + ROWS - 1, j, __float_as_int(statistics[3 * ROWS - 1]));
 #pragma unroll
     for (int n = 0; n < ROWS / 8; n++) {
         float kept[4] = { 1.0f, 1.0f, 1.0f, 1.0f };
@@ -121,7 +126,8 @@ weigh_keys(float s[ROWS / 8][4], float dp[ROWS / 8][4], const float *statistics,
         for (int e = 0; e < 4; e++) {
             const int query = 8 * n + lane % 4 * 2 + e % 2;
             float p = coh_exp2(s[n][e] * scale - statistics[query]);
-            if (is_cut && !coh_sees(i + query, j + lane / 4 + e / 2 * 8, a.window))
+            if (is_cut && !coh_tile_sees<DROPS>(a, i + query, j + lane / 4 + e / 2 * 8,
+                                                __float_as_int(statistics[2 * ROWS + query])))
                 p = 0.0f;
             if (WHAT & GRADIENT_K)
                 dp[n][e] = p * (kept[e] * dp[n][e] - statistics[ROWS + query]);
@@ -137,13 +143,15 @@ static __device__ __forceinline__ void backward_keys(const coh_attention_argumen
     enum { ROWS = shape::ROWS, SIDES = shape::SIDES, STRIDE = 16 * (W + COH_ATTENTION_PAD) };
     const int j0 = (int)blockIdx.y * COH_ATTENTION_ROWS, j = j0 + 16 * coh_warp();
     const int first = j0 / ROWS; /* to the last query that sees a key of the block */
-    const int last = min(a.T, j0 + COH_ATTENTION_ROWS - 1 + a.window);
+    const int last =
+        DROPS ? min(a.T, j0 + COH_ATTENTION_ROWS - 1 + a.window)
+              : coh_end_query(a, (int)blockIdx.x / a.G, min(j0 + COH_ATTENTION_ROWS, a.T) - 1);
     const int blocks = (last + ROWS - 1) / ROWS - first;
     const int count = a.H / a.G * blocks, group = (int)(blockIdx.x % a.G);
     const int64_t b = blockIdx.x / a.G, kv = b * a.T * a.kv_stride + (int64_t)group * a.D;
     uint16_t *keys = (uint16_t *)coh_shared(), *values = keys + shape::OWN;
     uint16_t *tiles = values + shape::OWN; /* queries and dy, for each buffer */
-    float *statistics = (float *)(tiles + SIDES * 2 * shape::TILE); /* their lse and delta */
+    float *statistics = (float *)(tiles + SIDES * 2 * shape::TILE); /* of the queries */
     float dk[WHAT & GRADIENT_K ? W / 8 : 1][4] = {}, dv[WHAT & GRADIENT_V ? W / 8 : 1][4] = {};
 
     coh_tile_copy<COH_ATTENTION_ROWS, W>(keys, (const uint16_t *)a.k + kv, a.kv_stride, j0, a.T,
@@ -151,14 +159,14 @@ static __device__ __forceinline__ void backward_keys(const coh_attention_argumen
     coh_tile_copy<COH_ATTENTION_ROWS, W>(values, (const uint16_t *)a.v + kv, a.kv_stride, j0, a.T,
                                          a.D);
     if (SIDES == 2)
-        bring_queries<W>(a, query_block_of(a, first, blocks, ROWS, 0), tiles, statistics);
+        bring_queries<W, DROPS>(a, query_block_of(a, first, blocks, ROWS, 0), tiles, statistics);
     coh_copy_commit();
     for (int index = 0; index < count; index++) {
         const int side = SIDES == 2 ? index & 1 : 0, ahead = index + SIDES - 1;
         if (ahead < count)
-            bring_queries<W>(a, query_block_of(a, first, blocks, ROWS, ahead),
-                             tiles + ahead % SIDES * 2 * shape::TILE,
-                             statistics + ahead % SIDES * 2 * ROWS);
+            bring_queries<W, DROPS>(a, query_block_of(a, first, blocks, ROWS, ahead),
+                                    tiles + ahead % SIDES * 2 * shape::TILE,
+                                    statistics + ahead % SIDES * 3 * ROWS);
         coh_copy_commit();
         coh_copy_wait<SIDES - 1>();
         __syncthreads();
@@ -172,8 +180,8 @@ static __device__ __forceinline__ void backward_keys(const coh_attention_argumen
         if (WHAT & GRADIENT_K)
             coh_tile_scores<ROWS, W>(dp, values + coh_warp() * STRIDE, dy);
         if (!DROPS && a.cap != 0.0f)
-            cap_keys<ROWS, WHAT>(s, dp, statistics + side * 2 * ROWS, a);
-        weigh_keys<ROWS, DROPS, WHAT>(s, dp, statistics + side * 2 * ROWS, drop, a, one.i, j);
+            cap_keys<ROWS, WHAT>(s, dp, statistics + side * 3 * ROWS, a);
+        weigh_keys<ROWS, DROPS, WHAT>(s, dp, statistics + side * 3 * ROWS, drop, a, one.i, j);
         if constexpr ((WHAT & GRADIENT_V) != 0)
             coh_tile_add_weighted<ROWS, W>(dv, s, dy);
         if constexpr ((WHAT & GRADIENT_K) != 0)
@@ -206,16 +214,17 @@ static __device__ __forceinline__ void cap_queries(float s[ROWS / 8][4], float d
             dp[n][e] = sloped(dp[n][e], delta[e / 2], coh_cap(s[n][e], a));
 }
 
-/* Turns scores [16 queries, ROWS keys] and dp into ds, in dp. */
+/* Turns scores [16 queries, ROWS keys] and dp into ds, in dp; `first` are the first keys of this
+ * lane's queries. */
 template <int ROWS, bool DROPS>
 static __device__ __forceinline__ void
 weigh_queries(const float s[ROWS / 8][4], float dp[ROWS / 8][4], const float lse[2],
               const float delta[2], const coh_attention_drop &drop,
-              const coh_attention_arguments &a, int i, int j)
+              const coh_attention_arguments &a, const int first[2], int i, int j)
 {
     const int lane = coh_lane();
     const float scale = a.scale * COH_LOG2E;
-    const bool is_cut = j + ROWS - 1 > i || i + 15 - j >= a.window;
+    const bool is_cut = j + ROWS - 1 > i || coh_is_before<DROPS>(a, i + 15, j, first[1]);
 #pragma unroll
     for (int n = 0; n < ROWS / 8; n++) {
         float kept[4] = { 1.0f, 1.0f, 1.0f, 1.0f };
@@ -224,8 +233,8 @@ weigh_queries(const float s[ROWS / 8][4], float dp[ROWS / 8][4], const float lse
 #pragma unroll
         for (int e = 0; e < 4; e++) {
             float p = coh_exp2(s[n][e] * scale - lse[e / 2]);
-            if (is_cut &&
-                !coh_sees(i + lane / 4 + e / 2 * 8, j + 8 * n + lane % 4 * 2 + e % 2, a.window))
+            if (is_cut && !coh_tile_sees<DROPS>(a, i + lane / 4 + e / 2 * 8,
+                                                j + 8 * n + lane % 4 * 2 + e % 2, first[e / 2]))
                 p = 0.0f;
             dp[n][e] = p * (kept[e] * dp[n][e] - delta[e / 2]);
         }
@@ -249,15 +258,17 @@ static __device__ __forceinline__ void backward_queries(const coh_attention_argu
                                          a.D);
     coh_tile_copy<COH_ATTENTION_ROWS, W>(dy, (const uint16_t *)a.dy + row * y_stride + h * a.D,
                                          y_stride, i0, a.T, a.D);
-    const int begin = coh_first_keys(a, i0, ROWS);
+    const int begin = coh_first_keys(a, head / a.H, i0, ROWS);
     if (SIDES == 2) {
         coh_tile_copy<ROWS, W>(tiles, k, a.kv_stride, begin, a.T, a.D);
         coh_tile_copy<ROWS, W>(tiles + shape::TILE, v, a.kv_stride, begin, a.T, a.D);
     }
     coh_copy_commit();
     float lse[2], delta[2], dq[W / 8][4] = {};
+    int first[2];
     for (int half = 0; half < 2; half++) {
         const int query = i + coh_lane() / 4 + 8 * half;
+        first[half] = DROPS ? 0 : coh_first_key(a, head / a.H, query);
         const int64_t at = (int64_t)head * a.T + query;
         lse[half] = query < a.T ? a.lse[at] * COH_LOG2E : INFINITY;
         delta[half] = query < a.T ? a.delta[at] : 0.0f;
@@ -281,7 +292,7 @@ static __device__ __forceinline__ void backward_queries(const coh_attention_argu
         coh_tile_scores<ROWS, W>(dp, dy + coh_warp() * STRIDE, keys + shape::TILE);
         if (!DROPS && a.cap != 0.0f)
             cap_queries<ROWS>(s, dp, delta, a);
-        weigh_queries<ROWS, DROPS>(s, dp, lse, delta, drop, a, i, j);
+        weigh_queries<ROWS, DROPS>(s, dp, lse, delta, drop, a, first, i, j);
         coh_tile_add_weighted<ROWS, W>(dq, dp, keys);
         __syncthreads();
     }

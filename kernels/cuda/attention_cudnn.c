@@ -98,8 +98,8 @@ static coh_status find_plan(coh_attention_plans *plans, const coh_cudnn_shape *s
 static int takes(const coh_attention *a)
 {
     return coh_cudnn_takes_heads(a->dtype, a->T, a->D) && a->drop.threshold == 0 &&
-           a->window == 0 && a->scale == 0 && a->cap == 0 && a->q_stride % 8 == 0 &&
-           a->kv_stride % 8 == 0 &&
+           a->window == 0 && a->positions == NULL && a->scale == 0 && a->cap == 0 &&
+           a->q_stride % 8 == 0 && a->kv_stride % 8 == 0 &&
            COH_CUDA_PACKED(a->q, a->k, a->v, a->y, a->dy, a->dq, a->dk, a->dv);
 }
 

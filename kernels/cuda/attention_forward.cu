@@ -29,15 +29,15 @@ static __device__ __forceinline__ void cap(float s[KEYS / 8][4], const coh_atten
 }
 
 /* Turns scores into weights, in place; `factor` is the factor of earlier sums. `i` and `j` are the
- * first query of the warp and the first key. */
-template <int KEYS>
+ * first query of the warp and the first key; `first` are the first keys of this lane's queries. */
+template <int KEYS, bool DROPS>
 static __device__ __forceinline__ void weigh(float s[KEYS / 8][4], softmax_row row[2],
                                              float factor[2], const coh_attention_arguments &a,
-                                             int i, int j)
+                                             const int first[2], int i, int j)
 {
     const int lane = coh_lane();
     const float scale = a.scale * COH_LOG2E;
-    const bool is_cut = j + KEYS - 1 > i || i + 15 - j >= a.window;
+    const bool is_cut = j + KEYS - 1 > i || coh_is_before<DROPS>(a, i + 15, j, first[1]);
 #pragma unroll
     for (int half = 0; half < 2; half++) {
         const int query = i + lane / 4 + 8 * half;
@@ -47,7 +47,8 @@ static __device__ __forceinline__ void weigh(float s[KEYS / 8][4], softmax_row r
 #pragma unroll
             for (int e = 2 * half; e < 2 * half + 2; e++) {
                 s[n][e] *= scale;
-                if (is_cut && !coh_sees(query, j + 8 * n + lane % 4 * 2 + e % 2, a.window))
+                if (is_cut &&
+                    !coh_tile_sees<DROPS>(a, query, j + 8 * n + lane % 4 * 2 + e % 2, first[half]))
                     s[n][e] = -INFINITY;
                 max = fmaxf(max, s[n][e]);
             }
@@ -139,16 +140,18 @@ static __device__ __forceinline__ void forward(const coh_attention_arguments &a)
     enum { KEYS = shape::KEYS, TILE = shape::TILE };
     const int head = (int)blockIdx.x, i0 = (int)(gridDim.y - 1 - blockIdx.y) * COH_ATTENTION_ROWS;
     const int i = i0 + 16 * coh_warp(), last = min(i0 + COH_ATTENTION_ROWS, a.T);
-    const int64_t first = head / a.H * (int64_t)a.T, h = head % a.H;
-    const uint16_t *q = (const uint16_t *)a.q + first * a.q_stride + h * a.D;
-    const int64_t kv = first * a.kv_stride + h / (a.H / a.G) * a.D;
+    const int b = head / a.H;
+    const int64_t row0 = b * (int64_t)a.T, h = head % a.H;
+    const uint16_t *q = (const uint16_t *)a.q + row0 * a.q_stride + h * a.D;
+    const int64_t kv = row0 * a.kv_stride + h / (a.H / a.G) * a.D;
     const uint16_t *k = (const uint16_t *)a.k + kv, *v = (const uint16_t *)a.v + kv;
     uint16_t *tiles = (uint16_t *)coh_shared(); /* keys and values, twice */
     uint16_t *queries = tiles + (shape::HELD ? 2 : 4) * TILE;
 
     coh_tile_copy<COH_ATTENTION_ROWS, W>(queries, q, a.q_stride, i0, a.T, a.D);
     coh_copy_commit();
-    const int begin = coh_first_keys(a, i0, KEYS);
+    const int begin =
+        DROPS ? max(i0 + 1 - a.window, 0) / KEYS * KEYS : coh_first_keys(a, b, i0, KEYS);
     coh_tile_copy<KEYS, W>(tiles, k, a.kv_stride, begin, a.T, a.D);
     coh_tile_copy<KEYS, W>(tiles + TILE, v, a.kv_stride, begin, a.T, a.D);
     coh_copy_commit();
@@ -166,6 +169,8 @@ static __device__ __forceinline__ void forward(const coh_attention_arguments &a)
     coh_attention_drop drop = {};
     if (DROPS)
         drop = coh_attention_drop_of(a, head);
+    const int first[2] = { DROPS ? 0 : coh_first_key(a, b, i + coh_lane() / 4),
+                           DROPS ? 0 : coh_first_key(a, b, i + coh_lane() / 4 + 8) };
     softmax_row row[2] = { { COH_MAX_BEFORE, 0.0f }, { COH_MAX_BEFORE, 0.0f } };
     float sum[W / 8][4] = {};
     for (int j = begin, side = 0; j < last; j += KEYS, side ^= 1) {
@@ -182,7 +187,7 @@ static __device__ __forceinline__ void forward(const coh_attention_arguments &a)
         score<W>(s, held, queries, keys);
         if (!DROPS && a.cap != 0.0f)
             cap<KEYS>(s, a);
-        weigh<KEYS>(s, row, factor, a, i, j);
+        weigh<KEYS, DROPS>(s, row, factor, a, first, i, j);
         accumulate<W, DROPS>(sum, s, factor, keys + TILE, drop, i, j);
         __syncthreads();
     }

@@ -155,13 +155,13 @@ static __device__ __forceinline__ float score_of(float product, const coh_attent
 /* Takes 32 scores of a row, in sixteen lanes: updates the running maximum and sum, and turns scores
  * into weights times dropout's factor. Returns the factor of earlier sums. */
 static __device__ __forceinline__ float weigh_row(float s[2], float *max, float *sum,
-                                                  const coh_attention_drop &drop, int window, int i,
+                                                  const coh_attention_drop &drop, int first, int i,
                                                   int j)
 {
     float most = *max;
 #pragma unroll
     for (int c = 0; c < 2; c++) {
-        if (!coh_sees(i, j + 16 * c, window))
+        if (!coh_sees(i, j + 16 * c, first))
             s[c] = -INFINITY;
         most = fmaxf(most, s[c]);
     }
@@ -189,15 +189,17 @@ static __device__ __forceinline__ void forward(const coh_attention_arguments &a)
     const head_rows<const E> q = rows_of((const E *)a.q, row, a.q_stride, h * a.D, i);
     const coh_attention_drop drop = drop_of(a, head);
     const sums sum = sums_of(0, 0, a.D);
+    const int first[2] = { coh_first_key(a, head / a.H, i + ty),
+                           coh_first_key(a, head / a.H, i + ty + 16) };
     float max[2] = { COH_MAX_BEFORE, COH_MAX_BEFORE }, total[2] = {}, s[2][2];
-    for (int j = coh_first_keys(a, i, ROWS); j < last; j += ROWS) {
+    for (int j = coh_first_keys(a, head / a.H, i, ROWS); j < last; j += ROWS) {
         multiply(s, q, rows_of((const E *)a.k, row, a.kv_stride, g * a.D, j), a.T, a.D);
 #pragma unroll
         for (int r = 0; r < 2; r++) {
             s[r][0] = score_of(s[r][0], a);
             s[r][1] = score_of(s[r][1], a);
             const float factor =
-                weigh_row(s[r], &max[r], &total[r], drop, a.window, i + ty + 16 * r, j + tx);
+                weigh_row(s[r], &max[r], &total[r], drop, first[r], i + ty + 16 * r, j + tx);
             for (int d = 0; d < a.D; d += 32)
 #pragma unroll
                 for (int c = 0; c < 2; c++)
@@ -228,7 +230,7 @@ static __device__ __forceinline__ float slope_of(const coh_attention_arguments &
                                                  int i, int j, float *weight)
 {
     *weight = 0.0f;
-    if (i >= a.T || !coh_sees(i, j, a.window))
+    if (i >= a.T || !coh_sees(i, j, coh_first_key(a, (int)(head / a.H), i)))
         return 0.0f;
     const float score = score_of(s, a), tangent = score * a.from_cap;
     const float p = expf(score - a.lse[head * a.T + i]), kept = kept_of(drop, i, j);
@@ -268,7 +270,7 @@ static __device__ __forceinline__ void backward_keys(const coh_attention_argumen
     const int64_t b = blockIdx.x / a.G, g = blockIdx.x % a.G;
     const int column = (int)blockIdx.z * COH_ATTENTION_GENERAL_COLUMNS;
     const int end = min(column + COH_ATTENTION_GENERAL_COLUMNS, a.D);
-    const int last = min(a.T, j + (int)ROWS - 1 + a.window);
+    const int last = coh_end_query(a, (int)b, min(j + (int)ROWS, a.T) - 1);
     const sums dk = sums_of(0, column, end), dv = sums_of(1, column, end);
     for (int64_t h = g * shared; h < (g + 1) * shared; h++)
         for (int i = j; i < last; i += ROWS)
@@ -292,7 +294,7 @@ static __device__ __forceinline__ void backward_queries(const coh_attention_argu
     const coh_attention_drop drop = drop_of(a, head);
     const sums dq = sums_of(0, 0, a.D);
     float s[2][2], dp[2][2], weight;
-    for (int j = coh_first_keys(a, i, ROWS); j < last; j += ROWS) {
+    for (int j = coh_first_keys(a, head / a.H, i, ROWS); j < last; j += ROWS) {
         const head_rows<const E> k = rows_of((const E *)a.k, row, a.kv_stride, g * a.D, j);
         multiply(s, q, k, a.T, a.D);
         multiply(dp, dy, rows_of((const E *)a.v, row, a.kv_stride, g * a.D, j), a.T, a.D);

@@ -23,11 +23,41 @@
 /* A maximum below every score: finite, so that a query may see no key of its block's first tile. */
 #define COH_MAX_BEFORE -0x1p100f
 
+/* Returns the first token of the document of token i of sequence b; of the last one for i >= T. */
+static __device__ __forceinline__ int coh_document(const coh_attention_arguments &a, int b, int i)
+{
+    i = min(i, a.T - 1);
+    return i - a.positions[(int64_t)b * a.T + i];
+}
+
+/* Returns the first key that query i of sequence b sees. */
+static __device__ __forceinline__ int coh_first_key(const coh_attention_arguments &a, int b, int i)
+{
+    const int first = max(i + 1 - a.window, 0);
+    return a.positions == NULL ? first : max(first, coh_document(a, b, i));
+}
+
 /* Returns the begin of the first block of `rows` keys that query i sees. */
-static __device__ __forceinline__ int coh_first_keys(const coh_attention_arguments &a, int i,
+static __device__ __forceinline__ int coh_first_keys(const coh_attention_arguments &a, int b, int i,
                                                      int rows)
 {
-    return max(i + 1 - a.window, 0) / rows * rows;
+    return coh_first_key(a, b, i) / rows * rows;
+}
+
+/* Returns the end of the queries of sequence b that see key j; documents are searched by halves. */
+static __device__ __forceinline__ int coh_end_query(const coh_attention_arguments &a, int b, int j)
+{
+    int low = j + 1, high = (int)min((int64_t)a.T, (int64_t)j + a.window);
+    if (a.positions == NULL)
+        return high;
+    while (low < high) {
+        const int middle = low + (high - low) / 2;
+        if (coh_document(a, b, middle) > j)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return min(low, a.T);
 }
 
 /* Replaces a product q k by the one whose score is capped: cap tanh u, u = scale q k / cap, tanh
@@ -40,10 +70,26 @@ static __device__ __forceinline__ float coh_cap(float &product, const coh_attent
     return 1.0f - tangent * tangent;
 }
 
-/* Returns whether query i sees key j. */
-static __device__ __forceinline__ bool coh_sees(int i, int j, int window)
+/* Returns whether query i, which sees keys from `first` on, sees key j. */
+static __device__ __forceinline__ bool coh_sees(int i, int j, int first)
 {
-    return j <= i && i - j < window;
+    return j <= i && j >= first;
+}
+
+/* Returns whether key j, not above i, is before the first key of query i. Tile kernels with dropout
+ * take no documents and need no `first`, since their registers would spill. */
+template <bool DROPS>
+static __device__ __forceinline__ bool coh_is_before(const coh_attention_arguments &a, int i, int j,
+                                                     int first)
+{
+    return DROPS ? i - j >= a.window : j < first;
+}
+
+template <bool DROPS>
+static __device__ __forceinline__ bool coh_tile_sees(const coh_attention_arguments &a, int i, int j,
+                                                     int first)
+{
+    return j <= i && !coh_is_before<DROPS>(a, i, j, first);
 }
 
 static __device__ __forceinline__ int coh_lane(void)
