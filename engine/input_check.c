@@ -36,13 +36,16 @@ static void narrow(coh_input_limit *limit, const coh_index_range *range, int32_t
 void coh_input_limits_find(const coh_graph *graph, coh_input_limit out_limits[COH_PORT_MAX])
 {
     for (size_t i = 0; i < COH_PORT_MAX; i++)
-        out_limits[i].op = -1;
+        out_limits[i].op = out_limits[i].counter = -1;
     for (size_t i = 0; i < graph->op_count; i++) {
         const coh_graph_op_entry *op = &graph->ops[i];
         for (int32_t port = 0; port < op->kind.input_count; port++) {
             const coh_graph_tensor *tensor = &graph->tensors[op->input[port]];
-            if (tensor->producer < 0 && tensor->shape.dtype == COH_DTYPE_I32)
-                narrow(&out_limits[tensor->port], &op->facts.index_range[port], (int32_t)i);
+            if (tensor->producer >= 0 || tensor->shape.dtype != COH_DTYPE_I32)
+                continue;
+            narrow(&out_limits[tensor->port], &op->facts.index_range[port], (int32_t)i);
+            if (op->facts.counting_inputs >> port & 1u)
+                out_limits[tensor->port].counter = (int32_t)i;
         }
     }
 }
@@ -63,6 +66,25 @@ static coh_status check_integers(const coh_graph *graph, const coh_input_limit *
                             limit->least == -1 && integers[i] < 0
                                 ? "-1 marks a target that does not count"
                                 : "was the data made for another vocabulary?");
+    return COH_OK;
+}
+
+/* Checks that an input counts the tokens of documents along its last axis. */
+static coh_status check_counts(const coh_graph *graph, int32_t counter, size_t input,
+                               const coh_step_input *values, uint64_t microbatch_count)
+{
+    const coh_graph_tensor *tensor = tensor_of(graph, input);
+    const int32_t *integers = values->inputs[input];
+    const uint64_t row = (uint64_t)tensor->shape.dim[tensor->shape.rank - 1];
+    const uint64_t count = (uint64_t)coh_shape_elements(&tensor->shape) * microbatch_count;
+    for (uint64_t i = 0; i < count; i++)
+        if (integers[i] != 0 && (i % row == 0 || integers[i] != integers[i - 1] + 1))
+            return coh_fail(
+                COH_ERR_ARGUMENT,
+                "step %" PRIu64 ": input %s holds %" PRId32 " at place %" PRIu64
+                ", and for operator %s it counts the tokens of each document: 0, or one "
+                "more than the value before it in its row",
+                values->step, tensor->name, integers[i], i, graph->ops[counter].name);
     return COH_OK;
 }
 
@@ -92,5 +114,8 @@ coh_status coh_input_check(const coh_graph *graph, const coh_input_limit limits[
     for (size_t i = 0; i < graph->input_count; i++)
         if (limits[i].op >= 0)
             COH_TRY(check_integers(graph, &limits[i], i, input, microbatch_count));
+    for (size_t i = 0; i < graph->input_count; i++)
+        if (limits[i].counter >= 0)
+            COH_TRY(check_counts(graph, limits[i].counter, i, input, microbatch_count));
     return COH_OK;
 }

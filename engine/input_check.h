@@ -9,7 +9,8 @@
 /* The values allowed in one graph input: the intersection of its readers' ranges (coh_op_facts). */
 typedef struct coh_input_limit {
     int64_t least, end;
-    int32_t op; /* the operator with the narrowest range; -1: any value */
+    int32_t op;      /* the operator with the narrowest range; -1: any value */
+    int32_t counter; /* an operator for which it counts tokens of documents; -1: none */
 } coh_input_limit;
 
 /* Finds the limit of each graph input. */

@@ -84,6 +84,17 @@ static void fill_integers(const coh_trial_buffer *buffer, coh_index_range range,
                         : 0;
 }
 
+/* Counts the tokens of documents along the last axis, each of four on average. */
+static void fill_counting(const coh_trial_buffer *buffer, uint64_t seed, uint64_t stream)
+{
+    const int64_t row = buffer->shape.dim[buffer->shape.rank - 1];
+    int32_t *values = (int32_t *)(void *)buffer->values;
+    for (int64_t i = 0; i < coh_trial_count(buffer); i++)
+        values[i] = i % row == 0 || coh_rng_below(seed, stream, (uint64_t)i, 4) == 0
+                        ? 0
+                        : values[i - 1] + 1;
+}
+
 /* ---- memory ---- */
 
 static void describe(coh_trial_buffer *buffer, const coh_shape *shape)
@@ -159,7 +170,9 @@ static void fill_values(coh_trial *trial, uint64_t seed)
         const coh_trial_buffer *input = &trial->buffer[COH_TRIAL_INPUT][port];
         const uint64_t stream = (uint64_t)port;
         const coh_init init = op->facts.parameter[port].init;
-        if (input->data != NULL && input->shape.dtype == COH_DTYPE_I32)
+        if (input->data != NULL && (op->facts.counting_inputs >> port & 1u) != 0)
+            fill_counting(input, seed, stream);
+        else if (input->data != NULL && input->shape.dtype == COH_DTYPE_I32)
             fill_integers(input, op->facts.index_range[port], seed, stream);
         else
             fill_normal(input, seed, stream, 0.0f, 1.0f);

@@ -96,6 +96,22 @@ coh_status coh_check_leading(const char *port, const coh_shape *shape, const cha
                          other_port, other_text, free_axes > 0 ? " except for the last axis" : "");
 }
 
+coh_status coh_check_documents(const coh_shape *inputs, int port, coh_op_facts *facts)
+{
+    const coh_shape *positions = &inputs[port], *x = &inputs[0];
+    const coh_status status = coh_check_tensor("positions", positions, COH_DTYPE_I32, 2);
+    if (status != COH_OK)
+        return status;
+    if (positions->dim[0] != x->dim[0] || positions->dim[1] != x->dim[1])
+        return coh_kind_fail(COH_ERR_SHAPE,
+                             "positions are of %" PRId64 " x %" PRId64
+                             " tokens, and there are %" PRId64 " x %" PRId64,
+                             positions->dim[0], positions->dim[1], x->dim[0], x->dim[1]);
+    facts->index_range[port] = (coh_index_range){ .end = x->dim[1] };
+    facts->counting_inputs |= 1u << port;
+    return COH_OK;
+}
+
 coh_status coh_check_position(const coh_call *call, int port, int64_t positions)
 {
     const coh_index_check check = { .what = "position",

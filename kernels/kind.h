@@ -62,6 +62,10 @@ coh_status coh_check_cap(float cap);
 coh_status coh_check_leading(const char *port, const coh_shape *shape, const char *other_port,
                              const coh_shape *other, int32_t free_axes);
 
+/* Checks positions of documents (coh_kind_attention_documents), input `port`, against x, input 0
+ * [B,T,..], and adds to the facts what a step's values must be. */
+coh_status coh_check_documents(const coh_shape *inputs, int port, coh_op_facts *facts);
+
 /* A tensor seen along one axis: outer x count x inner elements. */
 typedef struct coh_axis {
     int32_t axis; /* from 0 on */
@@ -104,6 +108,8 @@ size_t coh_cuda_workspace_attention(const void *attributes, const coh_shape *inp
                                     coh_phase phase);
 size_t coh_cuda_workspace_attention_atomic(const void *attributes, const coh_shape *inputs,
                                            coh_phase phase);
+size_t coh_cuda_workspace_attention_documents(const void *attributes, const coh_shape *inputs,
+                                              coh_phase phase);
 size_t coh_cuda_workspace_attention_decode(const void *attributes, const coh_shape *inputs,
                                            coh_phase phase);
 /* Attention over q, k and v */
@@ -113,6 +119,8 @@ size_t coh_cuda_workspace_attention_grouped_dropout(const void *attributes, cons
                                                     coh_phase phase);
 size_t coh_cuda_workspace_attention_grouped_atomic(const void *attributes, const coh_shape *inputs,
                                                    coh_phase phase);
+size_t coh_cuda_workspace_attention_grouped_documents(const void *attributes,
+                                                      const coh_shape *inputs, coh_phase phase);
 size_t coh_cuda_workspace_attention_grouped_decode(const void *attributes, const coh_shape *inputs,
                                                    coh_phase phase);
 /* Layernorm, which needs no attributes, and rmsnorm */
@@ -120,6 +128,9 @@ size_t coh_cuda_workspace_norm(const void *attributes, const coh_shape *inputs, 
 size_t coh_cuda_workspace_rmsnorm(const void *attributes, const coh_shape *inputs, coh_phase phase);
 size_t coh_cuda_workspace_embedding(const void *attributes, const coh_shape *inputs,
                                     coh_phase phase);
+/* Positions of documents, its second input */
+size_t coh_cuda_workspace_position_documents(const void *attributes, const coh_shape *inputs,
+                                             coh_phase phase);
 size_t coh_cuda_workspace_cross_entropy(const void *attributes, const coh_shape *inputs,
                                         coh_phase phase);
 size_t coh_cuda_workspace_classifier(const void *attributes, const coh_shape *inputs,

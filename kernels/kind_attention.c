@@ -224,6 +224,20 @@ static coh_status grouped_infer_dropout(const void *attributes, const coh_shape 
                             : status;
 }
 
+/* With documents: as `form` infers it, and positions are the last input. */
+#define INFERS_DOCUMENTS(form, port)                                                               \
+    static coh_status form##_documents(const void *attributes, const coh_shape *inputs,            \
+                                       coh_op_facts *facts)                                        \
+    {                                                                                              \
+        const coh_status status = form(attributes, inputs, facts);                                 \
+        return status == COH_OK ? coh_check_documents(inputs, port, facts) : status;               \
+    }
+
+INFERS_DOCUMENTS(packed_infer, 1)
+INFERS_DOCUMENTS(packed_infer_dropout, 1)
+INFERS_DOCUMENTS(grouped_infer, 3)
+INFERS_DOCUMENTS(grouped_infer_dropout, 3)
+
 /* ---- forward and backward, in both layouts ---- */
 
 static coh_attention with_dropout(const coh_call *call, coh_attention attention, double probability)
@@ -265,6 +279,20 @@ static coh_attention grouped_atomic(const coh_call *call)
     return attention;
 }
 
+/* With documents: as `form` finds it. */
+#define FINDS_DOCUMENTS(form, port)                                                                \
+    static coh_attention form##_documents(const coh_call *call)                                    \
+    {                                                                                              \
+        coh_attention attention = form(call);                                                      \
+        attention.positions = call->input[port].data;                                              \
+        return attention;                                                                          \
+    }
+
+FINDS_DOCUMENTS(packed, 1)
+FINDS_DOCUMENTS(packed_dropout, 1)
+FINDS_DOCUMENTS(grouped_plain, 3)
+FINDS_DOCUMENTS(grouped_dropout, 3)
+
 static coh_status run_forward(const coh_call *call, coh_attention attention)
 {
     attention.y = call->output[0].data;
@@ -301,6 +329,10 @@ RUNS(packed_dropout)
 RUNS(grouped_plain)
 RUNS(grouped_atomic)
 RUNS(grouped_dropout)
+RUNS(packed_documents)
+RUNS(packed_dropout_documents)
+RUNS(grouped_plain_documents)
+RUNS(grouped_dropout_documents)
 
 /* ---- kinds ---- */
 
@@ -314,9 +346,9 @@ RUNS(grouped_dropout)
 #define KIND_WITH(kind_name, kind_revision, bytes)                                                 \
     COH_KIND(kind_name, kind_revision), .output_count = 1, .attribute_bytes = bytes
 
-/* All that is read by backward can get a gradient. */
+/* All that is read by backward can get a gradient, but for positions of documents. */
 #define INPUTS(count, mask)                                                                        \
-    .input_count = count, .backward_reads = { .inputs = mask, .outputs = 1u },                     \
+    .input_count = count, .backward_reads = { .inputs = (1u << (count)) - 1, .outputs = 1u },      \
     COH_KIND_GRADIENTS(mask, 0u)
 
 #define DEVICES(form, ...) COH_KIND_RUNS_WITH(forward_##form, backward_##form, __VA_ARGS__)
@@ -374,6 +406,43 @@ const coh_op_kind coh_kind_attention_grouped_dropout = {
     .in_place_count = { 1, 0 },
     .infer = grouped_infer_dropout,
     DEVICES(grouped_dropout, .workspace = coh_cuda_workspace_attention_grouped_dropout),
+    .draws = 1,
+};
+
+/* ---- with documents: positions of their tokens are the last input ---- */
+
+const coh_op_kind coh_kind_attention_documents = {
+    KIND("attention_documents", 1, coh_attention_attributes),
+    INPUTS(2, 1u),
+    .infer = packed_infer_documents,
+    DEVICES(packed_documents, .workspace = coh_cuda_workspace_attention_documents),
+};
+
+const coh_op_kind coh_kind_attention_documents_dropout = {
+    KIND("attention_documents_dropout", 1, coh_attention_dropout_attributes),
+    INPUTS(2, 1u),
+    .infer = packed_infer_dropout_documents,
+    DEVICES(packed_dropout_documents, .workspace = coh_cuda_workspace_attention_documents),
+    .draws = 1,
+};
+
+const coh_op_kind coh_kind_attention_grouped_documents = {
+    KIND_WITH_SCORES("attention_grouped_documents", 1, coh_attention_grouped_attributes),
+    INPUTS(4, 7u),
+    .forward_in_place = { { 0, 0 } },
+    .in_place_count = { 1, 0 },
+    .infer = grouped_infer_documents,
+    DEVICES(grouped_plain_documents, .workspace = coh_cuda_workspace_attention_grouped_documents),
+};
+
+const coh_op_kind coh_kind_attention_grouped_documents_dropout = {
+    KIND_WITH_SCORES("attention_grouped_documents_dropout", 1,
+                     coh_attention_grouped_dropout_attributes),
+    INPUTS(4, 7u),
+    .forward_in_place = { { 0, 0 } },
+    .in_place_count = { 1, 0 },
+    .infer = grouped_infer_dropout_documents,
+    DEVICES(grouped_dropout_documents, .workspace = coh_cuda_workspace_attention_grouped_documents),
     .draws = 1,
 };
 

@@ -105,6 +105,72 @@ const coh_op_kind coh_kind_position = {
     .attribute_bytes = sizeof(coh_position_attributes),
 };
 
+/* ---- positions that begin again with each document ---- */
+
+static coh_status infer_documents(const void *attributes, const coh_shape *inputs,
+                                  coh_op_facts *facts)
+{
+    coh_status status = infer(attributes, inputs, facts);
+    if (status == COH_OK)
+        status = coh_check_documents(inputs, 1, facts);
+    if (status != COH_OK)
+        return status;
+    const double NC = (double)coh_shape_elements(&inputs[0]);
+    facts->workspace_bytes[COH_PHASE_BACKWARD] =
+        (size_t)coh_kernel_embedding_order(coh_shape_elements(&inputs[1])) * sizeof(int32_t);
+    facts->bytes[COH_PHASE_FORWARD] = (double)coh_dtype_bytes(inputs[0].dtype) * 5.0 * NC;
+    return COH_OK;
+}
+
+/* Rows of y or dy by position. The first `offset` rows of the table are before position 0. */
+static coh_embedding rows_of(const coh_call *call, const coh_shape *y)
+{
+    const coh_position_attributes *a = call->attributes;
+    return (coh_embedding){ .N = coh_shape_elements(&call->input[1].shape),
+                            .C = y->dim[2],
+                            .row_begin = -a->offset,
+                            .row_end = a->positions,
+                            .tokens = call->input[1].data,
+                            .dtype = y->dtype };
+}
+
+static coh_status forward_documents(const coh_call *call)
+{
+    const coh_embedding rows = rows_of(call, &call->output[0].shape);
+    coh_kernel_embedding(call->queue, &rows, call->output[0].data, call->parameter[0].data);
+    coh_kernel_pass(call->queue, rows.dtype, call->output[0].data, call->input[0].data,
+                    rows.N * rows.C, 1);
+    return COH_OK;
+}
+
+static coh_status backward_documents(const coh_call *call)
+{
+    coh_embedding rows = rows_of(call, &call->output_grad[0].shape);
+    const void *dy = call->output_grad[0].data;
+    rows.order = call->workspace;
+    rows.f32_grads = coh_call_has_f32_grads(call, 0);
+    if (call->parameter_grad[0].data != NULL)
+        coh_kernel_embedding_backward(call->queue, &rows, call->parameter_grad[0].data, dy,
+                                      (call->parameter_grad_adds & 1u) != 0);
+    if (call->input_grad[0].data != NULL)
+        coh_kernel_pass(call->queue, rows.dtype, call->input_grad[0].data, dy, rows.N * rows.C,
+                        (call->input_grad_adds & 1u) != 0);
+    return COH_OK;
+}
+
+const coh_op_kind coh_kind_position_documents = {
+    COH_KIND("position_documents", 1),
+    .input_count = 2,
+    .output_count = 1,
+    .parameter_count = 1,
+    .backward_reads = { .inputs = 2u },
+    COH_KIND_GRADIENTS(1u, 1u),
+    .infer = infer_documents,
+    COH_KIND_RUNS_WITH(forward_documents, backward_documents,
+                       .workspace = coh_cuda_workspace_position_documents),
+    .attribute_bytes = sizeof(coh_position_attributes),
+};
+
 /* ---- one step of a decoder ---- */
 
 static coh_status infer_at(const void *attributes, const coh_shape *inputs, coh_op_facts *facts)

@@ -166,9 +166,11 @@ coh_status coh_builder_positions(coh_builder *b, const char *name,
                                  const coh_position_attributes *positions, coh_tensor x,
                                  coh_tensor *out_y)
 {
+    const coh_op_kind *kind = b->decode               ? &coh_kind_position_at
+                              : b->separate_documents ? &coh_kind_position_documents
+                                                      : &coh_kind_position;
     coh_tensor inputs[2] = { x, b->position };
-    return coh_builder_op(b, b->decode ? &coh_kind_position_at : &coh_kind_position, name,
-                          positions, sizeof(*positions), inputs, out_y);
+    return coh_builder_op(b, kind, name, positions, sizeof(*positions), inputs, out_y);
 }
 
 coh_status coh_builder_rope(coh_builder *b, const char *name, coh_rope_attributes rope,
@@ -193,13 +195,17 @@ coh_status coh_builder_attention(coh_builder *b, const char *name, int64_t heads
     }
     if (b->dropout > 0) {
         coh_attention_grouped_dropout_attributes dropped = { heads, kv_heads, b->dropout, scores };
-        return coh_builder_op(b, &coh_kind_attention_grouped_dropout, name, &dropped,
-                              sizeof(dropped), inputs, out_y);
+        return coh_builder_op(b,
+                              b->separate_documents ? &coh_kind_attention_grouped_documents_dropout
+                                                    : &coh_kind_attention_grouped_dropout,
+                              name, &dropped, sizeof(dropped), inputs, out_y);
     }
     coh_attention_grouped_attributes attributes = { heads, kv_heads, scores };
-    return coh_builder_op(
-        b, b->atomics ? &coh_kind_attention_grouped_atomic : &coh_kind_attention_grouped, name,
-        &attributes, sizeof(attributes), inputs, out_y);
+    return coh_builder_op(b,
+                          b->separate_documents ? &coh_kind_attention_grouped_documents
+                          : b->atomics          ? &coh_kind_attention_grouped_atomic
+                                                : &coh_kind_attention_grouped,
+                          name, &attributes, sizeof(attributes), inputs, out_y);
 }
 
 coh_status coh_builder_head(coh_builder *b, int64_t vocabulary, float init_std, float cap,
@@ -253,13 +259,15 @@ static coh_status check_model(const coh_model *model, int64_t tokens)
     return COH_OK;
 }
 
-/* Builds tokens and targets -> body -> loss, and what else b asks for. */
+/* Builds tokens, targets and maybe positions -> body -> loss, and what else b asks for. */
 static coh_status add_training(coh_builder *b, const void *config, int64_t sequences)
 {
     const coh_shape shape = { .dtype = COH_DTYPE_I32, .rank = 2, .dim = { sequences, b->tokens } };
     coh_tensor ids, targets, loss;
     COH_TRY(coh_graph_input(b->graph, "tokens", &shape, &ids));
     COH_TRY(coh_graph_input(b->graph, "targets", &shape, &targets));
+    if (b->separate_documents)
+        COH_TRY(coh_graph_input(b->graph, "positions", &shape, &b->position));
     COH_TRY(b->family->body(b, config, ids, targets, &loss));
     if (b->with_logits)
         COH_TRY(coh_graph_output(b->graph, b->logits));
@@ -297,6 +305,7 @@ static coh_status build(coh_builder *b, const coh_model *model, int64_t sequence
         b->dropout = model->dropout;
         b->atomics = model->atomics;
         b->frozen_nf4 = model->frozen_nf4;
+        b->separate_documents = model->separate_documents;
     }
     COH_TRY(coh_graph_create(&b->graph));
     const coh_status status =

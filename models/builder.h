@@ -1,7 +1,7 @@
 /* builder.h - builds the parts that all decoder graphs share: the beginning, the end, and the
  * operators that every family has. A family supplies the body between them.
  *
- *   training   tokens, targets [B,T] -> body -> loss
+ *   training   tokens, targets, maybe positions [B,T] -> body -> loss
  *   decoding   token [1,1], position [1] -> body -> logits [1,1,V]
  *
  * The two differ in how positions enter, which attention runs and how the graph ends. The functions
@@ -22,14 +22,16 @@ typedef struct coh_builder {
     const struct coh_family_table *family;
     coh_graph *graph;
     int decode;
-    int64_t tokens;      /* decode: rows of the key-value cache */
-    coh_tensor position; /* decode only */
+    int64_t tokens; /* decode: rows of the key-value cache */
+    coh_tensor
+        position; /* decode: of the token; with separate documents: of each token in its own */
     coh_parameter table; /* token table, also the head of a tied model */
     int32_t block;       /* layer number of the operators being added; -1 outside of layers */
     const coh_adapters *adapters; /* frozen operators and adapted linears; NULL: none */
     double dropout;     /* probability, wherever the family has dropout; 0: no dropout operators */
     int32_t atomics;    /* coh_model's */
-    int32_t frozen_nf4; /* likewise; training only */
+    int32_t frozen_nf4; /* likewise; training only, as the next */
+    int32_t separate_documents;
     /* Training only: `logits`, or `losses` of each token, become an output next to the loss. */
     int with_logits, with_losses;
     coh_tensor logits, losses; /* set by coh_builder_head */

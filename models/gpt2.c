@@ -60,21 +60,26 @@ static coh_status add_norm(coh_builder *b, const coh_gpt2_config *config, const 
 static coh_status add_attention(coh_builder *b, const coh_gpt2_config *config, const char *name,
                                 coh_tensor qkv, coh_tensor *out_y)
 {
+    const coh_tensor inputs[2] = { qkv, b->position };
     if (b->decode) {
         const coh_attention_decode_attributes attributes = { .heads = config->heads,
                                                              .positions = b->tokens };
-        const coh_tensor inputs[2] = { qkv, b->position };
         return coh_builder_op(b, &coh_kind_attention_decode, name, &attributes, sizeof(attributes),
                               inputs, out_y);
     }
     const coh_attention_attributes attributes = { .heads = config->heads };
     if (b->dropout > 0) {
         const coh_attention_dropout_attributes dropped = { attributes, b->dropout };
-        return coh_builder_op(b, &coh_kind_attention_dropout, name, &dropped, sizeof(dropped), &qkv,
-                              out_y);
+        return coh_builder_op(b,
+                              b->separate_documents ? &coh_kind_attention_documents_dropout
+                                                    : &coh_kind_attention_dropout,
+                              name, &dropped, sizeof(dropped), inputs, out_y);
     }
-    return coh_builder_op(b, b->atomics ? &coh_kind_attention_atomic : &coh_kind_attention, name,
-                          &attributes, sizeof(attributes), &qkv, out_y);
+    return coh_builder_op(b,
+                          b->separate_documents ? &coh_kind_attention_documents
+                          : b->atomics          ? &coh_kind_attention_atomic
+                                                : &coh_kind_attention,
+                          name, &attributes, sizeof(attributes), inputs, out_y);
 }
 
 static coh_status add_layer(coh_builder *b, const coh_gpt2_config *config, coh_tensor x,

@@ -305,6 +305,11 @@ static coh_status body(coh_builder *b, const void *config, coh_tensor tokens, co
                         "%s is a model of an extension, and those have no decoder: "
                         "coh_model_logits_graph gives the logits of all positions",
                         c->model);
+    if (b->separate_documents)
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "%s is a model of an extension, and those take no positions of documents: "
+                        "its tokens attend over all before them in the sequence",
+                        c->model);
     coh_own_graph to = { .struct_bytes = sizeof(to),
                          .model = found->model,
                          .size = coh_family_size(&coh_family_own, c),

@@ -185,6 +185,12 @@ static coh_status check_ranges(const coh_graph_op_entry *op, const coh_shape *in
 {
     for (int32_t i = 0; i < COH_PORT_MAX; i++) {
         const coh_index_range range = op->facts.index_range[i];
+        const int counts = (op->facts.counting_inputs >> i & 1u) != 0;
+        if (counts && (i >= op->kind.input_count || inputs[i].dtype != COH_DTYPE_I32))
+            return coh_fail(COH_ERR_SHAPE,
+                            "input %d counts tokens of documents, and is no integer input of the "
+                            "kind",
+                            i);
         if (range.least == 0 && range.end == 0)
             continue;
         if (range.least > range.end)

@@ -197,6 +197,11 @@ typedef struct coh_model {
      * dropout does: a checkpoint has the numbers, which are exact in bf16, so other graphs of it
      * need not know. */
     int32_t frozen_nf4;
+    /* 1: graphs of training, logits and losses have a third input, "positions", i32 [sequences,
+     * tokens]: the position of each token in its document (coh_kind_attention_documents). A token
+     * attends over its own document, and learned positions begin again with each. Models are read
+     * with 0; it belongs to a run's data. It takes no kinds with atomics. */
+    int32_t separate_documents;
 } coh_model;
 
 /* Creates a model by name: gpt2-nano (6 layers, 6 heads, 384 wide), or a published one: gpt2,
@@ -241,7 +246,7 @@ COH_API void coh_model_dtype_set(coh_model *model, coh_dtype dtype);
 COH_API const char *coh_model_type_name(const coh_model *model);
 
 /* Builds the training graph for micro-batches of `sequences` x `tokens`, with inputs "tokens" and
- * "targets". Each layer is a block; weights are [outputs, inputs]. The loss is f32 in either dtype.
+ * "targets" (and "positions", see coh_model). Each layer is a block; weights are [outputs, inputs]. The loss is f32 in either dtype.
  * Initialisation: GPT-2 normal 0.02, positions 0.01, residual projections 0.02 / sqrt(2 layers)
  * (Radford et al. 2019); the others normal init_std; biases zero, norms one.
  * Owns: the caller destroys the graph, here and below.

@@ -79,7 +79,8 @@ static __device__ __forceinline__ void bring_queries(const coh_attention_argumen
         statistics[row] = is_there ? a.lse[at] * COH_LOG2E : INFINITY;
         statistics[ROWS + row] = is_there ? a.delta[at] : 0.0f;
         if (!DROPS)
-            statistics[2 * ROWS + row] = __int_as_float(coh_first_key(a, one.b, one.i + row));
+            statistics[2 * ROWS + row] =
+                __uint_as_float((uint32_t)coh_first_key(a, one.b, one.i + row));
     }
 }
 
@@ -116,7 +117,7 @@ weigh_keys(float s[ROWS / 8][4], float dp[ROWS / 8][4], const float *statistics,
     const float scale = a.scale * COH_LOG2E;
     const bool is_cut =
         i < j + 15 ||
-        coh_is_before<DROPS>(a, i + ROWS - 1, j, __float_as_int(statistics[3 * ROWS - 1]));
+        coh_is_before<DROPS>(a, i + ROWS - 1, j, (int)__float_as_uint(statistics[3 * ROWS - 1]));
 #pragma unroll
     for (int n = 0; n < ROWS / 8; n++) {
         float kept[4] = { 1.0f, 1.0f, 1.0f, 1.0f };
@@ -127,7 +128,7 @@ weigh_keys(float s[ROWS / 8][4], float dp[ROWS / 8][4], const float *statistics,
             const int query = 8 * n + lane % 4 * 2 + e % 2;
             float p = coh_exp2(s[n][e] * scale - statistics[query]);
             if (is_cut && !coh_tile_sees<DROPS>(a, i + query, j + lane / 4 + e / 2 * 8,
-                                                __float_as_int(statistics[2 * ROWS + query])))
+                                                (int)__float_as_uint(statistics[2 * ROWS + query])))
                 p = 0.0f;
             if (WHAT & GRADIENT_K)
                 dp[n][e] = p * (kept[e] * dp[n][e] - statistics[ROWS + query]);

@@ -52,6 +52,12 @@ static size_t backward_bytes(attention_heads h)
     return coh_cuda_attention_scratch_bytes(h.dtype, h.B, h.T, h.H, h.G, h.D);
 }
 
+/* Our own kernels need delta alone. */
+static size_t own_bytes(attention_heads h, coh_phase phase)
+{
+    return phase == COH_PHASE_BACKWARD ? coh_attention_scratch_part(4 * h.B * h.H * h.T) : 0;
+}
+
 static size_t atomic_backward_bytes(attention_heads h)
 {
     return coh_cuda_attention_atomic_bytes(h.dtype, h.B, h.T, h.H, h.G, h.D);
@@ -63,7 +69,7 @@ size_t coh_cuda_workspace_attention(const void *attributes, const coh_shape *inp
     return phase == COH_PHASE_BACKWARD ? backward_bytes(heads_of(attributes, inputs)) : 0;
 }
 
-/* cuDNN is given plain scores only; our own kernels need delta alone. */
+/* cuDNN is given plain scores only. */
 size_t coh_cuda_workspace_attention_grouped(const void *attributes, const coh_shape *inputs,
                                             coh_phase phase)
 {
@@ -71,14 +77,25 @@ size_t coh_cuda_workspace_attention_grouped(const void *attributes, const coh_sh
     const attention_heads h = grouped_heads_of(attributes, inputs);
     if (phase != COH_PHASE_BACKWARD)
         return 0;
-    return is_plain(&a->scores, h.T) ? backward_bytes(h)
-                                     : coh_attention_scratch_part(4 * h.B * h.H * h.T);
+    return is_plain(&a->scores, h.T) ? backward_bytes(h) : own_bytes(h, phase);
 }
 
 size_t coh_cuda_workspace_attention_grouped_dropout(const void *attributes, const coh_shape *inputs,
                                                     coh_phase phase)
 {
     return phase == COH_PHASE_BACKWARD ? backward_bytes(grouped_heads_of(attributes, inputs)) : 0;
+}
+
+size_t coh_cuda_workspace_attention_documents(const void *attributes, const coh_shape *inputs,
+                                              coh_phase phase)
+{
+    return own_bytes(heads_of(attributes, inputs), phase);
+}
+
+size_t coh_cuda_workspace_attention_grouped_documents(const void *attributes,
+                                                      const coh_shape *inputs, coh_phase phase)
+{
+    return own_bytes(grouped_heads_of(attributes, inputs), phase);
 }
 
 size_t coh_cuda_workspace_attention_atomic(const void *attributes, const coh_shape *inputs,
@@ -176,6 +193,12 @@ size_t coh_cuda_workspace_embedding(const void *attributes, const coh_shape *inp
     if (phase == COH_PHASE_FORWARD)
         return 0;
     return (size_t)coh_cuda_embedding_order(coh_shape_elements(&inputs[0])) * sizeof(int32_t);
+}
+
+size_t coh_cuda_workspace_position_documents(const void *attributes, const coh_shape *inputs,
+                                             coh_phase phase)
+{
+    return coh_cuda_workspace_embedding(attributes, &inputs[1], phase);
 }
 
 size_t coh_cuda_workspace_cross_entropy(const void *attributes, const coh_shape *inputs,

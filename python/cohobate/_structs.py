@@ -53,7 +53,8 @@ class coh_model(Structure):
                 ("_configurations", c_int64 * 23), ("adapters", coh_adapters),
                 ("checkpoint", c_char * 4096), ("folder", c_char * 4096), ("extras", c_char * 2048),
                 ("dtypes", c_char * 2048), ("metadata", c_char * 1024), ("notes", c_char * 2048),
-                ("dropout", c_double), ("atomics", c_int32), ("frozen_nf4", c_int32)]
+                ("dropout", c_double), ("atomics", c_int32), ("frozen_nf4", c_int32),
+                ("separate_documents", c_int32)]
 
 
 class coh_model_size(Structure):

@@ -12,6 +12,7 @@ typedef struct attention_shape {
     int64_t B, T, H, G, D; /* G == H without scores: q, k and v are adjacent in one tensor */
     double dropped;        /* share of the weights that is dropped; 0: the kind without dropout */
     coh_attention_scores scores;
+    int32_t document; /* mean length of a row's documents; 0: it is one, without positions */
 } attention_shape;
 
 static const attention_shape attention_shapes[] = {
@@ -52,6 +53,23 @@ static const attention_shape attention_shapes[] = {
       { 70, 0.2f, 3.0f } },
     { "the widest tiles, capped", COH_DTYPE_BF16, 1, 67, 2, 1, 256, 0, { .cap = 1.5f } },
     { "f32, capped, a window", COH_DTYPE_F32, 1, 70, 2, 1, 33, 0, { 40, 0.0f, 1.5f } },
+    { "documents of a token", COH_DTYPE_BF16, 1, 65, 1, 1, 32, 0, { 0 }, 1 },
+    { "documents within tiles, shared", COH_DTYPE_BF16, 2, 200, 2, 1, 64, 0, { 0 }, 20 },
+    { "documents of about a tile, side by side", COH_DTYPE_BF16, 1, 199, 2, 2, 128, 0, { 0 }, 64 },
+    { "documents, a window and a cap, 96 wide",
+      COH_DTYPE_BF16,
+      1,
+      131,
+      2,
+      1,
+      96,
+      0,
+      { 30, 0.0f, 2.0f },
+      50 },
+    { "documents in the widest tiles", COH_DTYPE_BF16, 1, 131, 1, 1, 256, 0, { 0 }, 40 },
+    { "documents, dropout, shared", COH_DTYPE_BF16, 1, 131, 4, 2, 64, 0.3, { 0 }, 40 },
+    { "f32, documents", COH_DTYPE_F32, 2, 131, 2, 1, 40, 0, { 0 }, 30 },
+    { "f32, documents side by side, dropout", COH_DTYPE_F32, 1, 70, 2, 2, 33, 0.25, { 0 }, 9 },
     { "f32, another scale", COH_DTYPE_F32, 1, 40, 1, 1, 16, 0, { .scale = 0.4f } },
 };
 #define ATTENTION_SHAPES ((int)(sizeof(attention_shapes) / sizeof(attention_shapes[0])))
@@ -68,6 +86,21 @@ typedef union attention_attributes {
 static inline int attention_is_shaped(const attention_shape *s)
 {
     return s->scores.window > 0 || s->scores.scale > 0 || s->scores.cap > 0;
+}
+
+/* Creates the case of a kind with documents, whose positions are its last input. */
+static inline void attention_documents_create(coh_case *one, const attention_shape *s,
+                                              const coh_op_kind *kind,
+                                              const attention_attributes *attributes,
+                                              const coh_shape *inputs)
+{
+    coh_shape all[4];
+    const int count = kind->input_count;
+    for (int i = 0; i + 1 < count; i++)
+        all[i] = inputs[i];
+    all[count - 1] = (coh_shape){ .dtype = COH_DTYPE_I32, .rank = 2, .dim = { s->B, s->T } };
+    coh_case_create(one, kind, attributes, all, 11);
+    coh_case_ids(one, count - 1, s->document, 11);
 }
 
 static inline coh_shape attention_rows(const attention_shape *s, int64_t columns)
@@ -90,8 +123,14 @@ static inline void attention_case_create(coh_case *one, const attention_shape *s
             attributes->dropout = (coh_attention_dropout_attributes){ { s->H }, s->dropped };
         else
             attributes->plain = (coh_attention_attributes){ s->H };
-        coh_case_create(one, drops ? &coh_kind_attention_dropout : kinds[atomics][0], attributes,
-                        &qkv, 11);
+        if (s->document > 0)
+            attention_documents_create(one, s,
+                                       drops ? &coh_kind_attention_documents_dropout
+                                             : &coh_kind_attention_documents,
+                                       attributes, &qkv);
+        else
+            coh_case_create(one, drops ? &coh_kind_attention_dropout : kinds[atomics][0],
+                            attributes, &qkv, 11);
         return;
     }
     const coh_shape shapes[] = { attention_rows(s, s->H * s->D), attention_rows(s, s->G * s->D),
@@ -101,8 +140,14 @@ static inline void attention_case_create(coh_case *one, const attention_shape *s
             (coh_attention_grouped_dropout_attributes){ s->H, s->G, s->dropped, s->scores };
     else
         attributes->grouped = (coh_attention_grouped_attributes){ s->H, s->G, s->scores };
-    coh_case_create(one, drops ? &coh_kind_attention_grouped_dropout : kinds[atomics][1],
-                    attributes, shapes, 11);
+    if (s->document > 0)
+        attention_documents_create(one, s,
+                                   drops ? &coh_kind_attention_grouped_documents_dropout
+                                         : &coh_kind_attention_grouped_documents,
+                                   attributes, shapes);
+    else
+        coh_case_create(one, drops ? &coh_kind_attention_grouped_dropout : kinds[atomics][1],
+                        attributes, shapes, 11);
 }
 
 #endif

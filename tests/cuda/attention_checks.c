@@ -98,7 +98,7 @@ static void must_agree(const checked *c, const char *what, const coh_array *expe
 
 static void check_gradients(const checked *c, double *const before[INPUTS])
 {
-    static const char *const names[INPUTS] = { "dq or dqkv", "dk", "dv" };
+    static const char *const names[INPUTS] = { "dq or dqkv", "dk", "dv", "positions" };
     for (int i = 0; i < INPUTS; i++)
         must_agree(c, names[i], &c->expected.input_grad[i], &c->one.call.input_grad[i],
                    before != NULL ? before[i] : NULL);

@@ -39,7 +39,7 @@ static void kinds_of_the_library_pass(void **state)
         const shape_case *from = shape_case_at(index);
         char sentence[1024] = "";
         coh_case one;
-        coh_shape inputs[3];
+        coh_shape inputs[4];
         coh_op_report report = { .struct_bytes = sizeof(report) };
         coh_op_check_options options = {
             .struct_bytes = sizeof(options), .found = take, .context = sentence, .device = "cuda:0"

@@ -11,9 +11,11 @@ static inline size_t op_attribute_bytes(const coh_op_kind *kind)
 {
     return kind == &coh_kind_rmsnorm ? sizeof(coh_rmsnorm_attributes)
            : kind == &coh_kind_rope  ? sizeof(coh_rope_attributes)
-           : kind == &coh_kind_attention_grouped || kind == &coh_kind_attention_grouped_atomic
+           : kind == &coh_kind_attention_grouped || kind == &coh_kind_attention_grouped_atomic ||
+                   kind == &coh_kind_attention_grouped_documents
                ? sizeof(coh_attention_grouped_attributes)
-           : kind == &coh_kind_attention_grouped_dropout
+           : kind == &coh_kind_attention_grouped_dropout ||
+                   kind == &coh_kind_attention_grouped_documents_dropout
                ? sizeof(coh_attention_grouped_dropout_attributes)
            : kind == &coh_kind_classifier ? sizeof(coh_classifier_attributes)
            : kind == &coh_kind_position   ? sizeof(coh_position_attributes)
@@ -21,12 +23,12 @@ static inline size_t op_attribute_bytes(const coh_op_kind *kind)
 }
 
 /* Makes case `index` and fills in its part of the options; `inputs` must outlive them. */
-static inline void op_shape_create(coh_case *one, int index, coh_shape inputs[3],
+static inline void op_shape_create(coh_case *one, int index, coh_shape inputs[4],
                                    coh_op_check_options *options)
 {
     const coh_op_kind *kind = shape_case_at(index)->kind;
     shape_case_create(one, index, 1);
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 4; i++)
         inputs[i] = one->call.input[i].shape;
     options->inputs = inputs;
     options->attributes = one->attributes;

@@ -105,7 +105,7 @@ static void all_kinds_of_the_library_pass(void **state)
             continue;
         coh_case one;
         findings all;
-        coh_shape inputs[3];
+        coh_shape inputs[4];
         coh_op_check_options options = options_for(inputs, &all);
         op_shape_create(&one, index, inputs, &options);
         compared += must_pass(from->why, from->kind, &options, &all);

@@ -27,8 +27,8 @@ typedef struct shape_case {
     const char *why;
     const coh_op_kind *kind;
     const void *attributes;
-    coh_shape inputs[3];
-    int32_t ids;  /* upper bound of the i32 input */
+    coh_shape inputs[4];
+    int32_t ids;  /* upper bound of the i32 input; mean length of its documents */
     int is_large; /* one of the four cases with more multiplications than all others together */
 } shape_case;
 
@@ -259,6 +259,21 @@ static const shape_case shape_cases[] = {
       ATTRIBUTES(coh_position_attributes, 31, 1.0f, 2),
       { F32(3, 19, 23) },
       0 },
+    { "position_documents: unused rows",
+      &coh_kind_position_documents,
+      ATTRIBUTES(coh_position_attributes, 41, 1.0f),
+      { F32(3, 19, 23), I32(3, 19) },
+      5 },
+    { "position_documents: documents of a token, all rows",
+      &coh_kind_position_documents,
+      ATTRIBUTES(coh_position_attributes, 1, 1.0f),
+      { F32(2, 1, 1), I32(2, 1) },
+      1 },
+    { "position_documents: rows that are never read, before and after",
+      &coh_kind_position_documents,
+      ATTRIBUTES(coh_position_attributes, 331, 1.0f, 2),
+      { F32(3, 299, 23), I32(3, 299) },
+      100 },
     { "rope: one pair",
       &coh_kind_rope,
       ATTRIBUTES(coh_rope_attributes, 1, 10000.0),
@@ -369,6 +384,41 @@ static const shape_case shape_cases[] = {
       ATTRIBUTES(coh_attention_grouped_attributes, 6, 2),
       { F32(2, 67, 6 * 5), F32(2, 67, 2 * 5), F32(2, 67, 2 * 5) },
       0 },
+    { "attention_documents: primes, two blocks of queries",
+      &coh_kind_attention_documents,
+      ATTRIBUTES(coh_attention_attributes, 3),
+      { F32(2, 67, 3 * 3 * 5), I32(2, 67) },
+      7 },
+    { "attention_documents: documents of a token",
+      &coh_kind_attention_documents,
+      ATTRIBUTES(coh_attention_attributes, 1),
+      { F32(1, 19, 3 * 3), I32(1, 19) },
+      1 },
+    { "attention_documents: two tiles of keys, odd rest",
+      &coh_kind_attention_documents,
+      ATTRIBUTES(coh_attention_attributes, 1),
+      { F32(1, 331, 3 * 17), I32(1, 331) },
+      120 },
+    { "attention_documents_dropout: primes, two blocks of queries",
+      &coh_kind_attention_documents_dropout,
+      ATTRIBUTES(coh_attention_dropout_attributes, { 3 }, 0.1),
+      { F32(2, 67, 3 * 3 * 5), I32(2, 67) },
+      20 },
+    { "attention_grouped_documents: two heads of keys for six, primes",
+      &coh_kind_attention_grouped_documents,
+      ATTRIBUTES(coh_attention_grouped_attributes, 6, 2),
+      { F32(2, 67, 6 * 5), F32(2, 67, 2 * 5), F32(2, 67, 2 * 5), I32(2, 67) },
+      11 },
+    { "attention_grouped_documents: a cap and a window, several parts",
+      &coh_kind_attention_grouped_documents,
+      ATTRIBUTES(coh_attention_grouped_attributes, 3, 1, { 37, 0.0f, 1.5f }),
+      { F32(1, 277, 3 * 17), F32(1, 277, 17), F32(1, 277, 17), I32(1, 277) },
+      50 },
+    { "attention_grouped_documents_dropout: as many of both",
+      &coh_kind_attention_grouped_documents_dropout,
+      ATTRIBUTES(coh_attention_grouped_dropout_attributes, 3, 3, 0.1),
+      { F32(2, 135, 3 * 5), F32(2, 135, 3 * 5), F32(2, 135, 3 * 5), I32(2, 135) },
+      40 },
     { "dropout: one", &coh_kind_dropout, ATTRIBUTES(coh_dropout_attributes, 0.5), { F32(1) }, 0 },
     { "dropout: more than one grain, odd rest",
       &coh_kind_dropout,
@@ -566,7 +616,7 @@ static inline void shape_case_create(coh_case *one, int index, uint64_t seed)
     static coh_embedding_padded_attributes in_bf16[SHAPE_COUNT];
     const shape_case *from = shape_case_at(index);
     const void *attributes = from->attributes;
-    coh_shape inputs[3] = { from->inputs[0], from->inputs[1], from->inputs[2] };
+    coh_shape inputs[4] = { from->inputs[0], from->inputs[1], from->inputs[2], from->inputs[3] };
     for (int i = 0; i < from->kind->input_count && index >= SHAPE_COUNT; i++)
         if (inputs[i].dtype == COH_DTYPE_F32)
             inputs[i].dtype = COH_DTYPE_BF16;

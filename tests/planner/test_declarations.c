@@ -84,6 +84,8 @@ FACTS(a_nan_deviation, facts->parameter[0].init_std = NAN)
 FACTS(a_negative_deviation, facts->parameter[0].init_std = -1.0f)
 FACTS(a_range_of_floats, facts->index_range[0].end = 3)
 FACTS(a_range_of_no_input, facts->index_range[2].end = 3)
+FACTS(counts_of_floats, facts->counting_inputs = 1)
+FACTS(counts_of_no_input, facts->counting_inputs = 4)
 FACTS(nan_flops, facts->flops[1] = NAN)
 FACTS(rank_six, facts->output[0].rank = 6)
 
@@ -118,6 +120,8 @@ static const struct {
     { NULL, a_negative_deviation, "init_std is -1" },
     { NULL, a_range_of_floats, "no integer input" },
     { NULL, a_range_of_no_input, "no integer input" },
+    { NULL, counts_of_floats, "input 0 counts tokens of documents, and is no integer input" },
+    { NULL, counts_of_no_input, "input 2 counts tokens of documents, and is no integer input" },
     { NULL, nan_flops, "nan flops" },
     { NULL, rank_six, "rank 6" },
 };

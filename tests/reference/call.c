@@ -196,8 +196,14 @@ void coh_case_destroy(coh_case *one)
 void coh_case_ids(coh_case *one, int input, int32_t bound, uint64_t seed)
 {
     int32_t *ids = one->call.input[input].data;
-    for (int64_t i = 0; i < coh_shape_elements(&one->call.input[input].shape); i++)
-        ids[i] = (int32_t)coh_rng_below(seed, 300 + (uint64_t)input, (uint64_t)i, (uint64_t)bound);
+    const coh_shape *shape = &one->call.input[input].shape;
+    const int64_t row = shape->dim[shape->rank - 1];
+    const int counts = (one->facts.counting_inputs >> input & 1u) != 0;
+    for (int64_t i = 0; i < coh_shape_elements(shape); i++) {
+        const int32_t id =
+            (int32_t)coh_rng_below(seed, 300 + (uint64_t)input, (uint64_t)i, (uint64_t)bound);
+        ids[i] = !counts ? id : i % row == 0 || id == 0 ? 0 : ids[i - 1] + 1;
+    }
 }
 
 static void poison_view(coh_view *view)

@@ -47,7 +47,8 @@ void coh_case_scale_loss(coh_case *one, float loss_scale);
 void coh_case_lock(coh_case *one);
 void coh_case_unlock(coh_case *one);
 
-/* Sets uniform ids in [0, bound) for an i32 input. */
+/* Sets uniform ids in [0, bound) for an i32 input, or positions in documents of `bound` tokens on
+ * average. */
 void coh_case_ids(coh_case *one, int input, int32_t bound, uint64_t seed);
 
 coh_status coh_case_forward(coh_case *one, void *queue);

@@ -17,7 +17,7 @@ typedef struct coh_array {
     int64_t count;
 } coh_array;
 
-enum { COH_REFERENCE_INPUTS = 3 };
+enum { COH_REFERENCE_INPUTS = 4 };
 
 /* The operator of a case, with inputs and parameters as doubles. */
 typedef struct coh_reference {

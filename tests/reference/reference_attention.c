@@ -108,6 +108,16 @@ typedef struct layout {
     coh_attention_scores scores;
 } layout;
 
+/* Returns the first key that query i of sequence b sees. Documents are the last input, of any. */
+static int64_t first_key(const coh_reference *r, const layout *at, int64_t b, int64_t i)
+{
+    const int32_t *positions = r->ids[r->of->kind->input_count - 1];
+    const int64_t first =
+        at->scores.window > 0 && at->scores.window <= i ? i + 1 - at->scores.window : 0;
+    const int64_t begin = positions != NULL ? i - positions[b * at->T + i] : 0;
+    return begin > first ? begin : first;
+}
+
 static void run_query(coh_reference *r, const layout *at, double *p, double *kept, int64_t b,
                       int64_t h, int64_t i, int backward)
 {
@@ -129,9 +139,7 @@ static void run_query(coh_reference *r, const layout *at, double *p, double *kep
     query one = { .q = r->input[at->input[0]] + place[0],
                   .k = r->input[at->input[1]] + place[1],
                   .v = r->input[at->input[2]] + place[2],
-                  .first = at->scores.window > 0 && at->scores.window <= i
-                               ? i + 1 - at->scores.window
-                               : 0,
+                  .first = first_key(r, at, b, i),
                   .seen = i + 1,
                   .D = D,
                   .stride = at->stride[1],

@@ -427,13 +427,15 @@ void coh_reference_position(coh_reference *r, int backward)
     const coh_position_attributes *a = r->of->attributes;
     const int64_t B = dim[0], T = dim[1], C = dim[2];
     for (int64_t i = 0; i < B * T * C; i++) {
-        const int64_t at = i % (T * C) + a->offset * C;
+        const int64_t t = r->ids[1] != NULL ? r->ids[1][i / C] : i / C % T;
+        const int64_t at = (t + a->offset) * C + i % C;
         if (!backward) {
             r->output.value[i] = r->input[0][i] + r->parameter[0][at];
             r->output.bound[i] = COH_EPS * fabs(r->output.value[i]);
         } else {
             r->input_grad[0].value[i] = r->output_grad[i];
-            add_product(&r->parameter_grad[0], at, r->output_grad[i], 1.0, (double)(B + 1));
+            add_product(&r->parameter_grad[0], at, r->output_grad[i], 1.0,
+                        (double)(r->ids[1] != NULL ? B * T : B) + 1.0);
         }
     }
 }
