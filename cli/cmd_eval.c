@@ -147,7 +147,7 @@ typedef struct evaluation {
     cli_inference inference;
     cli_data data;
     int64_t sequence, stride, micro_batch;
-    int32_t *tokens; /* one micro-batch, followed by its targets */
+    int32_t *tokens; /* one micro-batch, followed by its targets and positions */
     cli_score score;
     cli_score_result result;
     coh_tensor logits; /* with --logits: a graph output */
@@ -381,16 +381,16 @@ static coh_status evaluate(evaluation *run)
      * the same digits as in the run's validation. */
     inference->model.dropout = inference->recipe.dropout;
     CLI_TRY(open_data(run, coh_model_size_get(&inference->model).vocabulary));
+    inference->model.separate_documents = run->data.facts.marks_documents;
     CLI_TRY(
         cli_score_init(&run->data, "data", options->data, run->sequence, run->stride, &run->score));
     CLI_TRY(choose_plan(run));
     const size_t ids = (size_t)run->micro_batch * (size_t)run->sequence;
-    run->tokens = calloc(2 * ids, sizeof(int32_t));
+    run->tokens = calloc(3 * ids, sizeof(int32_t));
     if (!run->tokens)
         return cli_fail(COH_ERR_MEMORY, "no memory for a micro-batch of %zu tokens", ids);
     run->score.micro_batch = run->micro_batch;
-    run->score.tokens = run->tokens;
-    run->score.targets = run->tokens + ids;
+    run->score.batch = (cli_batch){ run->tokens, run->tokens + ids, run->tokens + 2 * ids };
     if (options->logits)
         CLI_TRY(open_logits(run));
     CLI_TRY(cli_inference_start(inference));

@@ -164,9 +164,10 @@ static void tokens_json(const coh_token_file_facts *facts, double entropy)
     cli_line_add_json(&line,
                       "{'type': 'tokens', 'tokens': %" PRIu64 ", 'vocabulary': %" PRId64
                       ", 'tokenizer_identity': '%016" PRIx64 "', 'hash': '%016" PRIx64
-                      "', 'unigram_entropy': %.17g, 'has_mask': %i, 'window': %" PRId64 "}",
+                      "', 'unigram_entropy': %.17g, 'has_mask': %i, 'window': %" PRId64
+                      ", 'marks_documents': %i}",
                       facts->token_count, facts->vocabulary, facts->tokenizer_identity, facts->hash,
-                      entropy, facts->has_mask, facts->window);
+                      entropy, facts->has_mask, facts->window, facts->marks_documents);
     cli_print("%s", line.text);
 }
 
@@ -177,7 +178,8 @@ static void tokens_text(const char *path, const coh_token_file_facts *facts, dou
            path, cli_count(facts->token_count, "token").at, facts->vocabulary,
            facts->tokenizer_identity, entropy);
     if (facts->window > 0)
-        printf("  documents in sequences of %s\n", cli_count((uint64_t)facts->window, "token").at);
+        printf("  documents in sequences of %s%s\n", cli_count((uint64_t)facts->window, "token").at,
+               facts->marks_documents ? ": separate, a token attends over its own" : "");
     else if (facts->has_mask)
         printf("  conversations: only what the assistant says counts\n");
     printf("  hash %016" PRIx64 "\n", facts->hash);

@@ -111,14 +111,20 @@ static coh_status check_intervals(const cli_options *options, uint64_t validatio
     return COH_OK;
 }
 
+static cli_batch batch_at(int32_t *ids, size_t count, size_t arrays)
+{
+    return (cli_batch){ ids, ids + count, arrays == 3 ? ids + 2 * count : NULL };
+}
+
 /* Allocates all buffers of the loop, which itself allocates nothing. */
 static coh_status take_buffers(cli_run *run)
 {
     const cli_recipe *recipe = &run->job.recipe;
     size_t batch_ids = (size_t)recipe->batch * (size_t)recipe->sequence;
     size_t micro_ids = (size_t)recipe->micro_batch * (size_t)recipe->sequence;
-    size_t total = 2 * CLI_BATCHES * batch_ids + 2 * micro_ids; /* for validation last */
-    int32_t *ids = calloc(total, sizeof(int32_t));
+    const size_t arrays = run->job.model.separate_documents ? 3 : 2;
+    /* for validation last */
+    int32_t *ids = calloc(arrays * (CLI_BATCHES * batch_ids + micro_ids), sizeof(int32_t));
     if (!ids)
         return cli_fail(COH_ERR_MEMORY, "no memory for batches of %zu tokens: lower --batch",
                         batch_ids);
@@ -128,13 +134,10 @@ static coh_status take_buffers(cli_run *run)
         free(ids);
         return cli_fail(COH_ERR_MEMORY, "no memory for the ranks' sentences");
     }
-    for (int i = 0; i < CLI_BATCHES; i++) {
-        run->tokens[i] = ids + 2 * (size_t)i * batch_ids;
-        run->targets[i] = run->tokens[i] + batch_ids;
-    }
+    for (int i = 0; i < CLI_BATCHES; i++)
+        run->batches[i] = batch_at(ids + arrays * (size_t)i * batch_ids, batch_ids, arrays);
     run->score.micro_batch = recipe->micro_batch;
-    run->score.tokens = ids + 2 * CLI_BATCHES * batch_ids;
-    run->score.targets = run->score.tokens + micro_ids;
+    run->score.batch = batch_at(ids + arrays * CLI_BATCHES * batch_ids, micro_ids, arrays);
     return COH_OK;
 }
 
@@ -568,7 +571,7 @@ static void close_run(cli_run *run)
     cli_stop_tell(NULL, NULL);
     cli_ranks_close(run->ranks);
     free(run->scan_sentences);
-    free(run->tokens[0]);
+    free(run->batches[0].tokens);
     cli_data_close(&run->validation);
     cli_data_close(&run->data);
     if (run->has_begun) {

@@ -131,6 +131,20 @@ int cli_data_may_hold_lines(const char *path)
     return got > 0 && cli_foreign_is_json(path, head, (size_t)got);
 }
 
+int cli_data_marks_documents(const char *path)
+{
+    coh_token_file *file;
+    coh_token_file_facts facts = { .struct_bytes = sizeof(facts) };
+    char head[SNIFF_BYTES];
+    struct stat is;
+    if (stat(path, &is) != 0 || !S_ISREG(is.st_mode) || read_head(path, head) < 8 ||
+        !cli_data_is_tokens(head, sizeof(head)) || coh_token_file_open(path, &file) != COH_OK)
+        return 0;
+    const coh_status status = coh_token_file_facts_get(file, &facts);
+    coh_token_file_close(file);
+    return status == COH_OK && facts.marks_documents;
+}
+
 static coh_status find_kind(const char *flag, const char *path, data_kind *out_kind)
 {
     struct stat facts;
@@ -284,7 +298,8 @@ coh_status cli_data_build_options(const cli_data_source *source, const char *fla
         strcmp(source->tokenizer_path, "bytes") == 0 ? NULL : source->tokenizer_path;
     out_options->chat_form = (coh_chat_form)form->chat_form;
     out_options->window = form->aligned ? source->sequence : 0;
-    out_options->fitted = form->aligned == COH_DOCUMENTS_FITTED;
+    out_options->separate = form->aligned == COH_DOCUMENTS_SEPARATE;
+    out_options->fitted = out_options->separate || form->aligned == COH_DOCUMENTS_FITTED;
     out_options->sequence = source->sequence;
     out_options->skip_bad = source->skips_bad;
     out_options->seed = source->seed;
@@ -740,12 +755,13 @@ void cli_data_close(cli_data *data)
 }
 
 coh_status cli_data_fill(const cli_data *data, uint64_t seed, uint64_t first_window,
-                         int64_t window_count, int64_t tokens, int32_t *out_tokens,
-                         int32_t *out_targets)
+                         int64_t window_count, int64_t tokens, const cli_batch *out_batch)
 {
-    for (int64_t w = 0; w < window_count; w++)
-        CLI_TRY(coh_token_file_window(data->file, seed, first_window + (uint64_t)w, tokens,
-                                      out_tokens + w * tokens, out_targets + w * tokens));
+    const cli_batch *to = out_batch;
+    for (int64_t w = 0, at = 0; w < window_count; w++, at += tokens)
+        CLI_TRY(coh_token_file_window_positions(data->file, seed, first_window + (uint64_t)w,
+                                                tokens, to->tokens + at, to->targets + at,
+                                                to->positions ? to->positions + at : NULL));
     return COH_OK;
 }
 

@@ -37,6 +37,8 @@ coh_status cli_data_open_file(const struct cli_options *options, int is_raw,
 coh_status cli_data_form_from_options(const struct cli_options *options, cli_data_form *out_form);
 /* Replaces the fields of *form whose flags are given, except id_bytes. Fails: as above. */
 coh_status cli_data_form_override(const struct cli_options *options, cli_data_form *form);
+/* Is `path` a token file that marks where its documents begin? 0 also if it cannot be read. */
+int cli_data_marks_documents(const char *path);
 /* Is it the name of a file of JSON lines? */
 int cli_data_is_named_lines(const char *path);
 /* Is `path` a folder, a file named like JSON lines, or one of JSON (*.json)? */
@@ -110,11 +112,16 @@ void cli_data_close(cli_data *data); /* accepts one that is not open */
 coh_status cli_data_check_windows(const cli_data *data, const char *flag, const char *what,
                                   int64_t sequence, int may_shorten);
 
+/* Arrays of a batch: ids, the target after each, and, unless it is NULL, the position of each in its
+ * document. */
+typedef struct cli_batch {
+    int32_t *tokens, *targets, *positions;
+} cli_batch;
+
 /* Reads `window_count` windows of `tokens` each, from number `first_window` on, in the order of
  * `seed`. Allocates nothing. */
 coh_status cli_data_fill(const cli_data *data, uint64_t seed, uint64_t first_window,
-                         int64_t window_count, int64_t tokens, int32_t *out_tokens,
-                         int32_t *out_targets);
+                         int64_t window_count, int64_t tokens, const cli_batch *out_batch);
 
 /* The number of targets that count. */
 int64_t cli_data_counted(const int32_t *targets, int64_t count);

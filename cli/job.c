@@ -397,6 +397,7 @@ coh_status cli_job_open_unplanned(const cli_options *options, cli_job *out_job)
     CLI_TRY_GOTO(status, cli_job_share(out_job), fail);
     CLI_TRY_GOTO(status, check_sequence(out_job), fail);
     CLI_TRY_GOTO(status, check_gradients(out_job), fail);
+    CLI_TRY_GOTO(status, cli_settle_documents(out_job), fail);
     CLI_TRY_GOTO(status, cli_settle_atomics(out_job), fail);
     CLI_TRY_GOTO(status, cli_settle_frozen_dtype(out_job), fail);
     if (options->command == CLI_PLAN)

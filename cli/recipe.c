@@ -106,7 +106,9 @@ void cli_recipe_keep_sequence(cli_recipe *recipe, const cli_options *options)
     if (!options->operand || is_preset(options) || cli_artefact_is_folder(options->operand) ||
         !read_noted(options->operand, &noted))
         return;
-    const char *layout = noted.form.aligned == COH_DOCUMENTS_FITTED ? "fitted" : "aligned";
+    const char *layout = noted.form.aligned == COH_DOCUMENTS_SEPARATE ? "separate"
+                         : noted.form.aligned == COH_DOCUMENTS_FITTED ? "fitted"
+                                                                      : "aligned";
     keep_frozen_dtype(recipe, options, &noted);
     if (options->command == CLI_TRAIN && noted.form.aligned &&
         !cli_given(options, CLI_FLAG_DOCUMENTS))

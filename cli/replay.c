@@ -39,6 +39,8 @@ coh_status cli_replay_note(const cli_job *job, cli_line *out_note)
         cli_line_add_json(out_note, "'dropout': %.17g", job->model.dropout);
     if (job->model.frozen_nf4)
         cli_line_add_json(out_note, "'frozen_nf4': true");
+    if (job->model.separate_documents)
+        cli_line_add_json(out_note, "'separate_documents': true");
     cli_line_add(out_note, ", \"model\": %s}", model);
     if (out_note->cut)
         return cli_fail(COH_ERR_ARGUMENT, "the model's description is too long for a plan file");
@@ -69,14 +71,14 @@ static coh_status read_members(const char *path, json_t *root, cli_plan_note *ou
     json_t *model = NULL;
     json_int_t version = 0, batch = 0, micro = 0, sequence = 0, steps = 0, threads = 0;
     double dropout = 0;
-    int frozen_nf4 = 0;
+    int frozen_nf4 = 0, separate_documents = 0;
     if (json_unpack_ex(root, &error, JSON_STRICT,
-                       "{s:I, s:I, s:I, s:I, s:I, s:F, s:I, s:s, s:s, s?s, s?F, s?b, s:o}",
+                       "{s:I, s:I, s:I, s:I, s:I, s:F, s:I, s:s, s:s, s?s, s?F, s?b, s?b, s:o}",
                        "version", &version, "batch", &batch, "micro_batch", &micro, "sequence",
                        &sequence, "steps", &steps, "clip", &out->clip, "threads", &threads,
                        "device_memory_bytes", &device, "profile", &profile, "disk_write_limit",
-                       &limit, "dropout", &dropout, "frozen_nf4", &frozen_nf4, "model",
-                       &model) != 0)
+                       &limit, "dropout", &dropout, "frozen_nf4", &frozen_nf4, "separate_documents",
+                       &separate_documents, "model", &model) != 0)
         return corrupt(path, error.text);
     if (version != NOTE_VERSION)
         return corrupt(path, "is of another version");
@@ -102,6 +104,7 @@ static coh_status read_members(const char *path, json_t *root, cli_plan_note *ou
     free(text);
     out_model->dropout = dropout;
     out_model->frozen_nf4 = frozen_nf4;
+    out_model->separate_documents = separate_documents;
     return status == COH_OK ? COH_OK : cli_blame(status, "%s", path);
 }
 

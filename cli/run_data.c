@@ -388,6 +388,14 @@ static coh_status open_training(cli_run *run, const char *what)
     CLI_TRY(cli_data_open(&source, "data", what, cache[0] ? cache : NULL,
                           held_out[0] ? held_out : NULL, &run->data,
                           splits && is_text ? &run->validation : NULL));
+    if (run->data.facts.marks_documents != run->job.model.separate_documents)
+        cli_note_choice(
+            run->data.facts.marks_documents
+                ? "note: %s marks where its documents begin, and this run, begun without such "
+                  "marks, lets a token attend over all before it in its sequence"
+                : "note: %s does not mark where its documents begin, so a token attends over all "
+                  "before it in its sequence",
+            what);
     return splits && !is_text && !named_validation(run) ? open_held_out(run, run->data.path)
                                                         : COH_OK;
 }

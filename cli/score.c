@@ -50,9 +50,11 @@ static coh_status fill_row(const cli_score *score, uint64_t number, int64_t row)
     const int64_t sequence = score->sequence;
     const int is_aligned = score->data->facts.window > 0;
     const uint64_t begin = number * (is_aligned ? (uint64_t)sequence + 1 : (uint64_t)score->stride);
-    int32_t *targets = score->targets + row * sequence;
-    CLI_TRY(coh_token_file_stretch(score->data->file, begin, sequence,
-                                   score->tokens + row * sequence, targets));
+    const cli_batch *to = &score->batch;
+    int32_t *targets = to->targets + row * sequence;
+    CLI_TRY(coh_token_file_stretch_positions(
+        score->data->file, begin, sequence, to->tokens + row * sequence, targets,
+        to->positions ? to->positions + row * sequence : NULL));
     if (number > 0) /* the previous window has scored the other targets */
         memset(targets, 0xff, (size_t)(sequence - score->stride) * sizeof(int32_t));
     return COH_OK;
@@ -65,14 +67,17 @@ coh_status cli_score_run(const cli_score *score, coh_engine *engine, uint64_t wi
     const uint64_t micro_batch = (uint64_t)score->micro_batch, total = score->total;
     const uint64_t count = window_count < total ? window_count : total;
     const coh_step_input input = { .struct_bytes = sizeof(input),
-                                   .inputs = { score->tokens, score->targets } };
+                                   .inputs = { score->batch.tokens, score->batch.targets,
+                                               score->batch.positions } };
     int64_t counted = 0;
     double sum = 0, loss;
     *out_result = (cli_score_result){ .loss = NAN };
     for (uint64_t first = 0; first < count; first += micro_batch) {
         /* The last micro-batch is padded with targets of -1, whose loss is 0. */
-        memset(score->tokens, 0, (size_t)places * sizeof(int32_t));
-        memset(score->targets, 0xff, (size_t)places * sizeof(int32_t));
+        memset(score->batch.tokens, 0, (size_t)places * sizeof(int32_t));
+        memset(score->batch.targets, 0xff, (size_t)places * sizeof(int32_t));
+        if (score->batch.positions)
+            memset(score->batch.positions, 0, (size_t)places * sizeof(int32_t));
         for (uint64_t i = first; i < count && i < first + micro_batch; i++) {
             /* floor(i * total / count), computed without overflow */
             const uint64_t number = i * (total / count) + i * (total % count) / count;
@@ -81,9 +86,9 @@ coh_status cli_score_run(const cli_score *score, coh_engine *engine, uint64_t wi
         CLI_TRY(score->evaluate ? score->evaluate(score->context, &input, &loss)
                                 : coh_engine_evaluate(engine, &input, &loss));
         sum += loss * (double)places;
-        counted += cli_data_counted(score->targets, places);
+        counted += cli_data_counted(score->batch.targets, places);
         if (score->after)
-            CLI_TRY(score->after(score->context, score->targets, places));
+            CLI_TRY(score->after(score->context, score->batch.targets, places));
         if (score->passed)
             score->passed(score->context, first + micro_batch < count ? first + micro_batch : count,
                           count, counted, counted > 0 ? sum / (double)counted : NAN);

@@ -17,11 +17,11 @@
 
 typedef struct cli_score {
     const cli_data *data;
-    int64_t sequence;          /* tokens of a window */
-    int64_t stride;            /* 1 to `sequence` */
-    int64_t micro_batch;       /* windows of one pass */
-    int32_t *tokens, *targets; /* the caller's: one micro-batch each */
-    uint64_t total;            /* windows of the whole text */
+    int64_t sequence;    /* tokens of a window */
+    int64_t stride;      /* 1 to `sequence` */
+    int64_t micro_batch; /* windows of one pass */
+    cli_batch batch;     /* the caller's: one micro-batch */
+    uint64_t total;      /* windows of the whole text */
     /* Called after each micro-batch with its targets, whose logits the engine still holds. A
      * failure ends the scoring. NULL: not called. */
     coh_status (*after)(void *context, const int32_t *targets, int64_t count);
@@ -39,8 +39,8 @@ typedef struct cli_score_result {
     uint64_t window_count; /* scored */
 } cli_score_result;
 
-/* Fills out_score for a text; the caller sets micro_batch, tokens, targets and, optionally, `after`
- * and `evaluate`.
+/* Fills out_score for a text; the caller sets micro_batch, batch and, optionally, `after` and
+ * `evaluate`.
  * Fails: COH_ERR_CORRUPT for a text without a target (`flag` and `what` name it in the message);
  * COH_ERR_ARGUMENT for a stride above the sequence, or another stride of aligned data. */
 coh_status cli_score_init(const cli_data *data, const char *flag, const char *what,

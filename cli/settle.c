@@ -27,6 +27,8 @@ static coh_status ask_for_atomics(const cli_job *job)
         if (gemma->pattern == 0 || gemma->pattern > gemma->layers)
             attributes.scores.window = gemma->window;
     }
+    if (job->model.separate_documents)
+        return cli_fail(COH_ERR_SHAPE, "separate documents: cuDNN is given none");
     const coh_shape x = { .dtype = size.dtype,
                           .rank = 3,
                           .dim = { 1, job->recipe.sequence, size.heads * width } };
@@ -122,5 +124,20 @@ coh_status cli_settle_frozen_dtype(cli_job *job)
             "have been before");
     job->recipe.frozen_nf4 = is_on;
     job->model.frozen_nf4 = (int32_t)is_on;
+    return COH_OK;
+}
+
+coh_status cli_settle_documents(cli_job *job)
+{
+    const char *data = job->options->data;
+    int64_t *layout = &job->recipe.form.aligned;
+    if (!job->options->resume && data && cli_data_marks_documents(data))
+        *layout = COH_DOCUMENTS_SEPARATE;
+    job->model.separate_documents = *layout == COH_DOCUMENTS_SEPARATE;
+    if (job->model.separate_documents && job->model.family == COH_FAMILY_OWN)
+        return cli_fail(COH_ERR_ARGUMENT,
+                        "%s is a model of an extension, whose tokens attend over all before them "
+                        "in a sequence: give --documents fitted in place of separate",
+                        job->model.name);
     return COH_OK;
 }

@@ -40,10 +40,10 @@ typedef struct cli_run {
     cli_score score;   /* of the validation text */
     cli_scoring scoring;
     cli_validations validations;
-    int32_t *tokens[CLI_BATCHES], *targets[CLI_BATCHES]; /* by step modulo CLI_BATCHES */
-    int64_t counted[CLI_BATCHES];                        /* number of counted targets in each */
-    uint64_t done_steps, submitted_steps;                /* counted from the start of the run */
-    uint64_t saved_step;                                 /* UINT64_MAX: none in this folder yet */
+    cli_batch batches[CLI_BATCHES];       /* by step modulo CLI_BATCHES */
+    int64_t counted[CLI_BATCHES];         /* number of counted targets in each */
+    uint64_t done_steps, submitted_steps; /* counted from the start of the run */
+    uint64_t saved_step;                  /* UINT64_MAX: none in this folder yet */
     uint64_t saving_step; /* of a save that continues during the steps; UINT64_MAX: none */
     double saving_loss;   /* of validation at that step; NaN: not known */
     coh_calibration_class classes[COH_CALIBRATION_CLASSES_MOST]; /* of this run's lines */

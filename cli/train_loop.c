@@ -17,13 +17,13 @@ static coh_step_input input_of(const cli_run *run, uint64_t step)
 {
     const cli_recipe *recipe = &run->job.recipe;
     int64_t places = recipe->batch * recipe->sequence, counted = run->counted[step % CLI_BATCHES];
+    const cli_batch *batch = &run->batches[step % CLI_BATCHES];
     coh_step_input input = { .struct_bytes = sizeof(input),
                              .step = step,
                              .seed = recipe->seed,
                              .learning_rate = (float)cli_recipe_rate(recipe, step),
                              .clip = (float)recipe->clip,
-                             .inputs = { run->tokens[step % CLI_BATCHES],
-                                         run->targets[step % CLI_BATCHES] },
+                             .inputs = { batch->tokens, batch->targets, batch->positions },
                              .loss_factor = 1.0f };
     /* A step whose tokens are all masked has loss 0 and changes no weight. */
     if (counted == 0)
@@ -56,7 +56,7 @@ static step_work work_of(const cli_run *run, uint64_t step)
 static coh_step_input input_of_rank(const step_work *work, int32_t rank)
 {
     coh_step_input input = work->input;
-    for (int i = 0; i < 2; i++) /* tokens and targets */
+    for (int i = 0; i < 3 && input.inputs[i] != NULL; i++) /* of cli_batch */
         input.inputs[i] = (const int32_t *)input.inputs[i] + rank * work->rank_ids;
     return input;
 }
@@ -95,12 +95,13 @@ static coh_status submit_next(cli_run *run)
 {
     const cli_recipe *recipe = &run->job.recipe;
     uint64_t step = run->submitted_steps;
-    const coh_status filled = cli_data_fill(
-        &run->data, recipe->seed, cli_recipe_window(recipe, step), recipe->batch, recipe->sequence,
-        run->tokens[step % CLI_BATCHES], run->targets[step % CLI_BATCHES]);
+    const cli_batch *batch = &run->batches[step % CLI_BATCHES];
+    const coh_status filled =
+        cli_data_fill(&run->data, recipe->seed, cli_recipe_window(recipe, step), recipe->batch,
+                      recipe->sequence, batch);
     CLI_TRY(outside_engine(run, filled));
     run->counted[step % CLI_BATCHES] =
-        cli_data_counted(run->targets[step % CLI_BATCHES], recipe->batch * recipe->sequence);
+        cli_data_counted(batch->targets, recipe->batch * recipe->sequence);
     step_work work = work_of(run, step);
     CLI_TRY(cli_ranks_run(run->ranks, submit, &work));
     run->submitted_steps++;

@@ -19,13 +19,13 @@ enum { HASH_IDS = sizeof(uint64_t) / sizeof(int32_t) };
 static coh_status window_init(coh_window_ids *window, size_t tokens)
 {
     COH_TRY(COH_ALLOC(tokens + 1, &window->ids));
-    return COH_ALLOC(tokens + 1, &window->is_target);
+    return COH_ALLOC(tokens + 1, &window->marks);
 }
 
 static void window_fini(coh_window_ids *window)
 {
     coh_free(window->ids);
-    coh_free(window->is_target);
+    coh_free(window->marks);
 }
 
 coh_status coh_documents_init(coh_documents *documents, size_t window)
@@ -148,7 +148,7 @@ coh_status coh_documents_begin(coh_documents *documents, uint64_t hash)
 static int has_target(const coh_window_ids *window)
 {
     for (size_t i = 1; i < window->filled; i++)
-        if (window->is_target[i])
+        if (window->marks[i] & COH_TOKEN_COUNTS)
             return 1;
     return 0;
 }
@@ -159,12 +159,11 @@ static coh_status write_window(coh_documents *d, coh_window_ids *window, int wri
     const int counts = has_target(window);
     for (; window->filled <= d->window; window->filled++) {
         window->ids[window->filled] = d->padding;
-        window->is_target[window->filled] = 0;
+        window->marks[window->filled] = d->is_separate ? COH_TOKEN_BEGINS : 0;
     }
     window->filled = 0;
     if (counts)
-        return coh_token_writer_add(d->writers[writer], window->ids, window->is_target,
-                                    d->window + 1);
+        return coh_token_writer_add(d->writers[writer], window->ids, window->marks, d->window + 1);
     d->empty_window_count++;
     return COH_OK;
 }
@@ -213,7 +212,8 @@ static coh_status place(coh_documents *d)
     if (!window)
         COH_TRY(make_room(d, &window));
     memcpy(window->ids + window->filled, now->ids, now->filled * sizeof(*now->ids));
-    memcpy(window->is_target + window->filled, now->is_target, now->filled);
+    memcpy(window->marks + window->filled, now->marks, now->filled);
+    window->marks[window->filled] |= d->is_separate ? COH_TOKEN_BEGINS : 0;
     window->filled += now->filled;
     return COH_OK;
 }
@@ -247,7 +247,7 @@ coh_status coh_documents_add(coh_documents *documents, const int32_t *ids, const
             now->filled = 1;
         }
         now->ids[now->filled] = ids[i];
-        now->is_target[now->filled] = now->filled > 0 && (!counts || counts[i]);
+        now->marks[now->filled] = now->filled > 0 && (!counts || counts[i]) ? COH_TOKEN_COUNTS : 0;
         now->filled++;
     }
     return COH_OK;

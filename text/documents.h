@@ -21,6 +21,9 @@
  *     windows of 6 tokens         0 1 2 3 | 0 1 2     the first id of a document never is a target
  *     documents of 4 and 3 ids    - + + + | - + +
  *
+ * A separate file also marks the first id of each document in its window, and every id of padding,
+ * so that no token need see another document.
+ *
  * Threads that process several files at a time (token_build.c) record their calls as bytes of a
  * part (turns.h). coh_documents_replay makes the calls again in order. */
 #ifndef COH_TEXT_DOCUMENTS_H
@@ -33,10 +36,10 @@
 /* The most open windows of a file, and bytes of all of them: of long windows there are fewer. */
 enum { COH_OPEN_WINDOWS = 64, COH_OPEN_WINDOW_BYTES = 32 << 20 };
 
-/* Ids, and for each: does it count as a target? */
+/* Ids and their marks. */
 typedef struct coh_window_ids {
     int32_t *ids;
-    uint8_t *is_target;
+    uint8_t *marks; /* COH_TOKEN_COUNTS, COH_TOKEN_BEGINS */
     size_t filled;
 } coh_window_ids;
 
@@ -48,9 +51,10 @@ typedef struct coh_documents {
     int32_t held_out;
     double validation_split;
     uint64_t seed;
-    int is_cut;    /* there are two documents, the parts of one text: the second is held out */
-    size_t window; /* tokens; 0: packed */
-    int is_fitted; /* with a window: documents share one */
+    int is_cut;      /* there are two documents, the parts of one text: the second is held out */
+    size_t window;   /* tokens; 0: packed */
+    int is_fitted;   /* with a window: documents share one */
+    int is_separate; /* fitted: the file marks where documents begin */
     int32_t padding;
     uint64_t count;              /* documents begun */
     uint64_t counts[2];          /* by writer */

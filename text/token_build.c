@@ -535,6 +535,9 @@ static coh_status check_arguments(const coh_tokenizer *tokenizer,
     if (options->fitted && options->window == 0)
         return coh_fail(COH_ERR_ARGUMENT,
                         "documents are fitted into windows: give the tokens of one");
+    if (options->separate && !options->fitted)
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "only documents that are fitted into windows are marked to be separate");
     if (options->sequence < 0)
         return coh_fail(COH_ERR_ARGUMENT,
                         "sequences of %" PRId64 " tokens: at least 1, or 0 to count no documents "
@@ -611,6 +614,8 @@ static coh_status create_writers(coh_token_builder *b)
         if (options->window > 0 || options->form == COH_DATA_CHAT ||
             coh_token_build_has_prompt(options))
             coh_token_writer_mark(b->documents.writers[i], (uint32_t)options->window);
+        if (options->separate)
+            coh_token_writer_mark_documents(b->documents.writers[i]);
     }
     return COH_OK;
 }
@@ -627,6 +632,7 @@ static coh_status build(coh_token_builder *b, int is_folder)
     const int32_t end = b->tokenizer->end_of_text;
     d->padding = end >= 0 && end < vocabulary_of(b) ? end : 0;
     d->is_fitted = options->fitted != 0;
+    d->is_separate = options->separate != 0;
     COH_TRY(coh_documents_init(d, (size_t)options->window));
     /* Listed before any file is created, since new files may be in the same folder. */
     if (is_folder)

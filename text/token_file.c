@@ -23,11 +23,14 @@
 #include "text/permute.h"
 
 static const char magic[8] = "COHTOKEN";
-#define VERSION_PLAIN  1u
-#define VERSION_MASKED 2u
-#define FLAG_MASK      1u
-/* Set in memory on an id that does not count as a target. */
+#define VERSION_PLAIN     1u
+#define VERSION_MASKED    2u
+#define VERSION_DOCUMENTS 3u
+#define FLAG_MASK         1u
+#define FLAG_DOCUMENTS    2u
+/* Set in memory on an id that does not count as a target, and on one that begins a document. */
 #define UNCOUNTED INT32_MIN
+#define BEGINS    (INT32_C(1) << 30)
 
 /* Ids counted in one pass over a file (32 MiB of counters), more than tokenizers have; a file may
  * claim a vocabulary of any size. */
@@ -52,15 +55,20 @@ static uint64_t get(const uint8_t *bytes, int byte_count)
     return value;
 }
 
-uint32_t coh_token_id_bytes(int64_t vocabulary, int has_mask)
+uint32_t coh_token_id_bytes(int64_t vocabulary, int marks)
 {
-    return vocabulary <= (has_mask ? 32768 : 65536) ? 2 : 4;
+    return vocabulary <= 65536 >> marks ? 2 : 4;
+}
+
+static uint32_t flags_of(const coh_token_header *header)
+{
+    return header->has_documents ? FLAG_MASK | FLAG_DOCUMENTS : header->has_mask ? FLAG_MASK : 0;
 }
 
 size_t coh_token_header_tail(const coh_token_header *header, uint8_t bytes[8])
 {
     put(bytes, header->window, 4);
-    put(bytes + 4, header->has_mask ? FLAG_MASK : 0, 4);
+    put(bytes + 4, flags_of(header), 4);
     return header->has_mask ? 8 : 0;
 }
 
@@ -68,7 +76,11 @@ void coh_token_header_write(const coh_token_header *header, uint8_t bytes[COH_TO
 {
     memset(bytes, 0, COH_TOKEN_HEADER_BYTES);
     memcpy(bytes, magic, sizeof(magic));
-    put(bytes + 8, header->has_mask ? VERSION_MASKED : VERSION_PLAIN, 4);
+    put(bytes + 8,
+        header->has_documents ? VERSION_DOCUMENTS
+        : header->has_mask    ? VERSION_MASKED
+                              : VERSION_PLAIN,
+        4);
     put(bytes + 12, header->id_bytes, 4);
     put(bytes + 16, header->count, 8);
     put(bytes + 24, header->vocabulary, 8);
@@ -82,12 +94,15 @@ void coh_token_header_write(const coh_token_header *header, uint8_t bytes[COH_TO
 static int is_written(const coh_token_header *header, uint32_t flags)
 {
     if (header->vocabulary < 1 || header->vocabulary > INT32_MAX ||
-        header->id_bytes != coh_token_id_bytes((int64_t)header->vocabulary, header->has_mask) ||
-        header->count > INT64_MAX / 8)
+        header->id_bytes != coh_token_id_bytes((int64_t)header->vocabulary,
+                                               header->has_mask + header->has_documents) ||
+        header->count > INT64_MAX / 8 || flags != flags_of(header))
         return 0;
     if (!header->has_mask)
-        return header->window == 0 && flags == 0;
-    return flags == FLAG_MASK && header->window <= COH_TOKEN_WINDOW_MAX &&
+        return header->window == 0;
+    if (header->has_documents && (header->window == 0 || header->vocabulary > BEGINS))
+        return 0;
+    return header->window <= COH_TOKEN_WINDOW_MAX &&
            (header->window == 0 || header->count % (header->window + UINT64_C(1)) == 0);
 }
 
@@ -101,18 +116,19 @@ static coh_status header_read(const uint8_t bytes[COH_TOKEN_HEADER_BYTES], const
         return coh_fail(COH_ERR_CORRUPT, "the header of token file %s is damaged: make it again",
                         path);
     uint64_t version = get(bytes + 8, 4);
-    if (version != VERSION_PLAIN && version != VERSION_MASKED)
+    if (version < VERSION_PLAIN || version > VERSION_DOCUMENTS)
         return coh_fail(COH_ERR_CORRUPT,
                         "token file %s has version %" PRIu64
-                        ", this program reads %u and %u: make it again",
-                        path, version, VERSION_PLAIN, VERSION_MASKED);
+                        ", this program reads %u to %u: make it again",
+                        path, version, VERSION_PLAIN, VERSION_DOCUMENTS);
     coh_token_header header = { .id_bytes = (uint32_t)get(bytes + 12, 4),
                                 .count = get(bytes + 16, 8),
                                 .vocabulary = get(bytes + 24, 8),
                                 .identity = get(bytes + 32, 8),
                                 .hash = get(bytes + 40, 8),
                                 .window = (uint32_t)get(bytes + 48, 4),
-                                .has_mask = version == VERSION_MASKED };
+                                .has_mask = version != VERSION_PLAIN,
+                                .has_documents = version == VERSION_DOCUMENTS };
     uint32_t flags = (uint32_t)get(bytes + 52, 4);
     if (!is_written(&header, flags))
         return coh_fail(
@@ -241,9 +257,9 @@ coh_status coh_token_file_facts_get(const coh_token_file *file, coh_token_file_f
                                          .is_raw = file->is_raw,
                                          .is_llmc = file->is_raw && file->data_offset > 0,
                                          .id_bytes = (int32_t)file->header.id_bytes,
-                                         .target_count = file->header.has_mask
-                                                             ? file->target_count
-                                                             : file->header.count };
+                                         .target_count = file->header.has_mask ? file->target_count
+                                                                               : file->header.count,
+                                         .marks_documents = file->header.has_documents };
     COH_STRUCT_FILL(facts, out_facts);
     return COH_OK;
 }
@@ -265,7 +281,14 @@ static coh_status refuse_id(const coh_token_file *file, uint32_t id, uint64_t po
 
 /* ---- ids ---- */
 
-/* As coh_token_file_read, but ids that do not count as targets have the bit UNCOUNTED set. */
+/* The id of one that may have marks. */
+static int32_t id_of(const coh_token_file *file, int32_t marked)
+{
+    return marked & (file->header.has_documents ? BEGINS - 1 : INT32_MAX);
+}
+
+/* As coh_token_file_read, but ids that do not count as targets have the bit UNCOUNTED set, and those
+ * that begin a document BEGINS. */
 static coh_status read_marked(coh_token_file *file, uint64_t begin, size_t count, int32_t *ids)
 {
     if (begin > file->header.count || count > file->header.count - begin)
@@ -273,17 +296,19 @@ static coh_status read_marked(coh_token_file *file, uint64_t begin, size_t count
                         "%zu ids from %" PRIu64 " on are beyond the %" PRIu64 " of %s", count,
                         begin, file->header.count, file->path);
     size_t id_bytes = file->header.id_bytes;
-    uint32_t mark = file->header.has_mask ? UINT32_C(1) << (8 * id_bytes - 1) : 0;
+    const uint32_t mark = file->header.has_mask ? UINT32_C(1) << (8 * id_bytes - 1) : 0;
+    const uint32_t begins = file->header.has_documents ? mark >> 1 : 0;
     /* Reads narrow ids into the end of the array and widens them from the front: writing id i
      * touches bytes 4i.., and only bytes 2(count + i).. are still to be read. */
     uint8_t *raw = (uint8_t *)ids + count * (sizeof(int32_t) - id_bytes);
     COH_TRY(read_bytes(file->fd, file->path, file->data_offset + begin * id_bytes, raw,
                        count * id_bytes));
     for (size_t i = 0; i < count; i++) {
-        uint32_t stored = (uint32_t)get(raw + i * id_bytes, (int)id_bytes), id = stored & ~mark;
+        uint32_t stored = (uint32_t)get(raw + i * id_bytes, (int)id_bytes),
+                 id = stored & ~(mark | begins);
         if (id >= file->header.vocabulary)
             return refuse_id(file, id, begin + i);
-        ids[i] = (int32_t)id | (stored & mark ? UNCOUNTED : 0);
+        ids[i] = (int32_t)id | (stored & mark ? UNCOUNTED : 0) | (stored & begins ? BEGINS : 0);
     }
     return COH_OK;
 }
@@ -294,7 +319,7 @@ coh_status coh_token_file_read(coh_token_file *file, uint64_t begin, size_t coun
     COH_NEED(ids);
     COH_TRY(read_marked(file, begin, count, ids));
     for (size_t i = 0; i < count; i++)
-        ids[i] &= INT32_MAX;
+        ids[i] = id_of(file, ids[i]);
     return COH_OK;
 }
 
@@ -323,7 +348,8 @@ static coh_status hash_ids(coh_token_file *file, uint64_t *out_hash, uint64_t *o
         uint8_t *raw = (uint8_t *)ids;
         for (size_t i = 0; i < count; i++)
             put(raw + i * file->header.id_bytes,
-                (uint32_t)(ids[i] & INT32_MAX) | (ids[i] < 0 ? top : 0),
+                (uint32_t)id_of(file, ids[i]) | (ids[i] < 0 ? top : 0) |
+                    (file->header.has_documents && ids[i] & BEGINS ? top >> 1 : 0),
                 (int)file->header.id_bytes);
         XXH3_64bits_update(&hash, raw, count * file->header.id_bytes);
     }
@@ -357,7 +383,7 @@ static coh_status count_ids(coh_token_file *file, uint64_t first, uint64_t *id_c
         const size_t count = pass_count(file, begin);
         COH_TRY(read_marked(file, begin, count, ids));
         for (size_t i = 0; i < count; i++) {
-            const uint64_t id = (uint64_t)ids[i];
+            const uint64_t id = (uint64_t)id_of(file, ids[i]);
             if (ids[i] < 0 || id < first)
                 continue;
             if (id - first < COUNTED_IDS)
@@ -597,9 +623,20 @@ static coh_status no_window(const coh_token_file *file, int64_t tokens)
                     COH_PLURAL_S(tokens));
 }
 
-/* Reads `count` ids from `begin` on and the id after each; all must be within the file. */
+/* Finds the positions of tokens in their documents; the first begins one. */
+static void find_positions(const coh_token_file *file, const int32_t *tokens, size_t count,
+                           int32_t *out_positions)
+{
+    for (size_t i = 0; i < count; i++)
+        out_positions[i] = i == 0 || (file->header.has_documents && tokens[i] & BEGINS)
+                               ? 0
+                               : out_positions[i - 1] + 1;
+}
+
+/* Reads `count` ids from `begin` on, the id after each and, unless it is NULL, the position of each;
+ * all must be within the file. */
 static coh_status read_pairs(coh_token_file *file, uint64_t begin, size_t count,
-                             int32_t *out_tokens, int32_t *out_targets)
+                             int32_t *out_tokens, int32_t *out_targets, int32_t *out_positions)
 {
     const int has_last = begin + count < file->header.count;
     COH_TRY(read_marked(file, begin, count, out_tokens));
@@ -607,18 +644,28 @@ static coh_status read_pairs(coh_token_file *file, uint64_t begin, size_t count,
     out_targets[count - 1] = -1;
     if (has_last)
         COH_TRY(read_marked(file, begin + count, 1, out_targets + count - 1));
+    if (out_positions)
+        find_positions(file, out_tokens, count, out_positions);
     if (!file->header.has_mask)
         return COH_OK;
     for (size_t i = 0; i < count; i++) {
-        out_tokens[i] &= INT32_MAX;
-        if (out_targets[i] < 0)
-            out_targets[i] = -1;
+        out_tokens[i] = id_of(file, out_tokens[i]);
+        out_targets[i] = out_targets[i] < 0 ? -1 : id_of(file, out_targets[i]);
     }
     return COH_OK;
 }
 
 coh_status coh_token_file_window(coh_token_file *file, uint64_t seed, uint64_t window_number,
                                  int64_t tokens, int32_t *out_tokens, int32_t *out_targets)
+{
+    return coh_token_file_window_positions(file, seed, window_number, tokens, out_tokens,
+                                           out_targets, NULL);
+}
+
+coh_status coh_token_file_window_positions(coh_token_file *file, uint64_t seed,
+                                           uint64_t window_number, int64_t tokens,
+                                           int32_t *out_tokens, int32_t *out_targets,
+                                           int32_t *out_positions)
 {
     if (!file || !out_tokens || !out_targets)
         return coh_fail(COH_ERR_ARGUMENT, "a window needs an open token file and two places");
@@ -628,11 +675,18 @@ coh_status coh_token_file_window(coh_token_file *file, uint64_t seed, uint64_t w
     uint64_t window =
         coh_permute(seed, window_number / window_count, window_count, window_number % window_count);
     uint64_t begin = window * ((uint64_t)tokens + (file->header.window > 0));
-    return read_pairs(file, begin, (size_t)tokens, out_tokens, out_targets);
+    return read_pairs(file, begin, (size_t)tokens, out_tokens, out_targets, out_positions);
 }
 
 coh_status coh_token_file_stretch(coh_token_file *file, uint64_t begin, int64_t tokens,
                                   int32_t *out_tokens, int32_t *out_targets)
+{
+    return coh_token_file_stretch_positions(file, begin, tokens, out_tokens, out_targets, NULL);
+}
+
+coh_status coh_token_file_stretch_positions(coh_token_file *file, uint64_t begin, int64_t tokens,
+                                            int32_t *out_tokens, int32_t *out_targets,
+                                            int32_t *out_positions)
 {
     if (!file || !out_tokens || !out_targets)
         return coh_fail(COH_ERR_ARGUMENT, "a stretch needs an open token file and two places");
@@ -643,8 +697,10 @@ coh_status coh_token_file_stretch(coh_token_file *file, uint64_t begin, int64_t 
                         tokens, begin, file->header.count, file->path);
     const uint64_t left = file->header.count - begin;
     const size_t count = left < (uint64_t)tokens ? (size_t)left : (size_t)tokens;
-    COH_TRY(read_pairs(file, begin, count, out_tokens, out_targets));
+    COH_TRY(read_pairs(file, begin, count, out_tokens, out_targets, out_positions));
     memset(out_tokens + count, 0, ((size_t)tokens - count) * sizeof(int32_t));
     memset(out_targets + count, 0xff, ((size_t)tokens - count) * sizeof(int32_t));
+    if (out_positions)
+        memset(out_positions + count, 0, ((size_t)tokens - count) * sizeof(int32_t));
     return COH_OK;
 }

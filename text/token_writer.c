@@ -98,7 +98,13 @@ void coh_token_writer_mark(coh_token_writer *writer, uint32_t window)
     writer->header.id_bytes = coh_token_id_bytes((int64_t)writer->header.vocabulary, 1);
 }
 
-coh_status coh_token_writer_add(coh_token_writer *writer, const int32_t *ids, const uint8_t *counts,
+void coh_token_writer_mark_documents(coh_token_writer *writer)
+{
+    writer->header.has_documents = 1;
+    writer->header.id_bytes = coh_token_id_bytes((int64_t)writer->header.vocabulary, 2);
+}
+
+coh_status coh_token_writer_add(coh_token_writer *writer, const int32_t *ids, const uint8_t *marks,
                                 size_t count)
 {
     size_t id_bytes = writer->header.id_bytes;
@@ -107,8 +113,9 @@ coh_status coh_token_writer_add(coh_token_writer *writer, const int32_t *ids, co
         if (writer->buffered_bytes + id_bytes > BUFFER_BYTES)
             COH_TRY(flush_buffer(writer));
         uint8_t *bytes = writer->buffer + writer->buffered_bytes;
-        const int is_target = !counts || counts[i];
-        uint32_t stored = (uint32_t)ids[i] | (is_target ? 0 : mark);
+        const int is_target = !marks || (marks[i] & COH_TOKEN_COUNTS) != 0;
+        const int begins = marks && (marks[i] & COH_TOKEN_BEGINS) != 0;
+        uint32_t stored = (uint32_t)ids[i] | (is_target ? 0 : mark) | (begins ? mark >> 1 : 0);
         writer->target_count += (uint64_t)is_target;
         for (size_t k = 0; k < id_bytes; k++)
             bytes[k] = (uint8_t)(stored >> (8 * k));

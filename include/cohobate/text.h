@@ -154,7 +154,8 @@ COH_API const char *coh_chat_answer_prefix(const coh_chat *chat);
  *
  *   packed    | document 1 |end| document 2 |end| ...      one stream, cut into windows anywhere
  *   aligned   | document 1 |end|pad.. | document 2 .... |  a window holds one document only
- *   fitted    | document 1 |end| document 3 |end|pad |     whole documents share a window
+ *   fitted    | document 1 |end| document 3 |end|pad |     whole documents share a window; may be
+ *                                                          marked where they begin
  *
  * Only a document longer than a window is cut in the last two.
  * A file of conversations, of aligned or of fitted documents also marks which ids count as targets:
@@ -211,6 +212,9 @@ typedef struct coh_token_build_options {
     /* 1: lines of JSON that are no documents are left out and counted. 0: the first of them is
      * refused, and names the others of its file, of which 1,000 are looked for if none is good. */
     int32_t skip_bad;
+    /* 1, fitted: the file also marks where its documents begin, for graphs in which a token attends
+     * over its own document only (coh_model's separate_documents). */
+    int32_t separate;
 } coh_token_build_options;
 /* As coh_token_build_options_init; `bytes` is the size that the caller was compiled with. */
 COH_API void coh_token_build_options_init_sized(coh_token_build_options *out_options, size_t bytes);
@@ -324,6 +328,7 @@ typedef struct coh_token_file_facts {
     /* Ids that count as targets: not padding, nor what is not learned. 0 of a file with a mask that
      * coh_token_file_check has not read. */
     uint64_t target_count;
+    int32_t marks_documents; /* 1: it marks where documents begin in its windows */
 } coh_token_file_facts;
 /* Reads the facts from the header; reads no ids. Fails: COH_ERR_ARGUMENT (NULL, struct_bytes). */
 COH_API coh_status coh_token_file_facts_get(const coh_token_file *file,
@@ -350,6 +355,14 @@ COH_API coh_status coh_token_file_unigram_entropy(coh_token_file *file, double *
 COH_API coh_status coh_token_file_window(coh_token_file *file, uint64_t seed,
                                          uint64_t window_number, int64_t tokens,
                                          int32_t *out_tokens, int32_t *out_targets);
+/* As above, and writes the position of each token in its document, counted from 0 and from the begin
+ * of the window: the input "positions" of coh_model's graphs with separate documents. A file that
+ * does not mark where documents begin gives 0, 1, 2, .... Padding is at position 0. `out_positions`
+ * may be NULL. */
+COH_API coh_status coh_token_file_window_positions(coh_token_file *file, uint64_t seed,
+                                                   uint64_t window_number, int64_t tokens,
+                                                   int32_t *out_tokens, int32_t *out_targets,
+                                                   int32_t *out_positions);
 /* Returns the number of windows of `tokens` tokens; 0: it has none, or is aligned for another
  * length. */
 COH_API uint64_t coh_token_file_window_count(const coh_token_file *file, int64_t tokens);
@@ -361,6 +374,11 @@ COH_API uint64_t coh_token_file_window_count(const coh_token_file *file, int64_t
  * COH_ERR_CORRUPT. */
 COH_API coh_status coh_token_file_stretch(coh_token_file *file, uint64_t begin, int64_t tokens,
                                           int32_t *out_tokens, int32_t *out_targets);
+/* As above, with positions as coh_token_file_window_positions writes them; past the end of the file
+ * 0. */
+COH_API coh_status coh_token_file_stretch_positions(coh_token_file *file, uint64_t begin,
+                                                    int64_t tokens, int32_t *out_tokens,
+                                                    int32_t *out_targets, int32_t *out_positions);
 
 #ifdef __cplusplus
 }

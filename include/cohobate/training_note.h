@@ -101,7 +101,8 @@ typedef struct coh_pattern_optimizers {
 typedef enum coh_documents_layout {
     COH_DOCUMENTS_PACKED,  /* one after the other, cut anywhere */
     COH_DOCUMENTS_ALIGNED, /* a window holds one */
-    COH_DOCUMENTS_FITTED   /* a window holds several whole ones */
+    COH_DOCUMENTS_FITTED,  /* a window holds several whole ones */
+    COH_DOCUMENTS_SEPARATE /* likewise, and a token attends over its own document only */
 } coh_documents_layout;
 
 /* How a text became documents and ids; all zero: plain text, or ids. */

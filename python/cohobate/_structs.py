@@ -345,7 +345,7 @@ class coh_token_build_options(Structure):
                 ("validation_split", c_double), ("seed", c_uint64), ("held_out_path", c_char_p),
                 ("thread_count", c_int32), ("vocabulary", c_int64), ("go_on", GoOn),
                 ("go_on_context", c_void_p), ("fitted", c_int32), ("sequence", c_int64),
-                ("skip_bad", c_int32)]
+                ("skip_bad", c_int32), ("separate", c_int32)]
 
 
 class coh_token_build_facts(Structure):
@@ -366,7 +366,8 @@ class coh_token_file_facts(Structure):
     _fields_ = [("struct_bytes", c_uint32), ("token_count", c_uint64), ("vocabulary", c_int64),
                 ("tokenizer_identity", c_uint64), ("hash", c_uint64), ("window", c_int64),
                 ("has_mask", c_int32), ("is_raw", c_int32), ("is_llmc", c_int32),
-                ("id_bytes", c_int32), ("target_count", c_uint64)]
+                ("id_bytes", c_int32), ("target_count", c_uint64),
+                ("marks_documents", c_int32)]
 
 
 STRUCTS = tuple(each for each in list(globals().values())
