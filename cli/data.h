@@ -112,8 +112,8 @@ void cli_data_close(cli_data *data); /* accepts one that is not open */
 coh_status cli_data_check_windows(const cli_data *data, const char *flag, const char *what,
                                   int64_t sequence, int may_shorten);
 
-/* Arrays of a batch: ids, the target after each, and, unless it is NULL, the position of each in its
- * document. */
+/* Arrays of a batch: ids, the target after each, and, unless it is NULL, the position of each in
+ * its document. */
 typedef struct cli_batch {
     int32_t *tokens, *targets, *positions;
 } cli_batch;

@@ -312,9 +312,9 @@ typedef struct coh_attention {
     int64_t first_head;
     int atomics; /* 1: on CUDA dq may be added up by atomics, so bits vary; scratch:
                   * kernels/cuda/attention_scratch.h */
-    /* [B,T], in device memory: how many tokens of its document stand before each token in its row,
-     * so query i sees keys from i - positions[i] on. Each is 0 or one more than the one before. NULL:
-     * a row is one document. */
+    /* [B,T], in device memory: the position of each token in its document, so query i sees keys
+     * from i - positions[i] on. Each is 0 or one more than the one before. NULL: a row is one
+     * document. */
     const int32_t *positions;
 } coh_attention;
 void coh_kernel_attention(void *queue, const coh_attention *attention);

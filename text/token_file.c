@@ -287,8 +287,8 @@ static int32_t id_of(const coh_token_file *file, int32_t marked)
     return marked & (file->header.has_documents ? BEGINS - 1 : INT32_MAX);
 }
 
-/* As coh_token_file_read, but ids that do not count as targets have the bit UNCOUNTED set, and those
- * that begin a document BEGINS. */
+/* As coh_token_file_read, but ids that do not count as targets have the bit UNCOUNTED set, and
+ * those that begin a document BEGINS. */
 static coh_status read_marked(coh_token_file *file, uint64_t begin, size_t count, int32_t *ids)
 {
     if (begin > file->header.count || count > file->header.count - begin)
@@ -633,8 +633,8 @@ static void find_positions(const coh_token_file *file, const int32_t *tokens, si
                                : out_positions[i - 1] + 1;
 }
 
-/* Reads `count` ids from `begin` on, the id after each and, unless it is NULL, the position of each;
- * all must be within the file. */
+/* Reads `count` ids from `begin` on, the id after each and, unless it is NULL, the position of
+ * each; all must be within the file. */
 static coh_status read_pairs(coh_token_file *file, uint64_t begin, size_t count,
                              int32_t *out_tokens, int32_t *out_targets, int32_t *out_positions)
 {

@@ -1,8 +1,8 @@
 /* token_file.h - internals of token files: a header of 64 bytes, then ids, all little-endian.
  *
- *   0  magic "COHTOKEN"      16  count              40  XXH3 of the ids' bytes (version 2 and 3: and
- *   8  version, u32: 1 to 3  24  vocabulary             of bytes 48..55 behind them)
- *  12  id bytes, u32: 2, 4   32  tokenizer identity 48  version 1: zero; else: window, u32, flags,
+ *   0  magic "COHTOKEN"      16  count              40  XXH3 of the ids' bytes (from version 2 on:
+ *   8  version, u32: 1 to 3  24  vocabulary             and of bytes 48..55 behind them)
+ *  12  id bytes, u32: 2, 4   32  tokenizer identity 48  version 1: zero; else window, u32, flags,
  *                                                       u32
  *                                                   56  XXH3 of bytes 0..55
  *
@@ -29,7 +29,7 @@ typedef struct coh_token_header {
     int has_documents; /* with a mask and a window */
 } coh_token_header;
 
-/* Marks of an id in the arrays of a writer's caller: it counts as a target, it begins a document. */
+/* Marks of an id in the arrays of a writer's caller: it counts as a target, begins a document. */
 enum { COH_TOKEN_COUNTS = 1, COH_TOKEN_BEGINS = 2 };
 
 struct coh_token_file {

@@ -273,15 +273,17 @@ typedef struct coh_attention_grouped_dropout_attributes {
 } coh_attention_grouped_dropout_attributes;
 extern COH_API const coh_op_kind coh_kind_attention_grouped_dropout;
 
-/* The attention kinds without atomics for rows that several documents share: the last input,
+/* The plain attention kinds for rows that several documents share: the last input,
  * positions i32 [B,T], has the position of each token in its document, as `position_ids` of
  * `transformers`: 0 for its first token, then one more each. Query i attends over keys from i -
  * positions[i] on, so over its own document. Blocks of keys that no query of a block sees are
  * skipped. A row of one document gives the bits of the other kinds on the host.
  * cuDNN is not given documents: on a GPU our own kernels compute them. */
 extern COH_API const coh_op_kind coh_kind_attention_documents, coh_kind_attention_grouped_documents;
-extern COH_API const coh_op_kind coh_kind_attention_documents_dropout;
-extern COH_API const coh_op_kind coh_kind_attention_grouped_documents_dropout;
+
+/* The same with dropout, as the kinds above: on a GPU by general kernels, a tenth as fast. */
+extern COH_API const coh_op_kind coh_kind_attention_documents_dropout,
+    coh_kind_attention_grouped_documents_dropout;
 
 /* Grouped-query attention for one step of a decoder: q [B,1,H*D], k and v [B,1,G*D], position i32
  * [1] -> y [B,1,H*D], with states keys and values [B,positions,G*D]: writes row `position` of both,

@@ -127,7 +127,7 @@ typedef struct coh_op_facts {
      * checks each graph input against the ranges of all operators that read it. An input that
      * another operator computes is not checked; its readers have to. */
     coh_index_range index_range[COH_PORT_MAX];
-    /* By input port, a bit each: an integer input that counts the tokens of documents along its last
+    /* By input port, a bit each: an integer input that counts tokens of documents along its last
      * axis. Each value is 0 or one more than the value before it, and the first of a row is 0.
      * Checked as ranges are. */
     uint32_t counting_inputs;

@@ -246,7 +246,8 @@ COH_API void coh_model_dtype_set(coh_model *model, coh_dtype dtype);
 COH_API const char *coh_model_type_name(const coh_model *model);
 
 /* Builds the training graph for micro-batches of `sequences` x `tokens`, with inputs "tokens" and
- * "targets" (and "positions", see coh_model). Each layer is a block; weights are [outputs, inputs]. The loss is f32 in either dtype.
+ * "targets", and "positions" for separate documents. Each layer is a block; weights are [outputs,
+ * inputs]. The loss is f32 in either dtype.
  * Initialisation: GPT-2 normal 0.02, positions 0.01, residual projections 0.02 / sqrt(2 layers)
  * (Radford et al. 2019); the others normal init_std; biases zero, norms one.
  * Owns: the caller destroys the graph, here and below.

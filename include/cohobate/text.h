@@ -355,10 +355,10 @@ COH_API coh_status coh_token_file_unigram_entropy(coh_token_file *file, double *
 COH_API coh_status coh_token_file_window(coh_token_file *file, uint64_t seed,
                                          uint64_t window_number, int64_t tokens,
                                          int32_t *out_tokens, int32_t *out_targets);
-/* As above, and writes the position of each token in its document, counted from 0 and from the begin
- * of the window: the input "positions" of coh_model's graphs with separate documents. A file that
+/* As above, and writes the position of each token in its document, from 0 on and from the begin of
+ * the window: the input "positions" of coh_model's graphs with separate documents. A file that
  * does not mark where documents begin gives 0, 1, 2, .... Padding is at position 0. `out_positions`
- * may be NULL. */
+ * may be NULL. Fails: as above. */
 COH_API coh_status coh_token_file_window_positions(coh_token_file *file, uint64_t seed,
                                                    uint64_t window_number, int64_t tokens,
                                                    int32_t *out_tokens, int32_t *out_targets,
@@ -375,7 +375,7 @@ COH_API uint64_t coh_token_file_window_count(const coh_token_file *file, int64_t
 COH_API coh_status coh_token_file_stretch(coh_token_file *file, uint64_t begin, int64_t tokens,
                                           int32_t *out_tokens, int32_t *out_targets);
 /* As above, with positions as coh_token_file_window_positions writes them; past the end of the file
- * 0. */
+ * 0. Fails: as above. */
 COH_API coh_status coh_token_file_stretch_positions(coh_token_file *file, uint64_t begin,
                                                     int64_t tokens, int32_t *out_tokens,
                                                     int32_t *out_targets, int32_t *out_positions);

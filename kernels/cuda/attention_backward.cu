@@ -137,6 +137,14 @@ weigh_keys(float s[ROWS / 8][4], float dp[ROWS / 8][4], const float *statistics,
     }
 }
 
+/* Returns the end of the queries that see the block of keys from j0 on. */
+template <bool DROPS>
+static __device__ __forceinline__ int end_of_keys(const coh_attention_arguments &a, int j0)
+{
+    return DROPS ? min(a.T, j0 + COH_ATTENTION_ROWS - 1 + a.window)
+                 : coh_end_query(a, (int)blockIdx.x / a.G, min(j0 + COH_ATTENTION_ROWS, a.T) - 1);
+}
+
 template <int W, bool DROPS, int WHAT>
 static __device__ __forceinline__ void backward_keys(const coh_attention_arguments &a)
 {
@@ -144,10 +152,7 @@ static __device__ __forceinline__ void backward_keys(const coh_attention_argumen
     enum { ROWS = shape::ROWS, SIDES = shape::SIDES, STRIDE = 16 * (W + COH_ATTENTION_PAD) };
     const int j0 = (int)blockIdx.y * COH_ATTENTION_ROWS, j = j0 + 16 * coh_warp();
     const int first = j0 / ROWS; /* to the last query that sees a key of the block */
-    const int last =
-        DROPS ? min(a.T, j0 + COH_ATTENTION_ROWS - 1 + a.window)
-              : coh_end_query(a, (int)blockIdx.x / a.G, min(j0 + COH_ATTENTION_ROWS, a.T) - 1);
-    const int blocks = (last + ROWS - 1) / ROWS - first;
+    const int blocks = (end_of_keys<DROPS>(a, j0) + ROWS - 1) / ROWS - first;
     const int count = a.H / a.G * blocks, group = (int)(blockIdx.x % a.G);
     const int64_t b = blockIdx.x / a.G, kv = b * a.T * a.kv_stride + (int64_t)group * a.D;
     uint16_t *keys = (uint16_t *)coh_shared(), *values = keys + shape::OWN;

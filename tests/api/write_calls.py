@@ -17,7 +17,7 @@ MAY_BE_NULL = {
     "coh_graph_op.out_parameters",
     "coh_kernels_tune.report", "coh_terms_set.texts", "coh_kernels_use.out_machine",
     "coh_device_summarize.device", "coh_trace_read.out_lost", "coh_token_file_make.out_facts", "coh_token_file_build.held_out_path",
-    "coh_token_file_build.out_token_count", "coh_parameter_group_count.out_parameter_count",
+    "coh_token_file_build.out_token_count", "coh_token_file_window_positions.out_positions", "coh_token_file_stretch_positions.out_positions", "coh_parameter_group_count.out_parameter_count",
     "coh_parameter_group_count.out_element_count",
 }
 # NULL is allowed and starts minutes of work: not called. tests/engine/test_measure.c covers it.
@@ -28,7 +28,7 @@ RETURNS_ITS_ARGUMENT = {"coh_kind_fail"}
 KEEPS = {"coh_optimizer_register.optimizer", "coh_extension_register.extension"}
 # The size of the caller's own array: no library can detect a larger one. Only 0 and -1 are tested.
 EXTENTS = {
-    "coh_space_check.item_count", "coh_chat_turn.text_bytes", "coh_token_file_stretch.tokens",
+    "coh_space_check.item_count", "coh_chat_turn.text_bytes", "coh_token_file_stretch.tokens", "coh_token_file_stretch_positions.tokens",
     "coh_tokenizer_encode.text_bytes", "coh_tokenizer_decode.count",
     "coh_machine_examine.most", "coh_size_format.text_bytes", "coh_size_round_up.text_bytes", "coh_daily_round_up.text_bytes",
     "coh_model_to_json.text_bytes",
@@ -54,6 +54,9 @@ ATTRIBUTES = {
     "dropout_residual": "dropout", "linear_uniform": "linear", "linear_residual": "linear",
     "linear_gelu": "linear", "linear_relu": "linear", "position_at": "position", "rope_at": "rope",
     "rope_split_at": "rope_split", "gelu": None, "relu": None, "swiglu": None, "swiglu_packed": None, "geglu": None,
+    "attention_documents": "attention", "attention_documents_dropout": "attention_dropout",
+    "attention_grouped_documents": "attention_grouped", "attention_grouped_documents_dropout": "attention_grouped_dropout",
+    "position_documents": "position",
     "add": None, "token_losses": None, "concat": "axis", "mean": "axis", "softmax": None, "cross_entropy": None, "mean_squared_error": None,
 }
 

@@ -121,6 +121,7 @@ class Extension(ProgramTest):
         self.succeeds(*self.arguments(library, "--steps", 1, "--save", run))
         self.fails(2, "export", run, "--kinds", library, "-o", self.path("folder"), says="no configuration and tensor names")
         self.fails(2, *self.arguments(library, "--lora", 4), says="leave patterns and adapters out")
+        self.fails(2, *self.arguments(library, "--documents", "separate"), says="give --documents fitted in place of separate")
 
     def test_a_kind_is_checked_and_measured_by_its_name(self):
         library = self.compiled("mine")

@@ -501,6 +501,53 @@ static void the_narrowest_range_of_an_input_names_its_operator(void **state)
     coh_graph_destroy(graph);
 }
 
+/* Positions of documents count from 0, in each row anew; two micro-batches of two rows. */
+static void positions_that_do_not_count_are_refused(void **state)
+{
+    (void)state;
+    const coh_attention_attributes attributes = { .heads = 1 };
+    const coh_shape x = { .dtype = COH_DTYPE_F32, .rank = 3, .dim = { 2, 4, 3 } };
+    const coh_shape shape = { .dtype = COH_DTYPE_I32, .rank = 2, .dim = { 2, 4 } };
+    const float values[2 * 2 * 4 * 3] = { 0 };
+    const struct {
+        int32_t positions[16];
+        const char *says; /* NULL: they are good */
+    } cases[] = {
+        { { 0, 1, 2, 3, 0, 0, 1, 0, 0, 0, 0, 0, 0, 1, 0, 1 }, NULL },
+        { { 0, 1, 2, 3, 1 }, "input positions holds 1 at place 4" },
+        { { 0, 1, 3, 0 }, "input positions holds 3 at place 2" },
+        { { 0, 1, 1, 0 }, "input positions holds 1 at place 2" },
+        { { 0, 1, 2, 3, 0, 1, 2, 3, 0, 0, 0, 0, 0, 1, 2, 0 }, NULL },
+        { { 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 2 },
+          "input positions holds 2 at place 15" },
+        { { 0, 1, 2, 4 }, "takes 0 to 3" },
+        { { -1 }, "takes 0 to 3" },
+    };
+    coh_input_limit limits[COH_PORT_MAX];
+    coh_tensor inputs[2], y;
+    coh_graph *graph = NULL;
+    assert_int_equal(coh_graph_create(&graph), COH_OK);
+    assert_int_equal(coh_graph_input(graph, "x", &x, &inputs[0]), COH_OK);
+    assert_int_equal(coh_graph_input(graph, "positions", &shape, &inputs[1]), COH_OK);
+    const coh_op_args args = { .name = "attend",
+                               .attributes = &attributes,
+                               .attribute_bytes = sizeof(attributes),
+                               .inputs = inputs,
+                               .block = -1 };
+    assert_int_equal(coh_graph_op(graph, &coh_kind_attention_documents, &args, &y, NULL), COH_OK);
+    coh_input_limits_find(graph, limits);
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        const coh_step_input input = { .struct_bytes = sizeof(input),
+                                       .inputs = { values, cases[i].positions } };
+        const coh_status status = coh_input_check(graph, limits, &input, 2);
+        if (cases[i].says)
+            has_sentence(status, COH_ERR_ARGUMENT, cases[i].says);
+        else
+            assert_int_equal(status, COH_OK);
+    }
+    coh_graph_destroy(graph);
+}
+
 static void a_group_names_an_operator_by_a_name_of_any_length(void **state)
 {
     (void)state;
@@ -604,6 +651,7 @@ int main(void)
         cmocka_unit_test(a_number_of_an_optimizer_that_is_wrong_is_refused_by_name),
         cmocka_unit_test(an_id_outside_its_table_is_refused_and_the_engine_goes_on),
         cmocka_unit_test(the_narrowest_range_of_an_input_names_its_operator),
+        cmocka_unit_test(positions_that_do_not_count_are_refused),
         cmocka_unit_test(a_group_names_an_operator_by_a_name_of_any_length),
         cmocka_unit_test(a_host_tier_without_a_gpu_needs_the_switch_of_the_emulation),
         cmocka_unit_test(a_kind_that_fails_ends_its_step_alone),

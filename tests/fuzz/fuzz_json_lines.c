@@ -1,6 +1,6 @@
-/* libFuzzer target: JSON lines as documents and as conversations, packed, aligned and fitted. An
- * accepted file gives a complete token file; any other is refused with one line that names the
- * place. */
+/* libFuzzer target: JSON lines as documents and as conversations, packed, aligned, fitted and
+ * separate. An accepted file gives a complete token file; any other is refused with one line that
+ * names the place. */
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,7 +40,7 @@ static void begin_once(void)
     (void)atexit(remove_folder);
 }
 
-static void build(const char *path, coh_data_form form, int64_t window, int fitted)
+static void build(const char *path, coh_data_form form, int64_t window, coh_documents_layout layout)
 {
     coh_token_file *file;
     coh_token_build_options options;
@@ -49,7 +49,8 @@ static void build(const char *path, coh_data_form form, int64_t window, int fitt
     options.out_path = out_path;
     options.form = form;
     options.window = window;
-    options.fitted = fitted;
+    options.separate = layout == COH_DOCUMENTS_SEPARATE;
+    options.fitted = options.separate || layout == COH_DOCUMENTS_FITTED;
     coh_status status = coh_token_file_make(tokenizer, &options, NULL);
     if (status == COH_OK) {
         check(coh_token_file_open(out_path, &file) == COH_OK &&
@@ -71,9 +72,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
     check(fd >= 0 && (count == 0 || write(fd, bytes, count) == (ssize_t)count));
     snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
     for (int form = COH_DATA_JSONL; form <= COH_DATA_CHAT; form++)
-        for (int layout = COH_DOCUMENTS_PACKED; layout <= COH_DOCUMENTS_FITTED; layout++)
+        for (int layout = COH_DOCUMENTS_PACKED; layout <= COH_DOCUMENTS_SEPARATE; layout++)
             build(path, (coh_data_form)form, layout == COH_DOCUMENTS_PACKED ? 0 : 4,
-                  layout == COH_DOCUMENTS_FITTED);
+                  (coh_documents_layout)layout);
     close(fd);
     return 0;
 }

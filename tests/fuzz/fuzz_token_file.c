@@ -48,12 +48,16 @@ static uint64_t windows_expected(const coh_token_file_facts *facts, uint64_t len
 /* Checks that targets are the following tokens, or -1 where masked. */
 static void windows_check(coh_token_file *file, const coh_token_file_facts *facts)
 {
-    int32_t tokens[7], targets[7];
+    int32_t tokens[7], targets[7], positions[7];
     for (int64_t length = 1; length <= 7; length += 3) {
         const uint64_t windows = coh_token_file_window_count(file, length);
         check(windows == windows_expected(facts, (uint64_t)length));
         for (uint64_t number = 0; number < windows * 2 && number < 40; number++) {
-            check(coh_token_file_window(file, 3, number, length, tokens, targets) == COH_OK);
+            check(coh_token_file_window_positions(file, 3, number, length, tokens, targets,
+                                                  positions) == COH_OK);
+            for (int64_t i = 0; i < length; i++)
+                check(positions[i] == (i ? positions[i - 1] + 1 : 0) ||
+                      (facts->marks_documents && positions[i] == 0));
             for (int64_t i = 0; i + 1 < length; i++)
                 check(targets[i] == tokens[i + 1] || (facts->has_mask && targets[i] == -1));
         }

@@ -66,8 +66,8 @@ static coh_view *gradient_at(coh_case *one, int i)
 static void check_gradients(int index, coh_case *one, const coh_reference *r,
                             double *const before[GRADIENTS])
 {
-    static const char *const names[GRADIENTS] = { "dinput 0", "dinput 1", "dinput 2", "dinput 3",
-                                                  "dparameter 0", "dparameter 1" };
+    static const char *const names[GRADIENTS] = { "dinput 0", "dinput 1",     "dinput 2",
+                                                  "dinput 3", "dparameter 0", "dparameter 1" };
     for (int i = 0; i < GRADIENTS; i++) {
         const coh_array *expected = i < INPUTS ? &r->input_grad[i] : &r->parameter_grad[i - INPUTS];
         must_agree(index, names[i], expected, gradient_at(one, i), before ? before[i] : NULL);

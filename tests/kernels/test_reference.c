@@ -115,7 +115,6 @@ static void the_naive_gradients_are_those_of_the_naive_formulas(void **state)
     check(&coh_kind_position, &positions, (coh_shape[]){ F32(2, 5, 3) }, 0);
     const coh_position_attributes later = { .positions = 5, .offset = 2 };
     check(&coh_kind_position, &later, (coh_shape[]){ F32(2, 5, 3) }, 0);
-    check(&coh_kind_position_documents, &later, (coh_shape[]){ F32(2, 5, 3), I32(2, 5) }, 2);
     const coh_rope_attributes turns = { 2, 10000.0, COH_ROPE_LLAMA3, 8.0f, 1.0f, 4.0f, 64 };
     check(&coh_kind_rope, &turns, (coh_shape[]){ F32(2, 5, 2 * 6) }, 0);
     const coh_rope_attributes yarn = { 2, 1e4, COH_ROPE_YARN, 4.0f, 1.0f, 32.0f, 64, 1.14f };
@@ -139,17 +138,27 @@ static void the_naive_gradients_are_those_of_the_naive_formulas(void **state)
     const coh_attention_grouped_dropout_attributes dropped_groups = { 4, 2, 0.3, { 4 } };
     check(&coh_kind_attention_grouped_dropout, &dropped_groups,
           (coh_shape[]){ F32(2, 7, 4 * 3), F32(2, 7, 2 * 3), F32(2, 7, 2 * 3) }, 0);
-    check(&coh_kind_attention_documents, &heads, (coh_shape[]){ F32(2, 7, 18), I32(2, 7) }, 3);
-    check(&coh_kind_attention_documents_dropout, &dropped,
-          (coh_shape[]){ F32(2, 7, 18), I32(2, 7) }, 3);
-    const coh_attention_grouped_attributes shaped = { 4, 2, scores[1] };
-    const coh_shape grouped[] = { F32(2, 7, 4 * 3), F32(2, 7, 2 * 3), F32(2, 7, 2 * 3), I32(2, 7) };
-    check(&coh_kind_attention_grouped_documents, &shaped, grouped, 3);
-    check(&coh_kind_attention_grouped_documents_dropout, &dropped_groups, grouped, 3);
     const coh_classifier_attributes classes = { .vocabulary = 13 };
     check(&coh_kind_classifier, &classes, (coh_shape[]){ F32(2, 3, 5), I32(2, 3) }, 13);
     const coh_classifier_attributes capped = { .vocabulary = 13, .cap = 1.5f };
     check(&coh_kind_classifier, &capped, (coh_shape[]){ F32(2, 3, 5), I32(2, 3) }, 13);
+}
+
+static void so_are_those_of_the_kinds_with_documents(void **state)
+{
+    (void)state;
+    const coh_position_attributes later = { .positions = 5, .offset = 2 };
+    check(&coh_kind_position_documents, &later, (coh_shape[]){ F32(2, 5, 3), I32(2, 5) }, 2);
+    const coh_attention_attributes heads = { .heads = 2 };
+    const coh_attention_dropout_attributes dropped = { heads, 0.3 };
+    const coh_attention_grouped_dropout_attributes dropped_groups = { 4, 2, 0.3, { 4 } };
+    check(&coh_kind_attention_documents, &heads, (coh_shape[]){ F32(2, 7, 18), I32(2, 7) }, 3);
+    check(&coh_kind_attention_documents_dropout, &dropped,
+          (coh_shape[]){ F32(2, 7, 18), I32(2, 7) }, 3);
+    const coh_attention_grouped_attributes shaped = { 4, 2, { 5, 0.4f, 1.25f } };
+    const coh_shape grouped[] = { F32(2, 7, 4 * 3), F32(2, 7, 2 * 3), F32(2, 7, 2 * 3), I32(2, 7) };
+    check(&coh_kind_attention_grouped_documents, &shaped, grouped, 3);
+    check(&coh_kind_attention_grouped_documents_dropout, &dropped_groups, grouped, 3);
 }
 
 static void so_are_those_of_the_kinds_of_any_model(void **state)
@@ -173,6 +182,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_naive_gradients_are_those_of_the_naive_formulas),
+        cmocka_unit_test(so_are_those_of_the_kinds_with_documents),
         cmocka_unit_test(so_are_those_of_the_kinds_of_any_model),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

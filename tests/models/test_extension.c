@@ -142,6 +142,9 @@ static void test_logits_are_outputs_if_the_build_gives_them(void **state)
     coh_graph_destroy(graph);
     assert_int_equal(coh_model_decode_graph(&model, 8, &graph, &at), COH_ERR_ARGUMENT);
     assert_non_null(strstr(coh_last_error(), "no decoder"));
+    model.separate_documents = 1;
+    assert_int_equal(coh_model_train_graph(&model, 1, 8, &graph), COH_ERR_ARGUMENT);
+    assert_non_null(strstr(coh_last_error(), "no positions of documents"));
     assert_int_equal(coh_model_resolve("own-silent", 0, &model), COH_OK);
     assert_int_equal(coh_model_logits_graph(&model, 1, 8, &graph, &at), COH_ERR_ARGUMENT);
     assert_non_null(strstr(coh_last_error(), "sets no coh_own_graph.logits"));

@@ -671,6 +671,12 @@ static void a_failed_build_leaves_nothing_behind(void **state)
     assert_int_equal(coh_token_file_make(byte_tokenizer, &options, NULL), COH_ERR_ARGUMENT);
     assert_string_equal(coh_last_error(),
                         "documents are fitted into windows: give the tokens of one");
+    options.fitted = 0;
+    options.separate = 1;
+    assert_int_equal(coh_token_file_make(byte_tokenizer, &options, NULL), COH_ERR_ARGUMENT);
+    assert_string_equal(coh_last_error(),
+                        "only documents that are fitted into windows are marked to be separate");
+    options.fitted = 1;
     options.window = 6;
     options.held_out = 2;
     options.held_out_path = folder_file("held");

@@ -22,9 +22,9 @@ static coh_token_file_facts facts_of(const coh_token_file *file)
     return facts;
 }
 
-/* ---- files of version 2 ---- */
+/* ---- files of versions 2 and 3 ---- */
 
-static void headers_of_version_2_that_no_writer_writes_are_refused(void **state)
+static void headers_with_marks_that_no_writer_writes_are_refused(void **state)
 {
     (void)state;
     static const coh_token_header all[] = {
@@ -33,6 +33,20 @@ static void headers_of_version_2_that_no_writer_writes_are_refused(void **state)
         { .id_bytes = 2, .count = 7, .vocabulary = 10, .window = 2, .has_mask = 1 },
         { .id_bytes = 2, .count = 0, .vocabulary = 10, .window = 1 << 25, .has_mask = 1 },
         { .id_bytes = 2, .count = 6, .vocabulary = 10, .window = 2, .has_mask = 0 }, /* version 1 */
+        /* version 3: too narrow, too wide, without windows */
+        { .id_bytes = 2,
+          .count = 6,
+          .vocabulary = 16385,
+          .window = 2,
+          .has_mask = 1,
+          .has_documents = 1 },
+        { .id_bytes = 4,
+          .count = 6,
+          .vocabulary = 16384,
+          .window = 2,
+          .has_mask = 1,
+          .has_documents = 1 },
+        { .id_bytes = 2, .count = 6, .vocabulary = 10, .has_mask = 1, .has_documents = 1 },
     };
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
         uint8_t made[COH_TOKEN_HEADER_BYTES + 32] = { 0 };
@@ -76,6 +90,54 @@ static void marked_ids_come_back_at_both_widths(void **state)
         assert_memory_equal(tokens, ids, sizeof(tokens));
         for (size_t i = 0; i < COUNT - 1; i++)
             assert_int_equal(targets[i], counts[i + 1] ? ids[i + 1] : -1);
+        coh_token_file_close(file);
+    }
+}
+
+static void begins_of_documents_come_back_as_positions_at_both_widths(void **state)
+{
+    (void)state;
+    enum { WINDOW = 39, WINDOWS = 50, COUNT = WINDOWS * (WINDOW + 1) };
+    static int32_t ids[COUNT], found[COUNT];
+    static uint8_t marks[COUNT];
+    const int64_t vocabularies[] = { 2, 16384, 16385, INT32_C(1) << 30 };
+    for (size_t v = 0; v < 4; v++) {
+        for (size_t i = 0; i < COUNT; i++) {
+            ids[i] = (int32_t)coh_rng_below(v, 0, i, (uint64_t)vocabularies[v]);
+            marks[i] = (uint8_t)coh_rng_below(v, 1, i, 4);
+        }
+        coh_token_writer *writer;
+        assert_int_equal(coh_token_writer_create(folder_file("ids"), vocabularies[v], 7, &writer),
+                         COH_OK);
+        coh_token_writer_mark(writer, WINDOW);
+        coh_token_writer_mark_documents(writer);
+        assert_int_equal(coh_token_writer_add(writer, ids, marks, COUNT), COH_OK);
+        assert_int_equal(coh_token_writer_finish(writer), COH_OK);
+        assert_int_equal(coh_token_writer_publish(writer), COH_OK);
+        coh_token_writer_destroy(writer);
+        coh_token_file *file;
+        double nats;
+        assert_int_equal(coh_token_file_open(folder_file("ids"), &file), COH_OK);
+        assert_int_equal(coh_token_file_check(file), COH_OK);
+        assert_int_equal(facts_of(file).marks_documents, 1);
+        assert_int_equal(coh_token_file_read(file, 0, COUNT, found), COH_OK);
+        assert_memory_equal(found, ids, sizeof(ids));
+        for (uint64_t w = 0; w < WINDOWS; w++) {
+            int32_t tokens[WINDOW], targets[WINDOW], positions[WINDOW];
+            const size_t at = (size_t)w * (WINDOW + 1);
+            assert_int_equal(
+                coh_token_file_stretch_positions(file, at, WINDOW, tokens, targets, positions),
+                COH_OK);
+            assert_memory_equal(tokens, ids + at, sizeof(tokens));
+            for (size_t i = 0; i < WINDOW; i++) {
+                const int begins = i == 0 || (marks[at + i] & COH_TOKEN_BEGINS) != 0;
+                const int counts = (marks[at + i + 1] & COH_TOKEN_COUNTS) != 0;
+                assert_int_equal(targets[i], counts ? ids[at + i + 1] : -1);
+                assert_int_equal(positions[i], begins ? 0 : positions[i - 1] + 1);
+            }
+        }
+        if (v < 3)
+            assert_int_equal(coh_token_file_unigram_entropy(file, &nats), COH_OK);
         coh_token_file_close(file);
     }
 }
@@ -269,8 +331,9 @@ static void what_looks_like_no_ids_of_2_bytes_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        IN_FOLDER(headers_of_version_2_that_no_writer_writes_are_refused),
+        IN_FOLDER(headers_with_marks_that_no_writer_writes_are_refused),
         IN_FOLDER(marked_ids_come_back_at_both_widths),
+        IN_FOLDER(begins_of_documents_come_back_as_positions_at_both_widths),
         IN_FOLDER(large_ids_cost_no_memory_and_too_large_ones_have_a_place),
         IN_FOLDER(files_of_llm_c_and_nanogpt_are_read_in_place),
         IN_FOLDER(malformed_bin_files_are_refused),
