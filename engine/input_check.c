@@ -111,11 +111,11 @@ coh_status coh_input_check(const coh_graph *graph, const coh_input_limit limits[
         if (input->inputs[i] == NULL)
             return coh_fail(COH_ERR_ARGUMENT, "step %" PRIu64 ": graph input %zu (%s) is not given",
                             input->step, i, tensor_of(graph, i)->name);
-    for (size_t i = 0; i < graph->input_count; i++)
-        if (limits[i].op >= 0)
-            COH_TRY(check_integers(graph, &limits[i], i, input, microbatch_count));
-    for (size_t i = 0; i < graph->input_count; i++)
+    for (size_t i = 0; i < graph->input_count; i++) {
         if (limits[i].counter >= 0)
             COH_TRY(check_counts(graph, limits[i].counter, i, input, microbatch_count));
+        if (limits[i].op >= 0)
+            COH_TRY(check_integers(graph, &limits[i], i, input, microbatch_count));
+    }
     return COH_OK;
 }

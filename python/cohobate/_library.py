@@ -136,11 +136,13 @@ FUNCTIONS = {
     "coh_token_file_facts_get": (STATUS, [c_void_p, POINTER(coh_token_file_facts)]),
     "coh_token_file_check": (STATUS, [c_void_p]),
     "coh_token_file_read": (STATUS, [c_void_p, c_uint64, c_size_t, POINTER(c_int32)]),
-    "coh_token_file_stretch": (
-        STATUS, [c_void_p, c_uint64, c_int64, POINTER(c_int32), POINTER(c_int32)]),
+    "coh_token_file_stretch_positions": (
+        STATUS, [c_void_p, c_uint64, c_int64, POINTER(c_int32), POINTER(c_int32),
+                 POINTER(c_int32)]),
     "coh_token_file_window_count": (c_uint64, [c_void_p, c_int64]),
-    "coh_token_file_window": (
-        STATUS, [c_void_p, c_uint64, c_uint64, c_int64, POINTER(c_int32), POINTER(c_int32)]),
+    "coh_token_file_window_positions": (
+        STATUS, [c_void_p, c_uint64, c_uint64, c_int64, POINTER(c_int32), POINTER(c_int32),
+                 POINTER(c_int32)]),
 }
 
 

@@ -22,6 +22,7 @@ DATA_FORMS = {"text": 0, "jsonl": 1, "chat": 2}
 SCHEDULES = {"cosine": 0, "linear": 1, "constant": 2, "wsd": 3}
 CHAT_FORMS = {"auto": 0, "chatml": 1, "llama3": 2, "llama2": 3, "plain": 4, "gemma": 5, "qwen3": 6}
 DISK_WORTH_BYTES = 64 << 20
+DOCUMENTS_SEPARATE = 3  # COH_DOCUMENTS_SEPARATE
 SENTENCE_BYTES = 256  # of coh_engine_scan
 STOPPED = 9  # COH_ERR_STOPPED
 

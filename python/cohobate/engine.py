@@ -259,11 +259,18 @@ class Engine(Owner):
 
     # ---- steps ----
 
-    def _ids(self, tokens, targets, sequences):
-        return [ids_of(values, sequences, self.plan.sequence, what)
-                for values, what in ((tokens, "tokens"), (targets, "targets"))]
+    def _ids(self, tokens, targets, positions, sequences):
+        """The inputs of a step. With separate documents and no positions, a row is one."""
+        sequence, is_separate = self.plan.sequence, self.plan.model._model.separate_documents
+        if positions is not None and not is_separate:
+            raise ValueError("positions are for a model that is made with separate_documents=True")
+        given = [(tokens, "tokens"), (targets, "targets")]
+        if is_separate:
+            given += [(array("i", range(sequence)) * sequences if positions is None else positions,
+                       "positions")]
+        return [ids_of(values, sequences, sequence, what) for values, what in given]
 
-    def _input(self, tokens, targets, **numbers):
+    def _input(self, tokens, targets, *positions, **numbers):
         """A step on ids, which have to live until the call of the library ends."""
         step = sized(coh_step_input)
         step.step = as_count(self.step_count, "step_count")
@@ -275,19 +282,22 @@ class Engine(Owner):
             step.learning_rate = 0.0
         elif used < len(targets):
             step.loss_factor = len(targets) / used
-        step.inputs[0], step.inputs[1] = (each.buffer_info()[0] for each in (tokens, targets))
+        for i, each in enumerate((tokens, targets, *positions)):
+            step.inputs[i] = each.buffer_info()[0]
         return step
 
-    def submit(self, tokens, targets, learning_rate, clip: float = 1.0) -> None:
+    def submit(self, tokens, targets, learning_rate, clip: float = 1.0, *, positions=None) -> None:
         """Starts a step on [batch, sequence] tokens and targets, and returns. At most two steps run
         at once; wait() ends the older one.
 
         targets        the token after each token; -1: it does not count. The loss is the mean over
                        those that count
         learning_rate  a number, or a function of the step's number: a Schedule
-        clip           limit of the global gradient norm; 0: off"""
+        clip           limit of the global gradient norm; 0: off
+        positions      of a model with separate_documents: the position of each token in its
+                       document, from 0 on. None: a sequence is one document"""
         rate = learning_rate(self.step_count) if callable(learning_rate) else learning_rate
-        ids = self._ids(tokens, targets, self.plan.batch)
+        ids = self._ids(tokens, targets, positions, self.plan.batch)
         step = self._input(*ids, learning_rate=rate, clip=clip)
         library().coh_engine_submit(self._object, byref(step))
         self.step_count += 1
@@ -306,30 +316,30 @@ class Engine(Owner):
         library().coh_engine_wait(self._object, byref(result))
         return facts_of(result)
 
-    def step(self, tokens, targets, learning_rate, clip: float = 1.0):
+    def step(self, tokens, targets, learning_rate, clip: float = 1.0, *, positions=None):
         """submit() and wait(): trains on one batch, and returns the step's result."""
-        self.submit(tokens, targets, learning_rate, clip)
+        self.submit(tokens, targets, learning_rate, clip, positions=positions)
         return self.wait()
 
-    def evaluate(self, tokens, targets) -> float:
+    def evaluate(self, tokens, targets, positions=None) -> float:
         """Mean loss over the targets that count of any number of sequences, [n, sequence], without
-        training on them. They run micro-batch by micro-batch."""
+        training on them. They run micro-batch by micro-batch. positions as in submit()."""
         sequence, total, used = self.plan.sequence, 0.0, 0
-        ids = self._ids(tokens, targets, rows_of(tokens, sequence))
+        ids = self._ids(tokens, targets, positions, rows_of(tokens, sequence))
         piece = self.plan.micro_batch * sequence
         for begin in range(0, len(ids[0]), piece):
             parts = [padded(each[begin:begin + piece], piece, fill)
-                     for each, fill in zip(ids, (0, -1))]
+                     for each, fill in zip(ids, (0, -1, 0))]
             count = counted(parts[1])
             if count > 0:
                 total += count * self._forward(*parts)
                 used += count
         return total / used if used else 0.0
 
-    def _forward(self, tokens, targets):
+    def _forward(self, *ids):
         """The loss of one micro-batch."""
         loss = c_double()
-        step = self._input(tokens, targets)
+        step = self._input(*ids)
         library().coh_engine_evaluate(self._object, byref(step), byref(loss))
         return loss.value
 
@@ -349,7 +359,7 @@ class Engine(Owner):
         ids, rows = ids_of(tokens, batch, length, "tokens"), array("i")
         for row in range(batch):
             rows += padded(ids[row * length:(row + 1) * length], sequence, 0)
-        self._forward(rows, array("i", [-1]) * len(rows))
+        self._forward(*self._ids(rows, array("i", [-1]) * len(rows), None, batch))
         data, size = c_void_p(), c_size_t()
         library().coh_engine_output(engine, self.plan._logits, byref(data), byref(size))
         row_bytes, kept = size.value // batch, size.value // batch // sequence * length
@@ -358,11 +368,11 @@ class Engine(Owner):
             memmove(values.buffer_info()[0] + row * kept, data.value + row * row_bytes, kept)
         return shaped(values, "float32", (batch, length, kept // length // 4))
 
-    def scan(self, tokens, targets, result) -> str:
+    def scan(self, tokens, targets, result, *, positions=None) -> str:
         """Names the first operator and tensor with a NaN or infinity, after a step whose `result`
         has finite 0, on the batch of that step. No step may be running. Changes no parameter; a
         step after the broken one is undone and has to be submitted again."""
-        ids = self._ids(tokens, targets, self.plan.batch)
+        ids = self._ids(tokens, targets, positions, self.plan.batch)
         step = self._input(*ids, step=result.step)
         sentence = create_string_buffer(SENTENCE_BYTES)
         library().coh_engine_scan(self._object, byref(step), result.applied_count, sentence)

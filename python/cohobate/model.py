@@ -28,11 +28,14 @@ class Model:
                 "embed_tokens,lm_head" (PEFT's modules_to_save)
     freeze      globs of operators that are frozen: "wte,h.0.*"
     frozen_nf4  True: training stores frozen weights of linears in 4.25 bits an element; they are
-                rounded to that when they are loaded """
+                rounded to that when they are loaded
+    separate_documents  True: steps take the position of each token in its document, and a token
+                attends over its own document only (TokenFile.batch has them) """
 
     def __init__(self, what, vocabulary: int = 0, dtype: str | None = None, dropout: float = 0.0,
                  lora: int = 0, lora_alpha: float = 0.0, lora_targets: str = "", freeze: str = "",
-                 atomics: bool = False, lora_also: str = "", frozen_nf4: bool = False):
+                 atomics: bool = False, lora_also: str = "", frozen_nf4: bool = False,
+                 separate_documents: bool = False):
         vocabulary = as_count(vocabulary, "vocabulary", 0, INT32_MOST)
         lora = as_count(lora, "lora", 0, INT32_MOST, "; 0: no adapters")
         if not lora and (lora_alpha or lora_targets or lora_also):
@@ -46,6 +49,7 @@ class Model:
             library().coh_model_dtype_set(byref(self._model), chosen(dtype, DTYPES, "dtype"))
         self._model.dropout, self._model.atomics = dropout, bool(atomics)
         self._model.frozen_nf4 = bool(frozen_nf4)
+        self._model.separate_documents = bool(separate_documents)
         if lora or freeze:
             kinds = dict(coh_adapters._fields_)
             adapters = coh_adapters(

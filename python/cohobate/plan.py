@@ -8,8 +8,8 @@ from ctypes import byref, c_uint32, c_uint64, c_void_p, sizeof
 
 from ._library import library
 from ._owner import Owner
-from ._structs import (PLAN_INFER, RECOMPUTE, SEARCH, SWEEP_LAYER, SWEEP_SAME_BITS, GraphSource,
-                       coh_batch, coh_batch_plan, coh_disk, coh_graph_parameter_facts,
+from ._structs import (DOCUMENTS_SEPARATE, PLAN_INFER, RECOMPUTE, SEARCH, SWEEP_LAYER,
+                       SWEEP_SAME_BITS, GraphSource, coh_batch, coh_batch_plan, coh_disk, coh_graph_parameter_facts,
                        coh_optimizer_choice, coh_pin, coh_plan_operator, coh_plan_options,
                        coh_plan_parameter, coh_plan_summary, coh_tensor)
 from ._values import (INT32_MOST, INT64_MOST, NO_LIMIT, THREADS_MOST, as_count, as_name, as_path,
@@ -285,6 +285,8 @@ class Plan(Owner):
         note.by_layers, note.replicas, note.atomics = self.by_layers, self.replicas, model.atomics
         note.speculates, note.frozen_nf4 = self.speculate, model.frozen_nf4
         note.clips_by_previous = not self.exact_clip and not self.speculate
+        if model.separate_documents:
+            note.form = {"aligned": DOCUMENTS_SEPARATE}
         note.base = os.path.abspath(model.folder) if model.folder else ""
         note.trained_positions = self.model.size.positions if model.folder else 0
 

@@ -101,7 +101,8 @@ class Tokenizer(Owner):
 def tokenize(tokenizer: Tokenizer | str | os.PathLike, text_path, out_path, *, form: str = "text",
              field: str | None = None, chat_form: str = "auto", window: int = 0,
              held_out_path=None, validation_split: float = 0.0, seed: int = 1, vocabulary: int = 0,
-             threads: int = 0, fitted: bool = False, skip_bad: bool = False) -> int:
+             threads: int = 0, fitted: bool = False, skip_bad: bool = False,
+             separate: bool = False) -> int:
     """Writes the token file of a file, or of a folder with everything in it. Returns its number of
     ids. `tokenizer` may be what Tokenizer takes. An existing output is replaced only if it is empty
     or a token file. Options, as `cohobate tokenize` has them:
@@ -115,6 +116,8 @@ def tokenize(tokenizer: Tokenizer | str | os.PathLike, text_path, out_path, *, f
                 "plain"
     window      0: documents follow one another. Else no window of this many tokens has two of them
     fitted      with a window: whole documents share one as long as they fit
+    separate    with a window: fitted, and the file marks where documents begin, for a model with
+                separate_documents
     held_out_path, validation_split, seed   a share (0 to 1) of the documents of a folder or of JSON
                 lines, drawn by a hash of seed and text, goes to a second token file; of one text
                 file the last part, from a line end on
@@ -135,7 +138,7 @@ def tokenize(tokenizer: Tokenizer | str | os.PathLike, text_path, out_path, *, f
     options.chat_folder = None if tokenizer.what == "bytes" else as_path(tokenizer.what)
     options.held_out_path = None if held_out_path is None else as_path(held_out_path)
     options.window = as_count(window, "window", 0, INT64_MOST)
-    options.fitted = int(fitted)
+    options.fitted, options.separate = int(fitted or separate), int(separate)
     options.validation_split, options.seed = validation_split, as_count(seed, "seed")
     options.vocabulary = as_count(vocabulary, "vocabulary", 0, INT32_MOST)
     options.thread_count = as_count(threads, "threads", 0, INT32_MOST)
@@ -224,10 +227,12 @@ class TokenFile(Owner):
             self._object, as_count(sequence, "sequence", 1, INT64_MOST))
 
     def batch(self, step: int, batch: int, sequence: int, seed: int = 1, *, first_step: int = 0,
-              first_window: int = 0):
+              first_window: int = 0, positions: bool = False):
         """Tokens and targets of step `step`, counted from 0: two int32 arrays [batch, sequence]. A
         target of -1 does not count. The same windows as those of `cohobate train --seed`.
 
+        positions                 True: a third array, the position of each token in its document,
+                                  for a model with separate_documents
         first_step, first_window  of a run that changed its data or its batch: step `first_step`
                                   began with window `first_window` (TrainingNote.data_options)"""
         batch, sequence = self._sizes(batch, sequence)
@@ -238,29 +243,31 @@ class TokenFile(Owner):
         first = first_window + (as_count(step, "step", begin, most) - begin) * batch
         seed = as_count(seed, "seed")
         if self.window_count(sequence) == 0:  # the library's sentence, before memory is taken
-            library().coh_token_file_window(self._object, seed, 0, sequence, c_int32(), c_int32())
+            library().coh_token_file_window_positions(self._object, seed, 0, sequence, c_int32(),
+                                                      c_int32(), None)
         return self._rows(batch, sequence, lambda i: (seed, first + i),
-                          library().coh_token_file_window)
+                          library().coh_token_file_window_positions, positions)
 
     def batches(self, batch: int, sequence: int, *, start: int = 0, stop: int | None = None,
-                seed: int = 1, first_step: int = 0, first_window: int = 0):
+                seed: int = 1, first_step: int = 0, first_window: int = 0,
+                positions: bool = False):
         """Iterates over batch(step, ...) for the steps from `start` up to `stop`; None: without
         end, since a new pass over the data begins where one ends, in another order."""
         step = start
         while stop is None or step < stop:
             yield self.batch(step, batch, sequence, seed, first_step=first_step,
-                             first_window=first_window)
+                             first_window=first_window, positions=positions)
             step += 1
 
-    def stretch(self, begin: int, batch: int, sequence: int):
+    def stretch(self, begin: int, batch: int, sequence: int, *, positions: bool = False):
         """Tokens and targets of `batch` stretches that follow one another in the file from id
-        `begin` on: for a loss over a whole text. Targets beyond the end of the file do not
-        count."""
+        `begin` on: for a loss over a whole text. Targets beyond the end of the file do not count.
+        positions as in batch()."""
         batch, sequence = self._sizes(batch, sequence)
         count, begin = len(self), as_count(begin, "begin")
         rows = min(batch, -(-max(count - begin, 1) // sequence))
         return self._rows(batch, sequence, lambda i: (begin + i * sequence,),
-                          library().coh_token_file_stretch, rows)
+                          library().coh_token_file_stretch_positions, positions, rows)
 
     @staticmethod
     def _sizes(batch, sequence):
@@ -269,18 +276,18 @@ class TokenFile(Owner):
         as_count(batch * sequence, "batch * sequence", 1, INT32_MOST)
         return batch, sequence
 
-    def _rows(self, batch, sequence, at, read, rows=None):
-        """Two arrays, of which `read` fills row i with what is at(i). Other rows do not count."""
-        tokens = array("i", [0]) * (batch * sequence)
-        targets = array("i", [-1]) * len(tokens)
-        to, to_targets = pointer(tokens, c_int32), pointer(targets, c_int32)
+    def _rows(self, batch, sequence, at, read, positions, rows=None):
+        """Two or three arrays, of which `read` fills row i with what is at(i). Other rows do not
+        count."""
+        count = batch * sequence
+        arrays = [array("i", [fill]) * count for fill in ((0, -1, 0) if positions else (0, -1))]
+        to = [pointer(each, c_int32) for each in arrays]
         for i in range(batch if rows is None else rows):
             place = 4 * i * sequence
-            read(self._object, *at(i), sequence, cast(byref(to, place), POINTER(c_int32)),
-                 cast(byref(to_targets, place), POINTER(c_int32)))
-        del to, to_targets
-        return (shaped(tokens, "int32", (batch, sequence)),
-                shaped(targets, "int32", (batch, sequence)))
+            places = [cast(byref(each, place), POINTER(c_int32)) for each in to]
+            read(self._object, *at(i), sequence, *places, *([] if positions else [None]))
+        del to
+        return tuple(shaped(each, "int32", (batch, sequence)) for each in arrays)
 
     def _describe(self, note):
         """The file's part of a training note."""

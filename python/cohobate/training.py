@@ -15,8 +15,8 @@ import types
 from ctypes import Array, Structure, byref, c_double, c_float, create_string_buffer, sizeof
 
 from ._library import library
-from ._structs import (SCHEDULES, TRAINING_NOTE_BYTES, coh_fold_shape, coh_optimizer_choice,
-                       coh_pattern_number, coh_pattern_numbers, coh_pattern_optimizers,
+from ._structs import (DOCUMENTS_SEPARATE, SCHEDULES, TRAINING_NOTE_BYTES, coh_fold_shape,
+                       coh_optimizer_choice, coh_pattern_number, coh_pattern_numbers, coh_pattern_optimizers,
                        coh_schedule, coh_training_note)
 from ._values import INT32_MOST, as_count, as_text, chosen, facts_of
 
@@ -127,7 +127,8 @@ class TrainingNote:
         """What Model needs of the recipe, next to the path of the checkpoint, which has the rest:
         Model("run", **note.model_options())."""
         return {"dropout": self.dropout, "atomics": bool(self.atomics),
-                "frozen_nf4": bool(self.frozen_nf4)}
+                "frozen_nf4": bool(self.frozen_nf4),
+                "separate_documents": self.form.aligned == DOCUMENTS_SEPARATE}
 
     def plan_options(self) -> dict:
         """What Model.plan needs for the numeric plan of the run, batch and sequence included.

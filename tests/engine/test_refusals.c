@@ -520,8 +520,8 @@ static void positions_that_do_not_count_are_refused(void **state)
         { { 0, 1, 2, 3, 0, 1, 2, 3, 0, 0, 0, 0, 0, 1, 2, 0 }, NULL },
         { { 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 2 },
           "input positions holds 2 at place 15" },
-        { { 0, 1, 2, 4 }, "takes 0 to 3" },
-        { { -1 }, "takes 0 to 3" },
+        { { 0, 1, 2, 4 }, "input positions holds 4 at place 3" },
+        { { -1 }, "input positions holds -1 at place 0" },
     };
     coh_input_limit limits[COH_PORT_MAX];
     coh_tensor inputs[2], y;

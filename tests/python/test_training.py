@@ -61,6 +61,37 @@ class Training(PackageTest):
             done = self.succeeds("train", "--resume", path, "--threads", 2, "--search", "quick", "--save", "none")
             self.assertEqual(self.says_hash(done), expected, (engine_options, plan_options))
 
+    def test_separate_documents_go_on_in_the_program_with_the_same_bits(self):
+        schedule = cohobate.Schedule(1e-3, 4)
+        texts = self.write("texts.jsonl", "".join(json.dumps({"text": "ab c"[i % 3:] * (i % 4)}) + "\n" for i in range(90)))
+        tokens = self.path("texts.tokens")
+        cohobate.tokenize("bytes", texts, tokens, form="jsonl", window=SEQUENCE, separate=True)
+        model = cohobate.Model(self.preset, 257, dtype="f32", separate_documents=True)
+        with cohobate.TokenFile(tokens) as data, model.plan(BATCH, SEQUENCE, **SIZES) as plan, plan.engine() as engine:
+            self.assertEqual(data.facts.marks_documents, 1)
+            ids, targets, positions = data.batch(0, BATCH, SEQUENCE, positions=True)
+            self.assertEqual([bytes(memoryview(each)) for each in data.batch(0, BATCH, SEQUENCE)],
+                             [bytes(memoryview(each)) for each in (ids, targets)])
+            counted = list(memoryview(positions).cast("B").cast("i"))
+            self.assertTrue(any(at % SEQUENCE and not counted[at] for at in range(len(counted))))
+            apart = engine.evaluate(ids, targets, positions)
+            self.assertNotEqual(apart, engine.evaluate(ids, targets))  # one document a sequence
+            with self.assertRaisesRegex(cohobate.Error, "counts the tokens of each document"):
+                engine.evaluate(ids, targets, ids)
+            for step in range(4):
+                ids, targets, positions = data.batch(step, BATCH, SEQUENCE, positions=True)
+                if step == 2:
+                    with cohobate.Tokenizer("bytes") as tokenizer:
+                        note = engine.training_note(schedule, tokenizer=tokenizer, data=data)
+                    self.assertIs(note.model_options()["separate_documents"], True)
+                    engine.save(self.path("half"), training=note)
+                engine.step(ids, targets, schedule, positions=positions)
+            expected = hash_of(engine)
+        done = self.succeeds("train", "--resume", self.path("half"), "--threads", 2, "--search", "quick", "--save", "none")
+        self.assertEqual(self.says_hash(done), expected)
+        with self.plan() as plan, plan.engine() as engine, self.assertRaisesRegex(ValueError, "separate_documents=True"):
+            engine.step(ids, targets, schedule, positions=positions)
+
     def test_the_program_resumes_and_exports_what_python_fine_tuned_from_a_folder(self):
         model_folder.make(self.path("model"), "gpt2")
         schedule = cohobate.Schedule(1e-3, 4)
