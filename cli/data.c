@@ -345,7 +345,7 @@ static void say_cut(const cli_data_source *source, const char *what,
         return;
     find_length(source, facts->longest_document, &remedy);
     if (!source->sequence_is_fixed && !form->aligned)
-        cli_line_add(&remedy, ", and --documents fitted keeps those whole that fit");
+        cli_line_add(&remedy, ", and --documents separate keeps those whole that fit");
     cli_note_choice("%s: %" PRIu64 " of %" PRIu64 " %s%s %s longer than --sequence %" PRId64
                     " (the longest has %" PRIu64 " tokens), so %s cut: %s",
                     what, cut, count, form->chat ? "conversation" : "pair", plural(count),

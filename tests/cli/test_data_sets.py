@@ -54,7 +54,7 @@ class DataSets(ProgramTest):
         remedy = f"--sequence {ids[2] - 1} holds the longest"
         train = ["train", *TINY, "--sequence", 32, "--steps", 1, "--save", self.path("run"), "--data", chats, "--chat"]
         packed = self.succeeds(*train).err
-        self.assertIn(says + remedy + ", and --documents fitted keeps those whole that fit\n", packed)
+        self.assertIn(says + remedy + ", and --documents separate keeps those whole that fit\n", packed)
         self.assertLess(packed.index(says), packed.index("model: "))
         shutil.rmtree(self.path("run"))
         self.assertIn(says + remedy + "\n", self.succeeds(*train, "--documents", "aligned").err)
@@ -71,8 +71,8 @@ class DataSets(ProgramTest):
     def test_a_longer_sequence_is_named_up_to_what_the_model_reads(self):
         chats = self.chats(answers=("a", "b" * 40, "c" * 5000))
         train = ["train", *TINY, "--batch", 1, "--steps", 1, "--save", "none", "--data", chats, "--chat"]  # a model of 1024 positions
-        for sequence, says in ((32, "--sequence 1024, the most that this model reads, cuts fewer, and --documents fitted keeps those whole that fit\n"),
-                               (1024, "this model reads no more than 1024 tokens, so split what is longer, and --documents fitted keeps those whole that fit\n")):
+        for sequence, says in ((32, "--sequence 1024, the most that this model reads, cuts fewer, and --documents separate keeps those whole that fit\n"),
+                               (1024, "this model reads no more than 1024 tokens, so split what is longer, and --documents separate keeps those whole that fit\n")):
             self.assertIn("cut: " + says, self.succeeds(*train, "--sequence", sequence).err)
 
     def test_a_prompt_and_its_completion_are_counted_as_cut_and_texts_are_not(self):

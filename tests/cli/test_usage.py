@@ -35,7 +35,7 @@ REFUSED = [
     ("--keep", ["0", "x"], "--keep 2"),
     ("--validation-every", ["-1", "x"], "--validation-every 100"),
     ("--validation-split", ["0", "1", "-0.1", "x", "nan"], "--validation-split 0.05"),
-    ("--documents", ["both", "", "pack"], "--documents fitted"),
+    ("--documents", ["both", "", "pack"], "--documents separate"),
     ("--device-memory", ["64", "x", "-1MiB", "0MiB", "64QB", ""], "--device-memory 64MiB"),
     ("--emulate-host", ["64", "0KiB"], "--emulate-host 1GiB"),
     ("--chunk", ["64", "0KiB", "3B", "65535B", "1.1GiB", "100GiB"], "--chunk 1MiB"),
