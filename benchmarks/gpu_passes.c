@@ -245,6 +245,7 @@ static void position_backward(gpu_rows *t)
 static void attention_decode(gpu_rows *t)
 {
     const coh_attention_decode d = { .B = t->N / t->T,
+                                     .T = 1,
                                      .H = t->C / 128,
                                      .G = t->C / 128,
                                      .D = 128,

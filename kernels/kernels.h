@@ -151,7 +151,8 @@ void coh_kernel_embedding_backward(void *queue, const coh_embedding *embedding, 
                                    const void *dy, int adds);
 int64_t coh_kernel_embedding_order(int64_t N);
 
-/* y [B,T,C] = x + weight[position + t, :], from a table of `rows`; y may be x. */
+/* y [B,T,C] = x + weight[position + t, :], from a table of `rows`; y = x after its end. y may be
+ * x. */
 typedef struct coh_position {
     coh_dtype dtype;
     int64_t B, T, C, rows;
@@ -321,13 +322,14 @@ void coh_kernel_attention(void *queue, const coh_attention *attention);
 void coh_kernel_attention_backward(void *queue, const coh_attention *attention);
 int64_t coh_kernel_attention_scratch(int64_t B, int64_t T, int64_t H, int64_t G, int64_t D);
 
-/* One step of a decoder: writes k and v as row `position` of keys and values [B,positions,G*D]; y
- * [B,H*D] attends over rows 0..position. q, k and v of a sequence are q_stride and kv_stride
- * elements from those of the next. The host needs no scratch, CUDA needs coh_cuda_decode_bytes
+/* One step of a decoder: writes the T rows of k and v as rows `position` + t of keys and values
+ * [B,positions,G*D]; row t of y [B,T,H*D] attends over rows 0..position + t. Rows of q, k and v are
+ * q_stride and kv_stride elements from the next. Rows from `positions` on are padding: they are not
+ * written, and attend over all rows. The host needs no scratch, CUDA needs coh_cuda_decode_bytes
  * (kernels/cuda/attention_scratch.h). */
 typedef struct coh_attention_decode {
-    int64_t B, H, G, D, positions;
-    int64_t window;          /* the query sees the last `window` rows; 0: all */
+    int64_t B, T, H, G, D, positions;
+    int64_t window;          /* a query sees the last `window` rows; 0: all */
     float scale, cap;        /* as in coh_attention */
     const int32_t *position; /* in device memory */
     coh_dtype dtype;

@@ -125,10 +125,10 @@ coh_status coh_check_position(const coh_call *call, int port, int64_t positions)
 coh_status coh_check_step(const coh_shape *x, const coh_shape *position)
 {
     coh_status status = coh_check_tensor("position", position, COH_DTYPE_I32, 1);
-    if (status == COH_OK && (x->dim[1] != 1 || position->dim[0] != 1))
+    if (status == COH_OK && position->dim[0] != 1)
         status = coh_kind_fail(COH_ERR_SHAPE,
-                               "a decoder takes one token at one position, got %" PRId64
-                               " tokens and %" PRId64 " positions",
+                               "a decoder takes the position of the first of its %" PRId64
+                               " tokens, got %" PRId64 " positions",
                                x->dim[1], position->dim[0]);
     return status;
 }

@@ -78,7 +78,7 @@ coh_status coh_axis_of(const coh_shape *shape, int32_t axis, coh_axis *out_axis)
  * coh_kernel_check_indices). Fails: COH_ERR_CORRUPT. */
 coh_status coh_check_position(const coh_call *call, int port, int64_t positions);
 
-/* Checks one step of a decoder: x is [B,1,..] and `position` i32 [1]. */
+/* Checks one step of a decoder: x is [B,T,..] and `position` i32 [1]. */
 coh_status coh_check_step(const coh_shape *x, const coh_shape *position);
 
 /* Returns the number of elements of all axes but the last. */

@@ -457,12 +457,13 @@ static coh_status infer_step(const sizes *s, const coh_shape *inputs, int positi
     if (status == COH_OK)
         status = coh_check_step(&inputs[0], &inputs[position]);
     facts->index_range[position] = (coh_index_range){ .end = positions };
-    facts->output[0] = coh_shape_make(inputs[0].dtype, 3, s->B, (int64_t)1, s->H * s->D);
+    facts->output[0] = coh_shape_make(inputs[0].dtype, 3, s->B, s->T, s->H * s->D);
     for (int state = 0; state < 2 && status == COH_OK; state++) {
         facts->state[state] = coh_shape_make(inputs[0].dtype, 3, s->B, positions, s->G * s->D);
         status = coh_check_float(state == 0 ? "keys" : "values", &facts->state[state], 3);
     }
-    facts->flops[COH_PHASE_FORWARD] = 4.0 * (double)s->B * (double)seen * (double)(s->H * s->D);
+    facts->flops[COH_PHASE_FORWARD] =
+        4.0 * (double)(s->B * s->T) * (double)seen * (double)(s->H * s->D);
     return status;
 }
 
@@ -494,6 +495,7 @@ static coh_status decode(const coh_call *call, const coh_attention *attention, i
     if (status != COH_OK)
         return status;
     const coh_attention_decode step = { .B = attention->B,
+                                        .T = attention->T,
                                         .H = attention->H,
                                         .G = attention->G,
                                         .D = attention->D,

@@ -49,8 +49,9 @@ extern COH_API const coh_op_kind coh_kind_position;
  * coh_kind_attention_documents. */
 extern COH_API const coh_op_kind coh_kind_position_documents;
 
-/* Position embedding for one step of a decoder: x [B,1,C], position i32 [1] -> y = x +
- * weight[position + offset,:]. Forward only. */
+/* Position embedding for one step of a decoder: x [B,T,C], position i32 [1] -> y = x +
+ * weight[position + t + offset,:]. Rows of x after the table's last position are padding: y = x.
+ * Forward only. */
 extern COH_API const coh_op_kind coh_kind_position_at;
 
 /* Layer norm: x [..,C] -> y = (x - mean) / sqrt(var + epsilon) * weight + bias, over the last axis,
@@ -190,8 +191,8 @@ typedef struct coh_rope_attributes {
 } coh_rope_attributes;
 extern COH_API const coh_op_kind coh_kind_rope;
 
-/* RoPE for one step of a decoder: x [B,1,H*D], position i32 [1] -> y, rotated as token `position`
- * of a sequence. Forward only. */
+/* RoPE for one step of a decoder: x [B,T,H*D], position i32 [1] -> y, rotated as tokens `position`
+ * + t of a sequence. Forward only. */
 extern COH_API const coh_op_kind coh_kind_rope_at;
 
 /* RoPE that takes one tensor apart: qkv [B,T,(H+2G)*D] -> q [B,T,H*D] and k [B,T,G*D], rotated, and
@@ -203,7 +204,7 @@ typedef struct coh_rope_split_attributes {
 } coh_rope_split_attributes;
 extern COH_API const coh_op_kind coh_kind_rope_split;
 
-/* The same for one step of a decoder: qkv [B,1,(H+2G)*D], position i32 [1]. Forward only. */
+/* The same for one step of a decoder: qkv [B,T,(H+2G)*D], position i32 [1]. Forward only. */
 extern COH_API const coh_op_kind coh_kind_rope_split_at;
 
 /* Causal self-attention: qkv [B,T,3C] -> y [B,T,C]: causal softmax(q kᵀ / sqrt(D)) v per head.
@@ -215,9 +216,11 @@ typedef struct coh_attention_attributes {
 } coh_attention_attributes;
 extern COH_API const coh_op_kind coh_kind_attention;
 
-/* Attention for one step of a decoder: qkv [B,1,3C], position i32 [1] -> y [B,1,C], with states
- * keys and values [B,positions,C]: writes row `position` of both, then attends over rows
- * 0..position. Forward only. H is `heads`. */
+/* Attention for one step of a decoder: qkv [B,T,3C], position i32 [1] -> y [B,T,C], with states
+ * keys and values [B,positions,C]: writes rows `position` + t of both, then row t attends over rows
+ * 0..position + t. T is 1 for a drawn token, more for a chunk of a prompt (chunked prefill). Rows
+ * from `positions` on are padding: they are not written, and their y means nothing. Forward only. H
+ * is `heads`. */
 typedef struct coh_attention_decode_attributes {
     int64_t heads, positions;
 } coh_attention_decode_attributes;
@@ -285,10 +288,10 @@ extern COH_API const coh_op_kind coh_kind_attention_documents, coh_kind_attentio
 extern COH_API const coh_op_kind coh_kind_attention_documents_dropout,
     coh_kind_attention_grouped_documents_dropout;
 
-/* Grouped-query attention for one step of a decoder: q [B,1,H*D], k and v [B,1,G*D], position i32
- * [1] -> y [B,1,H*D], with states keys and values [B,positions,G*D]: writes row `position` of both,
- * then attends over rows 0..position, the last `window` of them if there is one. Forward only.
- * `heads`, `kv_heads` and `scores` as in coh_attention_grouped_attributes. */
+/* Grouped-query attention for one step of a decoder: q [B,T,H*D], k and v [B,T,G*D], position i32
+ * [1] -> y [B,T,H*D], with states keys and values [B,positions,G*D]: as coh_kind_attention_decode,
+ * but row t attends over the last `window` rows if there is one. `heads`, `kv_heads` and `scores`
+ * as in coh_attention_grouped_attributes. */
 typedef struct coh_attention_grouped_decode_attributes {
     int64_t heads, kv_heads, positions;
     coh_attention_scores scores;

@@ -1,6 +1,6 @@
 /* Attention for one step of a decoder on the host: stores the new keys and values, then each
- * head of the one query attends to the rows so far, or to the last of them. Next:
- * kernels/kernels.h (coh_attention_decode). */
+ * head of each query attends to the rows up to its own, or to the last of them. A query's bits do
+ * not depend on the other queries. Next: kernels/kernels.h (coh_attention_decode). */
 #include "kernels/table.h"
 
 #include <math.h>
@@ -52,13 +52,14 @@ static void decode_piece(void *argument, int64_t index)
 {
     const coh_attention_decode *a = argument;
     const coh_dtype dtype = a->dtype;
-    const int64_t b = index / a->H, h = index % a->H, D = a->D, stride = a->G * D;
-    const int64_t cached = b * a->positions * stride + h / (a->H / a->G) * D;
-    decode_head one = { .dtype = dtype, .stride = stride, .D = D, .last = *a->position };
+    const int64_t n = index / a->H, h = index % a->H, D = a->D, stride = a->G * D;
+    const int64_t cached = n / a->T * a->positions * stride + h / (a->H / a->G) * D;
+    const int64_t last = smaller(*a->position + n % a->T, a->positions - 1);
+    decode_head one = { .dtype = dtype, .stride = stride, .D = D, .last = last };
     one.scale = a->scale > 0 ? a->scale : 1.0f / sqrtf((float)D);
     one.cap = a->cap;
     one.first = a->window > 0 && a->window <= one.last ? one.last + 1 - a->window : 0;
-    one.q = coh_element_const(dtype, a->q, b * a->q_stride + h * D);
+    one.q = coh_element_const(dtype, a->q, n * a->q_stride + h * D);
     one.keys = coh_element(dtype, a->keys, cached);
     one.values = coh_element(dtype, a->values, cached);
     one.y = coh_element(dtype, a->y, index * D);
@@ -66,20 +67,22 @@ static void decode_piece(void *argument, int64_t index)
         attend_strip(&one, d, smaller(HEAD_STRIP, D - d));
 }
 
-/* Stores the new row before any head runs, because heads may share keys and values. */
-static void keep_row(const coh_attention_decode *a, void *states, const void *from, int64_t b)
+/* Stores the new rows of sequence b before any head runs, because heads may share keys and values.
+ * Padding after the last position is not stored. */
+static void keep_rows(const coh_attention_decode *a, void *states, const void *from, int64_t b)
 {
-    const int64_t stride = a->G * a->D;
-    memcpy(coh_element(a->dtype, states, (b * a->positions + *a->position) * stride),
-           coh_element_const(a->dtype, from, b * a->kv_stride),
-           (size_t)stride * coh_dtype_bytes(a->dtype));
+    const int64_t stride = a->G * a->D, count = smaller(a->T, a->positions - *a->position);
+    for (int64_t t = 0; t < count; t++)
+        memcpy(coh_element(a->dtype, states, (b * a->positions + *a->position + t) * stride),
+               coh_element_const(a->dtype, from, (b * a->T + t) * a->kv_stride),
+               (size_t)stride * coh_dtype_bytes(a->dtype));
 }
 
 void coh_cpu_attention_decode(void *queue, const coh_attention_decode *decode)
 {
     for (int64_t b = 0; b < decode->B; b++) {
-        keep_row(decode, decode->keys, decode->k, b);
-        keep_row(decode, decode->values, decode->v, b);
+        keep_rows(decode, decode->keys, decode->k, b);
+        keep_rows(decode, decode->values, decode->v, b);
     }
-    coh_parallel(queue, decode->B * decode->H, decode_piece, (void *)decode);
+    coh_parallel(queue, decode->B * decode->T * decode->H, decode_piece, (void *)decode);
 }

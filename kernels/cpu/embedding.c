@@ -179,9 +179,15 @@ static void position_rows(void *argument, int64_t index)
     const coh_rows *row = coh_rows_for(p->dtype);
     const int64_t begin = p->position != NULL ? *p->position : 0;
     const int64_t end = smaller((index + 1) * POSITION_ROWS, p->B * p->T);
-    for (int64_t n = index * POSITION_ROWS; n < end; n++)
-        row->sum(coh_element(p->dtype, p->y, n * p->C), coh_element_const(p->dtype, p->x, n * p->C),
-                 coh_element_const(p->dtype, p->weight, (begin + n % p->T) * p->C), p->C);
+    for (int64_t n = index * POSITION_ROWS; n < end; n++) {
+        const int64_t from = begin + n % p->T;
+        void *y = coh_element(p->dtype, p->y, n * p->C);
+        const void *x = coh_element_const(p->dtype, p->x, n * p->C);
+        if (from < p->rows)
+            row->sum(y, x, coh_element_const(p->dtype, p->weight, from * p->C), p->C);
+        else
+            memmove(y, x, (size_t)p->C * coh_dtype_bytes(p->dtype));
+    }
 }
 
 void coh_cpu_position(void *queue, const coh_position *position)

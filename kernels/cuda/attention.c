@@ -180,11 +180,12 @@ void coh_cuda_attention_backward(void *queue, const coh_attention *a)
 
 void coh_cuda_attention_decode(void *queue, const coh_attention_decode *d)
 {
-    const int64_t heads = d->B * d->H, parts = coh_cuda_decode_parts(d->positions);
+    const int64_t heads = d->B * d->T * d->H, parts = coh_cuda_decode_parts(d->positions);
     const coh_attention_decode_arguments arguments = {
         .q_stride = d->q_stride,
         .kv_stride = d->kv_stride,
         .positions = d->positions,
+        .T = d->T,
         .window = d->window > 0 ? d->window : d->positions,
         .position = d->position,
         .H = (int32_t)d->H,

@@ -52,6 +52,7 @@ typedef struct coh_attention_arguments {
 
 typedef struct coh_attention_decode_arguments {
     int64_t q_stride, kv_stride, positions;
+    int64_t T;      /* queries of a sequence */
     int64_t window; /* positions: none */
     const int32_t *position;
     int32_t H, G, D;
@@ -60,7 +61,7 @@ typedef struct coh_attention_decode_arguments {
     void *keys, *values, *y;
     int64_t part_keys; /* keys per block */
     int64_t parts;     /* scratch is for this many parts of a head; 1: no scratch */
-    float *sums;       /* [heads of all sequences, parts, D]: sums of values */
+    float *sums;       /* [heads of all queries, parts, D]: sums of values */
     float *facts;      /* [.., parts, 2]: maximum, and sum relative to it */
 } coh_attention_decode_arguments;
 

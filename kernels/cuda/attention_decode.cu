@@ -1,8 +1,9 @@
 /* One step of a decoder: each block handles one query of one head and one part of the keys. If a
  * cache has room for more than one part, a second kernel joins a head's parts in order. Each warp
  * takes every fourth group of four keys of its part and keeps a running maximum and sum. Grid:
- * heads of all sequences; parts. The shape alone determines the parts. A part without a key does
- * nothing, and its results are not read. Next: attention_scratch.h, attention.c. */
+ * heads of all queries; parts. The shape alone determines the parts. A part without a key does
+ * nothing, and its results are not read. Blocks read the step's own rows from k and v, because
+ * other blocks store them at the same time. Next: attention_scratch.h, attention.c. */
 #include "kernels/cuda/attention_arguments.h"
 #include "kernels/cuda/attention_element.cuh"
 
@@ -103,6 +104,13 @@ static __device__ __forceinline__ void join_warps(const coh_attention_decode_arg
     }
 }
 
+/* Returns the last row that the block's query sees: its own, or of padding the cache's last. */
+static __device__ __forceinline__ int64_t last_row(const coh_attention_decode_arguments &a)
+{
+    const int64_t own = *a.position + blockIdx.x / a.H % a.T;
+    return own < a.positions ? own : a.positions - 1;
+}
+
 /* Returns the first row that the query at row `last` sees. */
 static __device__ __forceinline__ int64_t first_row(const coh_attention_decode_arguments &a,
                                                     int64_t last)
@@ -110,18 +118,19 @@ static __device__ __forceinline__ int64_t first_row(const coh_attention_decode_a
     return last < a.window ? 0 : last + 1 - a.window;
 }
 
-/* Uses k and v for row `position` of keys and values; the first of the heads that share it also
- * stores it there. */
+/* Uses k and v for the rows from `position` on; the first of the heads that share a row also stores
+ * it in keys and values. */
 template <typename E>
 static __device__ __forceinline__ void decode(const coh_attention_decode_arguments &a)
 {
-    const int64_t b = blockIdx.x / a.H, h = blockIdx.x % a.H, shared = a.H / a.G, g = h / shared;
+    const int64_t n = blockIdx.x / a.H, b = n / a.T, t = n % a.T, position = *a.position;
+    const int64_t h = blockIdx.x % a.H, shared = a.H / a.G, g = h / shared;
     const int64_t stride = (int64_t)a.G * a.D, cached = b * a.positions * stride + g * a.D;
-    const E *q = (const E *)a.q + b * a.q_stride + h * a.D;
-    const E *k = (const E *)a.k + b * a.kv_stride + g * a.D;
-    const E *v = (const E *)a.v + b * a.kv_stride + g * a.D;
+    const E *q = (const E *)a.q + n * a.q_stride + h * a.D;
+    const E *k = (const E *)a.k + b * a.T * a.kv_stride + g * a.D;
+    const E *v = (const E *)a.v + b * a.T * a.kv_stride + g * a.D;
     E *keys = (E *)a.keys + cached, *values = (E *)a.values + cached;
-    const int64_t last = *a.position, first = first_row(a, last), from = blockIdx.y * a.part_keys;
+    const int64_t last = last_row(a), first = first_row(a, last), from = blockIdx.y * a.part_keys;
     const int64_t begin = from > first ? from : first;
     const int64_t end = last < from + a.part_keys ? last + 1 : from + a.part_keys;
     part mine = { -INFINITY, 0.0f, {} };
@@ -130,17 +139,18 @@ static __device__ __forceinline__ void decode(const coh_attention_decode_argumen
 #pragma unroll
         for (int u = 0; u < GROUP; u++) {
             const int64_t row = j + u < end ? j + u : end - 1;
-            ks[u] = row == last ? k : keys + row * stride;
-            vs[u] = row == last ? v : values + row * stride;
+            const int64_t own = (row - position) * a.kv_stride;
+            ks[u] = row >= position ? k + own : keys + row * stride;
+            vs[u] = row >= position ? v + own : values + row * stride;
         }
         attend(&mine, q, ks, vs, (int)(end - j), a);
     }
     if (end <= begin)
         return;
-    if (h % shared == 0 && end == last + 1)
+    if (h % shared == 0 && end == last + 1 && last == position + t)
         for (int d = (int)threadIdx.x; d < a.D; d += COH_ATTENTION_DECODE_THREADS) {
-            keys[last * stride + d] = k[d];
-            values[last * stride + d] = v[d];
+            keys[last * stride + d] = k[t * a.kv_stride + d];
+            values[last * stride + d] = v[t * a.kv_stride + d];
         }
     join_warps<E>(a, mine);
 }
@@ -149,7 +159,7 @@ static __device__ __forceinline__ void decode(const coh_attention_decode_argumen
 template <typename E>
 static __device__ __forceinline__ void join_parts(const coh_attention_decode_arguments &a)
 {
-    const int64_t last = *a.position, first = first_row(a, last) / a.part_keys;
+    const int64_t last = last_row(a), first = first_row(a, last) / a.part_keys;
     const int count = (int)(last / a.part_keys - first) + 1;
     const float *facts = a.facts + 2 * (blockIdx.x * a.parts + first);
     const float *sums = a.sums + (blockIdx.x * a.parts + first) * a.D;

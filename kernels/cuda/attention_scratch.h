@@ -144,7 +144,7 @@ static inline int64_t coh_cuda_decode_parts(int64_t positions)
     return (positions + COH_CUDA_DECODE_KEYS - 1) / COH_CUDA_DECODE_KEYS;
 }
 
-/* heads: of all sequences. */
+/* heads: of all queries. */
 static inline size_t coh_cuda_decode_bytes(int64_t heads, int64_t D, int64_t positions)
 {
     const int64_t parts = coh_cuda_decode_parts(positions);

@@ -255,15 +255,39 @@ static void *element_at(const checked *c, const void *tensor, int64_t index)
     return (char *)(uintptr_t)tensor + (size_t)index * coh_dtype_bytes(c->shape->dtype);
 }
 
-/* Computes row t of each sequence of y by one step of a decoder. */
-static void decode_step(const checked *c, int32_t *t, void *keys, void *values, void *row,
-                        float *scratch)
+/* What a decoder of `rows` rows works on: inputs and y are [B,rows,..]. */
+typedef struct decoder {
+    int32_t rows, *position;
+    void *in[3], *keys, *values, *y;
+    float *scratch;
+} decoder;
+
+/* Copies the rows from t on, as many as there are, between a step's tensor and the whole one. */
+static void move_rows(const checked *c, const coh_view *whole, void *step, int32_t rows, int32_t t,
+                      int takes)
+{
+    const attention_shape *s = c->shape;
+    const int64_t width = whole->shape.dim[2], count = s->T - t < rows ? s->T - t : rows;
+    const size_t bytes = (size_t)(count * width) * coh_dtype_bytes(s->dtype);
+    for (int64_t b = 0; b < s->B; b++) {
+        void *far = element_at(c, whole->data, (b * s->T + t) * width);
+        void *near = element_at(c, step, b * rows * width);
+        memcpy(takes ? near : far, takes ? far : near, bytes);
+    }
+}
+
+/* Computes rows from t on of each sequence of y by one step of a decoder. Its rows after the last
+ * are padding. */
+static void decode_step(const checked *c, const decoder *d, int32_t t)
 {
     const attention_shape *s = c->shape;
     const coh_call *call = &c->one.call;
-    const int64_t kv = s->G * s->D, q = s->H * s->D;
+    *d->position = t;
+    for (int i = 0; i < 3; i++)
+        move_rows(c, &call->input[i], d->in[i], d->rows, t, 1);
     const coh_attention_decode step = {
         .B = s->B,
+        .T = d->rows,
         .H = s->H,
         .G = s->G,
         .D = s->D,
@@ -271,23 +295,21 @@ static void decode_step(const checked *c, int32_t *t, void *keys, void *values, 
         .window = s->scores.window,
         .scale = s->scores.scale,
         .cap = s->scores.cap,
-        .position = t,
+        .position = d->position,
         .dtype = s->dtype,
-        .q_stride = s->T * q,
-        .kv_stride = s->T * kv,
-        .q = element_at(c, call->input[0].data, *t * q),
-        .k = element_at(c, call->input[1].data, *t * kv),
-        .v = element_at(c, call->input[2].data, *t * kv),
-        .keys = keys,
-        .values = values,
-        .y = row,
-        .scratch = scratch,
+        .q_stride = s->H * s->D,
+        .kv_stride = s->G * s->D,
+        .q = d->in[0],
+        .k = d->in[1],
+        .v = d->in[2],
+        .keys = d->keys,
+        .values = d->values,
+        .y = d->y,
+        .scratch = d->scratch,
     };
     coh_kernel_attention_decode(c->bench->queues[0], &step);
     finish(c->bench, 0);
-    for (int64_t b = 0; b < s->B; b++)
-        memcpy(element_at(c, call->output[0].data, (b * s->T + *t) * q), element_at(c, row, b * q),
-               (size_t)q * coh_dtype_bytes(s->dtype));
+    move_rows(c, &call->output[0], d->y, d->rows, t, 0);
 }
 
 /* Fills the cache rows that are not decoded with the host's whole-sequence attention: for long
@@ -312,32 +334,56 @@ static int32_t fill_cache(const checked *c, void *keys, void *values)
     return first;
 }
 
+static size_t step_bytes(const checked *c, const coh_view *whole, int32_t rows)
+{
+    return bytes_of(whole) / (size_t)c->shape->T * (size_t)rows;
+}
+
+static decoder open_decoder(checked *c, int32_t rows)
+{
+    const coh_call *call = &c->one.call;
+    const attention_shape *s = c->shape;
+    const size_t scratch = coh_cuda_decode_bytes(s->B * rows * s->H, s->D, s->T);
+    decoder d = { .rows = rows, .position = take(c, sizeof(*d.position)) };
+    for (int i = 0; i < 3; i++) {
+        const size_t bytes = step_bytes(c, &call->input[i], rows);
+        d.in[i] = take(c, bytes);
+        memset(d.in[i], 0, bytes);
+    }
+    d.keys = take(c, bytes_of(&call->input[1]));
+    d.values = take(c, bytes_of(&call->input[2]));
+    d.y = take(c, step_bytes(c, &call->output[0], rows));
+    d.scratch = scratch > 0 ? take(c, scratch) : NULL;
+    return d;
+}
+
+static void close_decoder(checked *c, decoder *d)
+{
+    give_back(c, d->position);
+    for (int i = 0; i < 3; i++)
+        give_back(c, d->in[i]);
+    give_back(c, d->keys);
+    give_back(c, d->values);
+    give_back(c, d->y);
+    if (d->scratch != NULL)
+        give_back(c, d->scratch);
+}
+
 void attention_check_decoder(const attention_bench *bench)
 {
-    for (size_t i = 0; i < sizeof(decoded) / sizeof(decoded[0]); i++) {
+    static const int32_t rows[] = { 1, 2, 5 };
+    for (size_t i = 0; i < 3 * sizeof(decoded) / sizeof(decoded[0]); i++) {
         checked c;
-        open_case(&c, bench, &decoded[i]);
+        open_case(&c, bench, &decoded[i / 3]);
         const coh_call *call = &c.one.call;
         const size_t bytes = bytes_of(&call->input[1]);
-        int32_t *position = take(&c, sizeof(*position));
-        void *keys = take(&c, bytes), *values = take(&c, bytes);
-        void *row = take(&c, bytes_of(&call->output[0]));
-        const size_t scratch_bytes =
-            coh_cuda_decode_bytes(c.shape->B * c.shape->H, c.shape->D, c.shape->T);
-        float *scratch = scratch_bytes > 0 ? take(&c, scratch_bytes) : NULL;
-        for (int32_t t = fill_cache(&c, keys, values); t < c.shape->T; t++) {
-            *position = t;
-            decode_step(&c, position, keys, values, row, scratch);
-        }
+        decoder d = open_decoder(&c, rows[i % 3]);
+        for (int32_t t = fill_cache(&c, d.keys, d.values); t < c.shape->T; t += d.rows)
+            decode_step(&c, &d, t);
         must_agree(&c, "y", &c.expected.output, &call->output[0], NULL);
-        assert_memory_equal(keys, call->input[1].data, bytes);
-        assert_memory_equal(values, call->input[2].data, bytes);
-        give_back(&c, position);
-        give_back(&c, keys);
-        give_back(&c, values);
-        give_back(&c, row);
-        if (scratch != NULL)
-            give_back(&c, scratch);
+        assert_memory_equal(d.keys, call->input[1].data, bytes);
+        assert_memory_equal(d.values, call->input[2].data, bytes);
+        close_decoder(&c, &d);
         close_case(&c);
     }
 }

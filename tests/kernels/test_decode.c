@@ -12,98 +12,124 @@
 #include "tests/kernels/shapes.h"
 #include "tests/reference/reference.h"
 
-/* Feeds the rows of a whole sequence one by one; `T` crosses the tile of 256 keys. */
-static void decode_all(coh_dtype dtype)
+enum { B = 2, T = 277 }; /* T crosses the tile of 256 keys */
+
+/* Copies rows [t, t + rows of `step`) of each sequence of `whole`, as far as there are any. */
+static void take_rows(coh_case *step, const coh_case *whole, int input, int64_t t)
 {
-    enum { B = 2, T = 277, H = 3, C = 15 };
+    const coh_shape *shape = &whole->call.input[input].shape;
+    const int64_t all = shape->dim[1], rows = step->call.input[input].shape.dim[1];
+    const size_t bytes = (size_t)shape->dim[2] * coh_dtype_bytes(shape->dtype);
+    for (int64_t b = 0; b < shape->dim[0]; b++)
+        memcpy((char *)step->call.input[input].data + (size_t)(b * rows) * bytes,
+               (const char *)whole->call.input[input].data + (size_t)(b * all + t) * bytes,
+               (size_t)(all - t < rows ? all - t : rows) * bytes);
+}
+
+/* Compares the outputs of a step from row t on with the reference; rows after the last are padding
+ * and must be finite. Adds the real rows to `y`. */
+static void check_step(const coh_case *step, const coh_reference *r, int64_t t, double *y)
+{
+    const int64_t *dim = step->call.output[0].shape.dim;
+    double *got = coh_doubles_of(&step->call.output[0]);
+    for (int64_t i = 0; i < dim[0] * dim[1] * dim[2]; i++) {
+        const int64_t n = i / dim[2], row = t + n % dim[1];
+        const int64_t at = (n / dim[1] * T + row) * dim[2] + i % dim[2];
+        assert_true(isfinite(got[i]));
+        if (row >= T)
+            continue;
+        /* one key at a time instead of a product: twice the roundings */
+        if (!(fabs(got[i] - r->output.value[at]) <= 2.0 * r->output.bound[at]))
+            fail_msg("token %d: %g, should be %g", (int)row, got[i], r->output.value[at]);
+        y[at] = got[i];
+    }
+    free(got);
+}
+
+/* Feeds a whole sequence to a decoder of as many rows as `step` has. Returns y of all rows. */
+static double *feed(coh_case *step, const coh_case *whole, const coh_reference *r)
+{
+    const int inputs = whole->kind->input_count;
+    const int64_t rows = step->call.input[0].shape.dim[1];
+    double *y = calloc((size_t)coh_shape_elements(&whole->call.output[0].shape), sizeof(*y));
+    assert_non_null(y);
+    for (int32_t t = 0; t < T; t += (int32_t)rows) {
+        *(int32_t *)step->call.input[inputs].data = t;
+        for (int i = 0; i < inputs; i++)
+            take_rows(step, whole, i, t);
+        assert_int_equal(coh_case_forward(step, NULL), COH_OK);
+        check_step(step, r, t, y);
+    }
+    return y;
+}
+
+/* Feeds it one by one, and in chunks whose last one has padding: behind the cache's end if the
+ * cache has T positions. On the host a row's bits are those of a step of its own. */
+static void feed_in_chunks(const coh_case *whole, const coh_op_kind *kind, const void *attributes,
+                           const coh_shape *row_shapes)
+{
+    static const int64_t chunks[] = { 1, 2, 7, 64, T + 1 };
+    coh_reference r;
+    double *first = NULL;
+    coh_reference_create(&r, whole);
+    coh_reference_forward(&r);
+    for (size_t i = 0; i < sizeof(chunks) / sizeof(chunks[0]); i++) {
+        coh_shape shapes[4];
+        memcpy(shapes, row_shapes, (size_t)kind->input_count * sizeof(*shapes));
+        for (int port = 0; port < whole->kind->input_count; port++)
+            shapes[port].dim[1] = chunks[i];
+        coh_case step;
+        coh_case_create(&step, kind, attributes, shapes, 12);
+        double *y = feed(&step, whole, &r);
+        if (first != NULL)
+            assert_memory_equal(y, first, (size_t)r.output.count * sizeof(*y));
+        coh_case_destroy(&step);
+        if (first != NULL)
+            free(y);
+        else
+            first = y;
+    }
+    free(first);
+    coh_reference_destroy(&r);
+}
+
+static void decode_all(coh_dtype dtype, int64_t positions)
+{
+    enum { H = 3, C = 15 };
     const coh_attention_attributes whole_attributes = { H };
-    const coh_attention_decode_attributes step_attributes = { H, T + 4 };
+    const coh_attention_decode_attributes step_attributes = { H, positions };
     coh_shape whole_shape[] = { F32(B, T, 3 * C) };
     coh_shape step_shapes[] = { F32(B, 1, 3 * C), I32(1) };
+    coh_case whole;
     whole_shape[0].dtype = step_shapes[0].dtype = dtype;
-    const size_t row_bytes = 3 * C * coh_dtype_bytes(dtype);
-    coh_case whole, step;
-    coh_reference r;
     coh_case_create(&whole, &coh_kind_attention, &whole_attributes, whole_shape, 11);
-    coh_case_create(&step, &coh_kind_attention_decode, &step_attributes, step_shapes, 12);
-    coh_reference_create(&r, &whole);
-    coh_reference_forward(&r);
-    const char *qkv = whole.call.input[0].data;
-    for (int32_t t = 0; t < T; t++) {
-        *(int32_t *)step.call.input[1].data = t;
-        for (int b = 0; b < B; b++)
-            memcpy((char *)step.call.input[0].data + (size_t)b * row_bytes,
-                   qkv + (size_t)(b * T + t) * row_bytes, row_bytes);
-        assert_int_equal(coh_case_forward(&step, NULL), COH_OK);
-        double *got_all = coh_doubles_of(&step.call.output[0]);
-        for (int b = 0; b < B; b++)
-            for (int c = 0; c < C; c++) {
-                const int64_t at = (b * T + t) * C + c;
-                const double got = got_all[b * C + c];
-                /* one key at a time instead of a product: twice the roundings */
-                if (!(fabs(got - r.output.value[at]) <= 2.0 * r.output.bound[at]))
-                    fail_msg("token %d: %g, should be %g", t, got, r.output.value[at]);
-            }
-        free(got_all);
-    }
-    coh_reference_destroy(&r);
-    coh_case_destroy(&step);
+    feed_in_chunks(&whole, &coh_kind_attention_decode, &step_attributes, step_shapes);
     coh_case_destroy(&whole);
 }
 
-static void decoding_token_by_token_is_causal_attention(void **state)
+static void decoding_in_chunks_is_causal_attention(void **state)
 {
     (void)state;
-    decode_all(COH_DTYPE_F32);
-    decode_all(COH_DTYPE_BF16);
-}
-
-/* Copies row `t` of each sequence of `whole` to the row of the same sequence in `step`. */
-static void take_row(coh_case *step, const coh_case *whole, int input, int64_t t)
-{
-    const coh_shape *shape = &whole->call.input[input].shape;
-    const int64_t T = shape->dim[1];
-    const size_t bytes = (size_t)shape->dim[2] * coh_dtype_bytes(shape->dtype);
-    for (int64_t b = 0; b < shape->dim[0]; b++)
-        memcpy((char *)step->call.input[input].data + (size_t)b * bytes,
-               (const char *)whole->call.input[input].data + (size_t)(b * T + t) * bytes, bytes);
+    decode_all(COH_DTYPE_F32, T + 4);
+    decode_all(COH_DTYPE_BF16, T);
 }
 
 static void decode_grouped(coh_dtype dtype, coh_attention_scores scores)
 {
-    enum { B = 2, T = 277, H = 6, G = 2, D = 5, C = H * D, WIDE = G * D };
+    enum { H = 6, G = 2, D = 5, C = H * D, WIDE = G * D };
     const coh_attention_grouped_attributes whole_attributes = { H, G, scores };
-    const coh_attention_grouped_decode_attributes step_attributes = { H, G, T + 4, scores };
+    const coh_attention_grouped_decode_attributes step_attributes = { H, G, T, scores };
     coh_shape whole_shapes[] = { F32(B, T, C), F32(B, T, WIDE), F32(B, T, WIDE) };
     coh_shape step_shapes[] = { F32(B, 1, C), F32(B, 1, WIDE), F32(B, 1, WIDE), I32(1) };
+    coh_case whole;
     for (int i = 0; i < 3; i++)
         whole_shapes[i].dtype = step_shapes[i].dtype = dtype;
-    coh_case whole, step;
-    coh_reference r;
     coh_case_create(&whole, &coh_kind_attention_grouped, &whole_attributes, whole_shapes, 11);
-    coh_case_create(&step, &coh_kind_attention_grouped_decode, &step_attributes, step_shapes, 12);
-    coh_reference_create(&r, &whole);
-    coh_reference_forward(&r);
-    for (int32_t t = 0; t < T; t++) {
-        *(int32_t *)step.call.input[3].data = t;
-        for (int i = 0; i < 3; i++)
-            take_row(&step, &whole, i, t);
-        assert_int_equal(coh_case_forward(&step, NULL), COH_OK);
-        double *got = coh_doubles_of(&step.call.output[0]);
-        for (int i = 0; i < B * C; i++) {
-            const int64_t at = (i / C * T + t) * C + i % C;
-            /* one key at a time instead of a product: twice the roundings */
-            if (!(fabs(got[i] - r.output.value[at]) <= 2.0 * r.output.bound[at]))
-                fail_msg("token %d: %g, should be %g", t, got[i], r.output.value[at]);
-        }
-        free(got);
-    }
-    coh_reference_destroy(&r);
-    coh_case_destroy(&step);
+    feed_in_chunks(&whole, &coh_kind_attention_grouped_decode, &step_attributes, step_shapes);
     coh_case_destroy(&whole);
 }
 
-static void decoding_token_by_token_is_grouped_attention(void **state)
+static void decoding_in_chunks_is_grouped_attention(void **state)
 {
     (void)state;
     decode_grouped(COH_DTYPE_F32, (coh_attention_scores){ 0 });
@@ -120,31 +146,46 @@ static void a_decoder_has_the_window_and_cap_of_its_sequence(void **state)
     decode_grouped(COH_DTYPE_BF16, (coh_attention_scores){ .cap = 2.0f });
 }
 
-/* Compares every output of the kind for a decoder with that for sequences. */
+/* Compares every output of the kind for a decoder of `rows` rows with that for sequences. */
+static void turn_rows(const coh_case *whole, const coh_op_kind *at, const void *attributes,
+                      int64_t rows)
+{
+    const coh_shape *shape = &whole->call.input[0].shape;
+    const int64_t sequences = shape->dim[0], all = shape->dim[1];
+    coh_shape shapes[] = { F32(sequences, rows, shape->dim[2]), I32(1) };
+    coh_case step;
+    shapes[0].dtype = shape->dtype;
+    coh_case_create(&step, at, attributes, shapes, 17);
+    for (int32_t t = 0; t < all; t += (int32_t)rows) {
+        const int64_t real = all - t < rows ? all - t : rows;
+        *(int32_t *)step.call.input[1].data = t;
+        take_rows(&step, whole, 0, t);
+        assert_int_equal(coh_case_forward(&step, NULL), COH_OK);
+        for (int64_t i = 0; i < sequences * whole->kind->output_count; i++) {
+            const int64_t b = i % sequences, port = i / sequences;
+            const size_t bytes =
+                (size_t)step.facts.output[port].dim[2] * coh_dtype_bytes(shape->dtype);
+            assert_memory_equal((char *)step.call.output[port].data + (size_t)(b * rows) * bytes,
+                                (char *)whole->call.output[port].data +
+                                    (size_t)(b * all + t) * bytes,
+                                (size_t)real * bytes);
+        }
+    }
+    coh_case_destroy(&step);
+}
+
 static void turn_tokens(const coh_op_kind *sequence, const coh_op_kind *at, const void *attributes)
 {
-    enum { B = 3, T = 29, C = 4 * 38 };
+    enum { C = 4 * 38 };
+    static const int64_t rows[] = { 1, 3, 16, 40 };
     for (int dtype = 0; dtype < 2; dtype++) {
-        coh_shape whole_shape[] = { F32(B, T, C) }, step_shapes[] = { F32(B, 1, C), I32(1) };
-        whole_shape[0].dtype = step_shapes[0].dtype = dtype ? COH_DTYPE_BF16 : COH_DTYPE_F32;
-        coh_case whole, step;
+        coh_shape whole_shape[] = { F32(3, 29, C) };
+        coh_case whole;
+        whole_shape[0].dtype = dtype ? COH_DTYPE_BF16 : COH_DTYPE_F32;
         coh_case_create(&whole, sequence, attributes, whole_shape, 16);
-        coh_case_create(&step, at, attributes, step_shapes, 17);
         assert_int_equal(coh_case_forward(&whole, NULL), COH_OK);
-        for (int32_t t = 0; t < T; t++) {
-            *(int32_t *)step.call.input[1].data = t;
-            take_row(&step, &whole, 0, t);
-            assert_int_equal(coh_case_forward(&step, NULL), COH_OK);
-            for (int i = 0; i < B * sequence->output_count; i++) {
-                const int b = i % B, port = i / B;
-                const size_t bytes =
-                    (size_t)step.facts.output[port].dim[2] * coh_dtype_bytes(whole_shape[0].dtype);
-                assert_memory_equal(
-                    (char *)step.call.output[port].data + (size_t)b * bytes,
-                    (char *)whole.call.output[port].data + (size_t)(b * T + t) * bytes, bytes);
-            }
-        }
-        coh_case_destroy(&step);
+        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+            turn_rows(&whole, at, attributes, rows[i]);
         coh_case_destroy(&whole);
     }
 }
@@ -160,11 +201,12 @@ static void a_token_is_turned_as_in_its_sequence(void **state)
     turn_tokens(&coh_kind_rope_split, &coh_kind_rope_split_at, &split);
 }
 
-static void add_positions(coh_dtype dtype, int32_t offset)
+/* Rows after the last position are padding: nothing is added to them. */
+static void add_positions(coh_dtype dtype, int32_t offset, int64_t rows)
 {
-    enum { B = 3, C = 37, POSITIONS = 11 };
+    enum { C = 37, POSITIONS = 11 };
     const coh_position_attributes attributes = { POSITIONS, 1.0f, offset };
-    coh_shape shapes[] = { F32(B, 1, C), I32(1) };
+    coh_shape shapes[] = { F32(B, rows, C), I32(1) };
     shapes[0].dtype = dtype;
     coh_case one;
     coh_case_create(&one, &coh_kind_position_at, &attributes, shapes, 13);
@@ -173,8 +215,9 @@ static void add_positions(coh_dtype dtype, int32_t offset)
         *(int32_t *)one.call.input[1].data = position;
         assert_int_equal(coh_case_forward(&one, NULL), COH_OK);
         double *y = coh_doubles_of(&one.call.output[0]);
-        for (int i = 0; i < B * C; i++) {
-            const double sum = x[i] + table[(position + offset) * C + i % C];
+        for (int64_t i = 0; i < B * rows * C; i++) {
+            const int64_t row = position + i / C % rows;
+            const double sum = x[i] + (row < POSITIONS ? table[(row + offset) * C + i % C] : 0.0);
             const double rounding = dtype == COH_DTYPE_BF16 ? 0x1p-8 : COH_EPS;
             assert_true(fabs(y[i] - sum) <= rounding * fabs(sum));
         }
@@ -188,9 +231,11 @@ static void add_positions(coh_dtype dtype, int32_t offset)
 static void a_position_is_added_by_its_number(void **state)
 {
     (void)state;
-    add_positions(COH_DTYPE_F32, 0);
-    add_positions(COH_DTYPE_F32, 2);
-    add_positions(COH_DTYPE_BF16, 2);
+    for (int64_t rows = 1; rows <= 11; rows += 5) {
+        add_positions(COH_DTYPE_F32, 0, rows);
+        add_positions(COH_DTYPE_F32, 2, rows);
+        add_positions(COH_DTYPE_BF16, 2, rows);
+    }
 }
 
 static void a_position_outside_the_table_is_refused(void **state)
@@ -235,9 +280,9 @@ static void a_token_before_the_first_is_not_turned(void **state)
 
 static void check_logits(coh_dtype dtype)
 {
-    enum { B = 2, T = 3, N = B * T, C = 29, V = 2500 };
+    enum { N = 6, C = 29, V = 2500 };
     const coh_classifier_attributes attributes = { V, 1.0f };
-    coh_shape shapes[] = { F32(B, T, C) };
+    coh_shape shapes[] = { F32(2, 3, C) };
     shapes[0].dtype = dtype;
     static float whole[N * V];
     coh_case one;
@@ -275,8 +320,8 @@ static void logits_are_x_times_the_table_and_ranges_change_no_bit(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(decoding_token_by_token_is_causal_attention),
-        cmocka_unit_test(decoding_token_by_token_is_grouped_attention),
+        cmocka_unit_test(decoding_in_chunks_is_causal_attention),
+        cmocka_unit_test(decoding_in_chunks_is_grouped_attention),
         cmocka_unit_test(a_decoder_has_the_window_and_cap_of_its_sequence),
         cmocka_unit_test(a_token_is_turned_as_in_its_sequence),
         cmocka_unit_test(a_token_before_the_first_is_not_turned),
