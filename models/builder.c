@@ -208,12 +208,22 @@ coh_status coh_builder_attention(coh_builder *b, const char *name, int64_t heads
                           name, &attributes, sizeof(attributes), inputs, out_y);
 }
 
+/* Keeps the last row of x. */
+static coh_status keep_last(coh_builder *b, coh_tensor *x)
+{
+    const coh_slice_attributes last = { .begin = b->rows - 1, .end = b->rows, .axis = 1 };
+    if (b->rows == 0)
+        return COH_OK;
+    return coh_builder_op(b, &coh_kind_slice, "last", &last, sizeof(last), x, x);
+}
+
 coh_status coh_builder_head(coh_builder *b, int64_t vocabulary, float init_std, float cap,
                             int untied, coh_tensor x, coh_tensor targets, coh_tensor *out_last)
 {
     coh_classifier_attributes classifier = { .vocabulary = vocabulary,
                                              .init_std = init_std,
                                              .cap = cap };
+    COH_TRY(keep_last(b, &x));
     coh_tensor inputs[2] = { x, targets };
     coh_op_args head = { .name = "lm_head",
                          .attributes = &classifier,
@@ -279,7 +289,9 @@ static coh_status add_training(coh_builder *b, const void *config, int64_t seque
 /* Builds token and position -> body -> logits. */
 static coh_status add_decoding(coh_builder *b, const void *config)
 {
-    const coh_shape token_shape = { .dtype = COH_DTYPE_I32, .rank = 2, .dim = { 1, 1 } };
+    const coh_shape token_shape = { .dtype = COH_DTYPE_I32,
+                                    .rank = 2,
+                                    .dim = { 1, b->rows ? b->rows : 1 } };
     const coh_shape position_shape = { .dtype = COH_DTYPE_I32, .rank = 1, .dim = { 1 } };
     coh_tensor id;
     COH_TRY(coh_graph_input(b->graph, "token", &token_shape, &id));
@@ -357,6 +369,25 @@ coh_status coh_model_decode_graph(const coh_model *model, int64_t tokens, coh_gr
         return coh_fail(COH_ERR_ARGUMENT,
                         "a decoder needs a model and places for itself and its logits");
     coh_builder b = { .tokens = tokens, .decode = 1 };
+    COH_TRY(build(&b, model, 1, out_graph));
+    *out_logits = b.logits;
+    return COH_OK;
+}
+
+coh_status coh_model_prefill_graph(const coh_model *model, int64_t tokens, int64_t rows,
+                                   coh_graph **out_graph, coh_tensor *out_logits)
+{
+    if (!model || !out_graph || !out_logits)
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "a decoder needs a model and places for itself and its logits");
+    *out_graph = NULL;
+    const int64_t positions = coh_model_size_get(model).positions;
+    if (coh_family_of(model) && (rows < 1 || rows > positions))
+        return coh_fail(COH_ERR_SHAPE,
+                        "%" PRId64 " tokens a step do not fit the model's %" PRId64
+                        " positions: choose 1..%" PRId64,
+                        rows, positions, positions);
+    coh_builder b = { .tokens = tokens, .decode = 1, .rows = rows };
     COH_TRY(build(&b, model, 1, out_graph));
     *out_logits = b.logits;
     return COH_OK;

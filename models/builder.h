@@ -2,7 +2,7 @@
  * operators that every family has. A family supplies the body between them.
  *
  *   training   tokens, targets, maybe positions [B,T] -> body -> loss
- *   decoding   token [1,1], position [1] -> body -> logits [1,1,V]
+ *   decoding   token [1,T], position [1] -> body -> logits [1,1,V] of the last
  *
  * The two differ in how positions enter, which attention runs and how the graph ends. The functions
  * here handle these differences, so that one body serves both.
@@ -22,9 +22,9 @@ typedef struct coh_builder {
     const struct coh_family_table *family;
     coh_graph *graph;
     int decode;
-    int64_t tokens; /* decode: rows of the key-value cache */
-    coh_tensor
-        position; /* decode: of the token; with separate documents: of each token in its own */
+    int64_t tokens;      /* decode: rows of the key-value cache */
+    int64_t rows;        /* decode: tokens of a step, the last of which has logits; 0: one token */
+    coh_tensor position; /* decode: of the first token; separate documents: of each, in its own */
     coh_parameter table; /* token table, also the head of a tied model */
     int32_t block;       /* layer number of the operators being added; -1 outside of layers */
     const coh_adapters *adapters; /* frozen operators and adapted linears; NULL: none */

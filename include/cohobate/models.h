@@ -274,6 +274,17 @@ COH_API coh_status coh_model_token_losses_graph(const coh_model *model, int64_t 
 COH_API coh_status coh_model_decode_graph(const coh_model *model, int64_t tokens,
                                           coh_graph **out_graph, coh_tensor *out_logits);
 
+/* As coh_model_decode_graph, but a step takes a chunk of `rows` consecutive tokens of a prompt, so
+ * that a model that streams is read once a chunk (chunked prefill). "token" is i32 [1,rows],
+ * "position" that of the first row, *out_logits those after the last row. A chunk with fewer tokens
+ * is padded with any ids: steps never see the keys of padding that later steps overwrite, and rows
+ * from `tokens` on are not stored. The graph of one row is a small graph of all others
+ * (coh_engine_options.small_graph): plan the graph of a chunk, and run single tokens with that of
+ * one row. Fails: as coh_model_train_graph; COH_ERR_SHAPE: more rows than the model has
+ * positions. */
+COH_API coh_status coh_model_prefill_graph(const coh_model *model, int64_t tokens, int64_t rows,
+                                           coh_graph **out_graph, coh_tensor *out_logits);
+
 /* As coh_model_train_graph, from a GPT-2 configuration. */
 COH_API coh_status coh_gpt2_train_graph(const coh_gpt2_config *config, int64_t sequences,
                                         int64_t tokens, coh_graph **out_graph);

@@ -192,6 +192,28 @@ static void a_decoder_takes_one_token_and_keeps_keys_and_values(void **state)
     coh_graph_destroy(graph);
 }
 
+static void a_chunk_of_a_prompt_has_the_logits_of_its_last_row_only(void **state)
+{
+    (void)state;
+    const coh_model model = { .family = COH_FAMILY_GPT2, .gpt2 = preset("gpt2-nano", 257) };
+    coh_graph *graph;
+    coh_tensor logits;
+    for (int64_t rows = 1; rows <= 64; rows += 63) { /* more than the cache has, too */
+        assert_int_equal(coh_model_prefill_graph(&model, 40, rows, &graph, &logits), COH_OK);
+        assert_input(graph, 0, "token", 2, 1, rows);
+        assert_input(graph, 1, "position", 1, 1, 0);
+        assert_shape(&graph->tensors[logits.index].shape, COH_DTYPE_F32, 3, 1, 1, 257);
+        const coh_slice_attributes *last = graph->ops[graph->op_count - 2].attributes;
+        assert_int_equal(last->begin, rows - 1);
+        assert_int_equal(graph->op_count, 2 + 7 * 6 + 3);
+        coh_graph_destroy(graph);
+    }
+    assert_int_equal(coh_model_prefill_graph(&model, 40, 0, &graph, &logits), COH_ERR_SHAPE);
+    assert_int_equal(coh_model_prefill_graph(&model, 40, 1025, &graph, &logits), COH_ERR_SHAPE);
+    assert_non_null(strstr(coh_last_error(), "1..1024"));
+    assert_null(graph);
+}
+
 /* Token ids are i32, the loss and a decoder's logits are f32; all else has the model's dtype. */
 static void every_tensor_and_parameter_has_the_dtype_of_the_model(void **state)
 {
@@ -287,6 +309,7 @@ int main(void)
         cmocka_unit_test(both_graphs_have_the_parameters_of_the_published_checkpoints),
         cmocka_unit_test(layers_are_blocks_and_the_head_uses_the_table_of_tokens),
         cmocka_unit_test(a_decoder_takes_one_token_and_keeps_keys_and_values),
+        cmocka_unit_test(a_chunk_of_a_prompt_has_the_logits_of_its_last_row_only),
         cmocka_unit_test(every_tensor_and_parameter_has_the_dtype_of_the_model),
         cmocka_unit_test(what_is_no_model_is_refused_with_a_sentence),
         cmocka_unit_test(every_failing_allocation_is_said_and_leaves_nothing_behind),

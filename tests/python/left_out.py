@@ -17,7 +17,7 @@ LEFT_OUT = {
     "decoders and conversations: `cohobate generate` and `cohobate eval` run a checkpoint; Engine.logits runs a window":
         """coh_chat_answer_prefix coh_chat_close coh_chat_description coh_chat_end_of_turn coh_chat_open coh_chat_prompt coh_chat_prompt_json
         coh_chat_template_text
-        coh_gpt2_decode_graph coh_model_decode_graph coh_model_token_losses_graph coh_tokenizer_piece""",
+        coh_gpt2_decode_graph coh_model_decode_graph coh_model_prefill_graph coh_model_token_losses_graph coh_tokenizer_piece""",
     "folders and adapters are written by `cohobate export`, from a checkpoint, and adapters are read by `cohobate train`":
         """coh_adapters_close coh_adapters_numbers coh_adapters_open coh_adapters_write coh_adapters_write_bytes coh_folder_clear coh_folder_describe coh_folder_facts_get
         coh_folder_tensor_at coh_folder_write coh_folder_write_bytes coh_folder_write_tokenizer coh_merge_close coh_merge_numbers coh_merge_open
