@@ -264,19 +264,24 @@ static coh_status bind_runs(coh_bound *bound)
 
 /* ---- calls ---- */
 
+static void set_shape(coh_view *view, const coh_shape *shape)
+{
+    int64_t stride = 1;
+    view->shape = *shape;
+    for (int32_t d = shape->rank; d-- > 0;) {
+        view->stride[d] = stride;
+        stride *= shape->dim[d];
+    }
+}
+
 coh_bound_port coh_bound_port_of(const coh_binding *binding, void *data)
 {
     coh_bound_port port = { .role = binding->role, .port = binding->port };
     coh_view *view = &port.view;
     view->data = data;
-    view->shape = binding->shape;
     view->origin[0] = binding->origin[0];
     view->origin[1] = binding->origin[1];
-    int64_t stride = 1;
-    for (int32_t d = binding->shape.rank; d-- > 0;) {
-        view->stride[d] = stride;
-        stride *= binding->shape.dim[d];
-    }
+    set_shape(view, &binding->shape);
     return port;
 }
 
@@ -306,7 +311,7 @@ static coh_status bind_calls(const coh_step *step, coh_bound *bound)
 
 coh_status coh_bound_init(const coh_step *step, const coh_program *program, coh_bound *out_bound)
 {
-    *out_bound = (coh_bound){ .program = program };
+    *out_bound = (coh_bound){ .program = program, .graph = step->plan->graph };
     COH_TRY(bind_lanes(out_bound));
     COH_TRY(bind_uses(out_bound));
     COH_TRY(bind_extents(step->layout, out_bound));
@@ -315,6 +320,48 @@ coh_status coh_bound_init(const coh_step *step, const coh_program *program, coh_
     COH_TRY(count_versions(step->layout, out_bound));
     COH_TRY(bind_runs(out_bound));
     return bind_calls(step, out_bound);
+}
+
+/* ---- the same program with the shapes of another graph ---- */
+
+/* Gives the tensors of a call their shapes in the bound's graph: they begin where they did. */
+static void shrink_call(coh_bound *bound, const coh_instruction_call *call)
+{
+    const coh_graph *graph = bound->graph;
+    const coh_graph_op_entry *op = &graph->ops[call->operator_index];
+    for (uint32_t i = 0; i < call->binding_count; i++) {
+        coh_bound_port *port = &bound->ports[call->binding_begin + i];
+        if (port->role == COH_ROLE_INPUT)
+            set_shape(&port->view, &graph->tensors[op->input[port->port]].shape);
+        else if (port->role == COH_ROLE_OUTPUT)
+            set_shape(&port->view, &graph->tensors[op->output[port->port]].shape);
+    }
+}
+
+coh_status coh_bound_init_small(const coh_bound *body, const coh_graph *graph, coh_bound *out_bound)
+{
+    const coh_program *program = body->program;
+    *out_bound = *body;
+    out_bound->graph = graph;
+    out_bound->ports = NULL;
+    out_bound->runs = NULL;
+    out_bound->run_of = NULL;
+    COH_TRY(bind_runs(out_bound));
+    COH_TRY(COH_ALLOC(program->binding_count, &out_bound->ports));
+    for (uint32_t i = 0; i < program->binding_count; i++)
+        out_bound->ports[i] = body->ports[i];
+    for (uint32_t i = 0; i < program->instruction_count; i++)
+        if (program->instructions[i].call >= 0)
+            shrink_call(out_bound, &program->calls[program->instructions[i].call]);
+    return COH_OK;
+}
+
+void coh_bound_fini_small(coh_bound *bound)
+{
+    coh_free(bound->ports);
+    coh_free(bound->runs);
+    coh_free(bound->run_of);
+    *bound = (coh_bound){ 0 };
 }
 
 void coh_bound_fini(coh_bound *bound)

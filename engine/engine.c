@@ -16,6 +16,7 @@
 #include "engine/engine_state.h"
 #include "engine/entry.h"
 #include "engine/parameter_groups.h"
+#include "engine/small_graph.h"
 
 void coh_engine_options_init_sized(coh_engine_options *out_options, size_t bytes)
 {
@@ -179,6 +180,7 @@ static coh_status create_all(coh_engine *engine, const coh_engine_device *device
     COH_TRY(compare_plans(engine->plan, engine->options.world));
     COH_TRY(coh_parameter_groups_check(engine->plan->graph, &engine->options));
     COH_TRY(check_device(engine->plan, device));
+    COH_TRY(coh_small_graph_check(engine->plan, engine->options.small_graph));
     if (store_ops == NULL)
         COH_TRY(find_store(engine->options.store, &store_ops));
     COH_TRY(coh_ledger_create(&engine->ledger));
@@ -238,6 +240,7 @@ coh_status coh_engine_create_on(const coh_plan *plan, const coh_engine_options *
     engine->process = getpid();
     engine->plan = plan;
     engine->options = *options;
+    engine->ran = plan->graph;
     coh_input_limits_find(plan->graph, engine->limits);
     coh_status status = create_all(engine, device);
     if (status != COH_OK) {
@@ -319,6 +322,9 @@ static coh_status check_training(const coh_engine *engine, const coh_step_input 
     COH_TRY(coh_engine_check_ready(engine, "step"));
     if (engine->plan->options.mode != COH_PLAN_TRAIN)
         return coh_fail(COH_ERR_ARGUMENT, "this plan does not train: use coh_engine_evaluate");
+    if (input->graph != NULL)
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "a training step runs the plan's graph: leave graph NULL");
     COH_TRY(check_trains(engine));
     return coh_input_check(engine->plan->graph, engine->limits, input,
                            engine->plan->layout.microbatch_count);
@@ -457,7 +463,13 @@ static coh_status evaluate(coh_engine *engine, const coh_step_input *given, doub
     const coh_step_input *input = &known;
     coh_struct_read(given, &known, sizeof(known));
     COH_TRY(coh_engine_check_ready(engine, "evaluate"));
-    COH_TRY(coh_input_check(engine->plan->graph, engine->limits, input, 1));
+    if (input->graph != NULL && input->graph != engine->options.small_graph)
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "the input's graph is not the engine's small graph: give that graph, or "
+                        "NULL for the plan's");
+    const coh_graph *graph = input->graph != NULL ? input->graph : engine->plan->graph;
+    COH_TRY(coh_input_check(graph, engine->limits, input, 1));
+    engine->ran = graph;
     int trains = engine->plan->options.mode == COH_PLAN_TRAIN;
     if (trains)
         COH_TRY(coh_engine_apply_pending(engine));
@@ -482,7 +494,6 @@ coh_status coh_engine_evaluate(coh_engine *engine, const coh_step_input *input, 
 static coh_status find_output(coh_engine *engine, coh_tensor tensor, const void **out_data,
                               size_t *out_bytes)
 {
-    const coh_graph *graph = engine->plan->graph;
     const coh_layout *layout = &engine->plan->layout;
     COH_TRY(coh_engine_check_alive(engine));
     COH_TRY(coh_step_quiet(engine->step));
@@ -490,7 +501,7 @@ static coh_status find_output(coh_engine *engine, coh_tensor tensor, const void 
         const coh_object *object = &layout->objects[i];
         if (object->stream != COH_STREAM_OUTPUT || object->owner != tensor.index)
             continue;
-        const coh_shape *shape = &graph->tensors[tensor.index].shape;
+        const coh_shape *shape = &engine->ran->tensors[tensor.index].shape;
         COH_TRY(coh_step_look(engine->step, (int32_t)i, out_data));
         *out_bytes = (size_t)coh_shape_elements(shape) * coh_dtype_bytes(shape->dtype);
         return COH_OK;

@@ -34,6 +34,7 @@ struct coh_engine {
     coh_step *step;
     coh_input_limit limits[COH_PORT_MAX]; /* by graph input */
     int is_ready;                         /* parameters have values */
+    const coh_graph *ran;                 /* whose shapes the last run's outputs have */
     uint64_t under_way[COH_BODIES_MOST];  /* tickets, oldest first */
     int under_way_count;
     coh_verdict verdict; /* on the oldest body under way */

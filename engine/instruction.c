@@ -262,7 +262,7 @@ static void fill_call(coh_step *step, const coh_ticket *ticket, const coh_instru
     memset(call, 0, sizeof(*call));
     for (uint32_t i = 0; i < instruction_call->binding_count; i++)
         coh_call_set_port(call, &bound->ports[instruction_call->binding_begin + i]);
-    call->attributes = step->plan->graph->ops[instruction_call->operator_index].attributes;
+    call->attributes = bound->graph->ops[instruction_call->operator_index].attributes;
     call->input_grad_adds = instruction_call->input_grad_adds;
     call->parameter_grad_adds = instruction_call->parameter_grad_adds;
     call->operator_index = instruction_call->operator_index;
@@ -334,7 +334,7 @@ static coh_status run_kind(coh_step *step, const coh_ticket *ticket,
 {
     const coh_instruction_call *instruction_call =
         &ticket->bound->program->calls[instruction->call];
-    const coh_graph_op_entry *op = &step->plan->graph->ops[instruction_call->operator_index];
+    const coh_graph_op_entry *op = &ticket->bound->graph->ops[instruction_call->operator_index];
     fill_call(step, ticket, instruction, &step->call);
     const coh_kind_function kernels = kernels_of(step, &op->kind, instruction);
     const coh_checked_call checked = {
@@ -476,7 +476,9 @@ coh_status coh_instruction_rehearse_all(coh_step *step)
     for (int kind = 0; kind < COH_PROGRAM_KIND_COUNT && !step->host_addressable; kind++)
         if (step->bounds[kind].program != NULL)
             COH_TRY(rehearse_program(step, &step->bounds[kind]));
-    return COH_OK;
+    return step->small.program != NULL && !step->host_addressable
+               ? rehearse_program(step, &step->small)
+               : COH_OK;
 }
 
 void coh_instruction_execute(void *context, uint64_t number, uint32_t index)
@@ -560,6 +562,8 @@ void coh_instruction_record_all(coh_step *step)
     for (int kind = 0; kind < COH_PROGRAM_KIND_COUNT && facts.records && status == COH_OK; kind++)
         if (step->bounds[kind].program != NULL)
             status = record_program(step, &step->bounds[kind]);
+    if (status == COH_OK && facts.records && step->small.program != NULL)
+        status = record_program(step, &step->small);
     if (status == COH_OK || step->options.log == NULL)
         return;
     char text[COH_ERROR_TEXT_BYTES];

@@ -27,7 +27,7 @@ coh_status coh_run_feed(coh_step *step, coh_ticket *ticket, const coh_instructio
     for (uint32_t i = 0; i < layout->input_count; i++)
         inputs[i] = (coh_feed_input){ .to = coh_step_pinned(step, layout->input_objects[i]),
                                       .from = ticket->input_bytes[i],
-                                      .bytes = coh_input_bytes(step->plan->graph, i) *
+                                      .bytes = coh_input_bytes(ticket->bound->graph, i) *
                                                ticket->microbatch_count };
     const coh_feed feed = { .cells = coh_step_cells(step),
                             .values = &ticket->shared->feed,

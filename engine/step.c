@@ -357,7 +357,10 @@ static void fill_ticket(coh_step *step, coh_ticket *ticket, uint64_t number,
                         const coh_step_feed *feed)
 {
     const coh_ticket *before = coh_step_ticket(step, number - 1);
-    ticket->bound = &step->bounds[step->running];
+    ticket->bound = feed->input != NULL && feed->input->graph == step->options.small_graph &&
+                            step->options.small_graph != NULL
+                        ? &step->small
+                        : &step->bounds[step->running];
     ticket->number = number;
     ticket->repetition = step->repetition_count++;
     for (int lane = 0; lane < COH_LANE_COUNT; lane++)
@@ -380,7 +383,7 @@ static void fill_ticket(coh_step *step, coh_ticket *ticket, uint64_t number,
                            .loss_factor = coh_loss_factor(&ticket->input),
                            .norm_is_known = coh_plan_speculates(&step->plan->options),
                            .norm = feed->norm };
-    const coh_graph *graph = step->plan->graph;
+    const coh_graph *graph = ticket->bound->graph;
     for (uint32_t i = 0; feed->microbatch_count > 0 && i < step->layout->input_count; i++)
         memcpy(ticket->input_bytes[i], feed->input->inputs[i],
                coh_input_bytes(graph, i) * feed->microbatch_count);

@@ -129,6 +129,9 @@ static coh_status bind_programs(coh_step *step)
     for (int kind = 0; kind < COH_PROGRAM_KIND_COUNT; kind++)
         if (step->plan->programs[kind].instruction_count > 0)
             COH_TRY(coh_bound_init(step, &step->plan->programs[kind], &step->bounds[kind]));
+    if (step->options.small_graph != NULL)
+        COH_TRY(coh_bound_init_small(&step->bounds[COH_PROGRAM_BODY], step->options.small_graph,
+                                     &step->small));
     return COH_ALLOC(step->layout->chunk_count, &step->generations);
 }
 
@@ -486,6 +489,7 @@ void coh_step_destroy(coh_step *step)
     if (step->store_is_counted)
         coh_ledger_remove(step->ledger, COH_TIER_DISK, "working store", "store",
                           step->layout->file_bytes);
+    coh_bound_fini_small(&step->small);
     for (int kind = 0; kind < COH_PROGRAM_KIND_COUNT; kind++)
         coh_bound_fini(&step->bounds[kind]);
     coh_grain_table_fini(&step->grains);

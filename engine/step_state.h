@@ -100,6 +100,7 @@ typedef struct coh_divided_chunk {
 
 typedef struct coh_bound {
     const coh_program *program;
+    const coh_graph *graph;                      /* has the attributes and input shapes of calls */
     uint32_t *lane_instructions[COH_LANE_COUNT]; /* instruction of ordinal n at [n - 1] */
     coh_bound_port *ports;                       /* by binding */
     coh_operand_slots *slots;                    /* by instruction */
@@ -253,6 +254,7 @@ struct coh_step {
     coh_optimizer_numbers numbers[COH_PLAN_OPTIMIZERS]; /* by optimizer of the layout */
     coh_update_scalars scalars;                         /* of all of them */
     coh_bound bounds[COH_PROGRAM_KIND_COUNT];
+    coh_bound small; /* the body with the shapes of options.small_graph; zeroed: there is none */
     struct coh_call_check *call_check; /* NULL: calls work on the arena itself */
     coh_call call; /* compute lane: filled in for each instruction that runs a kind */
     /* compute lane: COH_VISIT_GRAINS grains of values for a visitor; NULL: all groups are f32 */
@@ -370,6 +372,11 @@ uint64_t coh_input_bytes(const coh_graph *graph, uint32_t input);
  * COH_ERR_INTERNAL. */
 coh_status coh_bound_init(const coh_step *step, const coh_program *program, coh_bound *out_bound);
 void coh_bound_fini(coh_bound *bound); /* accepts a zeroed struct */
+/* Binds the program of `body` to another graph that coh_small_graph_check accepts. Only ports and
+ * recorded runs are its own; all else, counts included, is that of `body`. Fails: as above. */
+coh_status coh_bound_init_small(const coh_bound *body, const coh_graph *graph,
+                                coh_bound *out_bound);
+void coh_bound_fini_small(coh_bound *bound); /* accepts a zeroed struct */
 /* Finds the longest possible runs of a program, in order; a run may have one instruction. The
  * caller frees the table (coh_free). Reads only the program. Fails: COH_ERR_MEMORY. */
 coh_status coh_instruction_runs_find(const coh_program *program, coh_instruction_run **out_runs,

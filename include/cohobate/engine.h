@@ -152,6 +152,13 @@ typedef struct coh_engine_options {
      * coh_kind_fail. NULL: not asked. */
     coh_status (*go_on)(void *go_on_context);
     void *go_on_context;
+    /* With a plan of COH_PLAN_INFER on one rank: a graph with the operators, parameters, states and
+     * outputs of the plan's graph, in the same order, whose tensors may have fewer elements. A
+     * coh_engine_evaluate with that graph (coh_step_input.graph) runs the same program on the same
+     * parameters and states, but each operator has the shapes and attributes of this graph. A
+     * decoder that takes a prompt in chunks of many tokens thus draws single tokens at the cost of
+     * one. Borrowed until coh_engine_destroy. NULL: there is none. */
+    const coh_graph *small_graph;
 } coh_engine_options;
 
 /* As coh_engine_options_init; `bytes` is the size that the caller was compiled with. */
@@ -165,8 +172,8 @@ static inline void coh_engine_options_init(coh_engine_options *out_options)
 /* Allocates the arenas, opens the store and starts the threads. Plan and graph must outlive it.
  * Fails: COH_ERR_MEMORY with the bytes requested and the bytes that would fit; COH_ERR_FULL (disk);
  * COH_ERR_DEVICE (no driver, no such GPU, a build without CUDA); COH_ERR_ARGUMENT (an option out of
- * range, a plan for another kind of device or another world, or ranks with different plans); as
- * go_on. */
+ * range, a plan for another kind of device or another world, ranks with different plans, or a small
+ * graph that does not fit the plan's); as go_on. */
 COH_API coh_status coh_engine_create(const coh_plan *plan, const coh_engine_options *options,
                                      coh_engine **out_engine);
 /* Gives rank 0's plan to all ranks: *out_text is its plan file with that note
@@ -231,6 +238,9 @@ typedef struct coh_step_input {
      * loss_factor = positions / unmasked positions, both counted over the whole step, the loss
      * becomes the mean over unmasked positions, however they are distributed over micro-batches. */
     float loss_factor;
+    /* For coh_engine_evaluate: the graph whose shapes the inputs and the run have: NULL (the
+     * plan's), or coh_engine_options.small_graph. */
+    const coh_graph *graph;
 } coh_step_input;
 
 /* Facts about a finished step. */
@@ -308,7 +318,8 @@ COH_API coh_status coh_engine_evaluate(coh_engine *engine, const coh_step_input 
                                        double *out_loss);
 
 /* Returns the bytes of a tensor marked with coh_graph_output, as the last run left them: after a
- * step of several micro-batches those of the last one. Valid until the next call on the engine.
+ * step of several micro-batches those of the last one, and as many as the run's graph has. Valid
+ * until the next call on the engine.
  * Fails: COH_ERR_ARGUMENT if the tensor is no output; with the engine's failure. */
 COH_API coh_status coh_engine_output(coh_engine *engine, coh_tensor tensor, const void **out_data,
                                      size_t *out_bytes);

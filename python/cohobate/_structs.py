@@ -217,7 +217,8 @@ class coh_engine_options(Structure):
                 ("hyperparameter_count", c_uint32), ("disks", POINTER(coh_disk)),
                 ("disk_count", c_uint32), ("record_steps", c_uint64), ("check_calls", c_int32),
                 ("progress", Progress), ("progress_context", c_void_p), ("world", c_void_p),
-                ("rank_timeout_s", c_double), ("go_on", GoOn), ("go_on_context", c_void_p)]
+                ("rank_timeout_s", c_double), ("go_on", GoOn), ("go_on_context", c_void_p),
+                ("small_graph", c_void_p)]
 
 
 class coh_device_summary(Structure):
@@ -245,7 +246,7 @@ class coh_engine_ledger_row(Structure):
 class coh_step_input(Structure):
     _fields_ = [("struct_bytes", c_uint32), ("step", c_uint64), ("seed", c_uint64),
                 ("learning_rate", c_float), ("clip", c_float), ("inputs", c_void_p * 8),
-                ("loss_factor", c_float)]
+                ("loss_factor", c_float), ("graph", c_void_p)]
 
 
 class coh_step_result(Structure):

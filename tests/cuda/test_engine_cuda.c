@@ -520,6 +520,94 @@ static void graphs_take_few_calls_of_the_driver(void **state)
     assert_int_equal(unsetenv("COH_CUDA_LIBRARIES"), 0);
 }
 
+/* ---- a decoder with a small graph ---- */
+
+enum { CHUNK = 5, WINDOW = 13, IDS = 50 };
+
+/* Reads prompts of all lengths by chunks and a last token; `logits` [WINDOW][IDS] are those after
+ * each of them. */
+static void read_prompts(const coh_plan *plan, const coh_engine_device *device,
+                         const coh_graph *small, coh_tensor logits, float *out_logits)
+{
+    static const int32_t ids[WINDOW + CHUNK] = { 3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9 };
+    coh_engine *engine;
+    coh_engine_options options;
+    coh_engine_options_init(&options);
+    options.small_graph = small;
+    options.disk_folder = "/";
+    options.store = "mem";
+    assert_int_equal(coh_engine_create_on(plan, &options, device, &engine), COH_OK);
+    assert_int_equal(coh_engine_init(engine, 7), COH_OK);
+    for (int32_t count = 0; count < WINDOW; count++)
+        for (int32_t at = 0; at <= count; at += at == count          ? 1
+                                                : count - at < CHUNK ? count - at
+                                                                     : CHUNK) {
+            const coh_step_input input = { .struct_bytes = sizeof(input),
+                                           .inputs = { &ids[at], &at },
+                                           .graph = at == count ? small : NULL };
+            const void *data;
+            size_t bytes;
+            assert_int_equal(coh_engine_evaluate(engine, &input, NULL), COH_OK);
+            assert_int_equal(coh_engine_output(engine, logits, &data, &bytes), COH_OK);
+            assert_int_equal(bytes, IDS * sizeof(float));
+            memcpy(out_logits + count * IDS, data, bytes);
+        }
+    coh_engine_destroy(engine);
+}
+
+static coh_plan *decoder_plan(const coh_graph *graph, const coh_profile *profile)
+{
+    coh_plan_options options;
+    coh_plan *plan;
+    coh_plan_options_init(&options);
+    options.mode = COH_PLAN_INFER;
+    options.deferred_update = 0;
+    options.profile = profile;
+    assert_int_equal(coh_plan_create(graph, &options, &plan), COH_OK);
+    return plan;
+}
+
+static void a_decoders_chunks_and_single_tokens_have_the_bits_of_the_host(void **state)
+{
+    const coh_model model = { .family = COH_FAMILY_GPT2,
+                              .gpt2 = { .layers = 2,
+                                        .heads = 2,
+                                        .channels = 32,
+                                        .positions = WINDOW,
+                                        .vocabulary = IDS,
+                                        .layernorm_epsilon = 1e-5f } };
+    static float expected[WINDOW * IDS], found[WINDOW * IDS];
+    coh_graph *graph, *small;
+    coh_tensor logits;
+    coh_profile *profile;
+    (void)state;
+    assert_int_equal(coh_profile_read("a100-40g", &profile), COH_OK);
+    assert_int_equal(coh_model_prefill_graph(&model, WINDOW, CHUNK, &graph, &logits), COH_OK);
+    assert_int_equal(coh_model_prefill_graph(&model, WINDOW, 1, &small, &logits), COH_OK);
+    coh_plan *host_plan = decoder_plan(graph, NULL), *gpu_plan = decoder_plan(graph, profile);
+    read_prompts(host_plan, &trial_host, small, logits, expected);
+    for (int uses = 0; uses < 2; uses++) {
+        coh_stub_reset((size_t)TRIAL_GPU_BYTES);
+        use_graphs(uses);
+        coh_stub_start((uint64_t)uses + 5);
+        read_prompts(gpu_plan, &trial_gpu, small, logits, found);
+        coh_stub_stop();
+        use_graphs(1);
+        assert_int_equal(coh_stub_live_count(), 0);
+        /* both graphs are recorded */
+        const int64_t steps = WINDOW + WINDOW * (WINDOW - 1) / 2 / CHUNK;
+        assert_true(uses ? coh_stub_call_count(COH_STUB_cuGraphLaunch) >= steps
+                         : coh_stub_call_count(COH_STUB_cuGraphLaunch) == 0);
+        assert_memory_equal(found, expected, sizeof(found));
+        memset(found, 0, sizeof(found));
+    }
+    coh_plan_destroy(gpu_plan);
+    coh_plan_destroy(host_plan);
+    coh_graph_destroy(small);
+    coh_graph_destroy(graph);
+    coh_profile_destroy(profile);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -532,6 +620,7 @@ int main(void)
         cmocka_unit_test(a_graph_that_fails_does_not_blame_a_line),
         cmocka_unit_test(recorded_steps_have_the_hosts_times),
         cmocka_unit_test(graphs_take_few_calls_of_the_driver),
+        cmocka_unit_test(a_decoders_chunks_and_single_tokens_have_the_bits_of_the_host),
         cmocka_unit_test(a_plan_of_another_device_is_refused),
         cmocka_unit_test(an_operator_without_kernels_for_a_gpu_is_refused_by_name),
     };

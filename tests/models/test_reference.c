@@ -111,7 +111,9 @@ static void ok(coh_status status)
 }
 
 /* Makes an engine; it takes ownership of `graph`. */
-static made make_engine(const coh_model *model, coh_graph *graph, coh_plan_mode mode)
+/* `small`: another graph whose shapes the engine runs with; NULL: none. */
+static made make_engine_of(const coh_model *model, coh_graph *graph, const coh_graph *small,
+                           coh_plan_mode mode)
 {
     made m = { .graph = graph };
     coh_plan_options options;
@@ -122,9 +124,15 @@ static made make_engine(const coh_model *model, coh_graph *graph, coh_plan_mode 
     options.deferred_update = mode == COH_PLAN_TRAIN;
     ok(coh_plan_create(graph, &options, &m.plan));
     coh_engine_options_init(&engine_options);
+    engine_options.small_graph = small;
     ok(coh_engine_create(m.plan, &engine_options, &m.engine));
     ok(coh_engine_init_from(m.engine, 1, weights, (void *)(uintptr_t)model));
     return m;
+}
+
+static made make_engine(const coh_model *model, coh_graph *graph, coh_plan_mode mode)
+{
+    return make_engine_of(model, graph, NULL, mode);
 }
 
 static void drop(made *m)
@@ -254,6 +262,31 @@ static void check_bf16(const json_t *one, const coh_model *model)
     drop(&m);
 }
 
+/* Feeds the tokens from t on to a decoder of `rows` rows, and compares the logits after the last
+ * row. */
+static void check_logits(const json_t *one, const made *m, const coh_graph *graph,
+                         coh_tensor logits, const int32_t *tokens, int32_t t, int32_t rows)
+{
+    const coh_step_input input = { .struct_bytes = sizeof(input),
+                                   .step = (uint64_t)t,
+                                   .inputs = { &tokens[t], &t },
+                                   .graph = graph };
+    const void *data;
+    size_t bytes;
+    ok(coh_engine_evaluate(m->engine, &input, NULL));
+    ok(coh_engine_output(m->engine, logits, &data, &bytes));
+    assert_int_equal(bytes, VOCABULARY * sizeof(float));
+    const int32_t last = t + rows - 1;
+    const json_t *row = json_array_get(json_object_get(one, "logits"), (size_t)last);
+    for (size_t v = 0; v < VOCABULARY && last < TOKENS; v++) {
+        const double got = (double)((const float *)data)[v],
+                     expected = number(json_array_get(row, v));
+        if (!(fabs(got - expected) <= 1e-4))
+            fail_msg("%s: logit %zu at %d, of %d rows, is %.9g for %.9g",
+                     recorded_text(one, "case"), v, (int)last, (int)rows, got, expected);
+    }
+}
+
 static void check_decoding(const json_t *one, const coh_model *model)
 {
     coh_graph *graph;
@@ -262,26 +295,33 @@ static void check_decoding(const json_t *one, const coh_model *model)
     draw_ids("tokens", tokens);
     ok(coh_model_decode_graph(model, TOKENS, &graph, &logits));
     made m = make_engine(model, graph, COH_PLAN_INFER);
-    for (int32_t t = 0; t < TOKENS; t++) {
-        const json_t *row = json_array_get(json_object_get(one, "logits"), (size_t)t);
-        const coh_step_input input = { .struct_bytes = sizeof(input),
-                                       .step = (uint64_t)t,
-                                       .inputs = { &tokens[t], &t } };
-        const void *data;
-        size_t bytes;
-        double loss;
-        ok(coh_engine_evaluate(m.engine, &input, &loss));
-        ok(coh_engine_output(m.engine, logits, &data, &bytes));
-        assert_int_equal(bytes, VOCABULARY * sizeof(float));
-        for (size_t v = 0; v < VOCABULARY; v++) {
-            const double got = (double)((const float *)data)[v],
-                         expected = number(json_array_get(row, v));
-            if (!(fabs(got - expected) <= 1e-4))
-                fail_msg("%s: logit %zu at %d is %.9g for %.9g", recorded_text(one, "case"), v,
-                         (int)t, got, expected);
-        }
-    }
+    for (int32_t t = 0; t < TOKENS; t++)
+        check_logits(one, &m, NULL, logits, tokens, t, 1);
     drop(&m);
+}
+
+/* Reads prompts of all lengths in chunks, and the last token of each alone. A prompt finds the keys
+ * and values of the one before, and a chunk those of its own padding. */
+static void check_chunks(const json_t *one, const coh_model *model)
+{
+    static const int32_t chunks[] = { 2, 5, TOKENS };
+    coh_graph *graph, *small;
+    coh_tensor logits;
+    int32_t tokens[SEQUENCES * TOKENS];
+    draw_ids("tokens", tokens);
+    for (size_t i = 0; i < sizeof(chunks) / sizeof(chunks[0]); i++) {
+        const int32_t rows = chunks[i];
+        ok(coh_model_prefill_graph(model, TOKENS, rows, &graph, &logits));
+        ok(coh_model_prefill_graph(model, TOKENS, 1, &small, &logits));
+        made m = make_engine_of(model, graph, small, COH_PLAN_INFER);
+        for (int32_t last = 0; last < TOKENS; last++) {
+            for (int32_t t = 0; t < last; t += rows)
+                check_logits(one, &m, NULL, logits, tokens, t, rows);
+            check_logits(one, &m, small, logits, tokens, last, 1);
+        }
+        drop(&m);
+        coh_graph_destroy(small);
+    }
 }
 
 /* Sets what is trained, if a case specifies it. */
@@ -347,6 +387,12 @@ static void logits_of_decoders_are_those_of_transformers(void **state)
     each(check_decoding);
 }
 
+static void logits_of_prompts_in_chunks_are_those_of_transformers(void **state)
+{
+    (void)state;
+    each(check_chunks);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -354,6 +400,7 @@ int main(void)
         cmocka_unit_test(a_hundred_steps_end_where_those_of_transformers_do),
         cmocka_unit_test(losses_in_bf16_are_near_those_of_transformers),
         cmocka_unit_test(logits_of_decoders_are_those_of_transformers),
+        cmocka_unit_test(logits_of_prompts_in_chunks_are_those_of_transformers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
