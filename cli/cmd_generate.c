@@ -1,7 +1,8 @@
 /* cohobate generate: writes text that follows prompts, one prompt after the other on one engine.
  *
- * The decoder computes one position of one sequence at a time, so several prompts share the engine
- * and its weights, but not steps. A model of an extension has no decoder: each token runs the whole
+ * The decoder computes positions of one sequence at a time, so several prompts share the engine and
+ * its weights, but not steps. A prompt is fed in chunks (chunked prefill), its last token and the
+ * drawn ones are fed one by one. A model of an extension has no decoder: each token runs the whole
  * window, with id 0 behind the text. A prompt's text depends only on its ids, the flags and its
  * seed: prompt number i, from 0, draws with --seed + i. Keys and values of the previous prompt are
  * overwritten before they are read. Next: prompts.c, sample.c, answer.c. */
@@ -33,9 +34,10 @@ typedef struct text_run {
     int64_t vocabulary; /* number of ids that may be drawn */
     uint8_t *ends;      /* of each of them: 1: it ends a text */
     int64_t window;     /* planned positions */
+    int64_t chunk;      /* tokens of a step of the prompt; 1: no chunks */
     int32_t *order;     /* scratch of the sampler */
     float *penalized;   /* likewise */
-    int32_t *seen;      /* `window` ids: the prompt, the drawn tokens, 0 */
+    int32_t *seen;      /* `window` + `chunk` ids: the prompt, the drawn tokens, 0 */
     int32_t *targets;   /* of a model without a decoder: `window` times -1 */
     cli_answer answer;
 } text_run;
@@ -54,18 +56,22 @@ static coh_status check_tokenizer(const cli_inference *inference)
 
 /* ---- tokens ---- */
 
-/* Feeds one token at one position; *out_logits are those of the next token. */
-static coh_status decode_one(text_run *run, int32_t token, int32_t position,
-                             const float **out_logits)
+/* Feeds the tokens from `position` on by one step of `graph`. */
+static coh_status feed(text_run *run, const coh_graph *graph, int32_t position)
 {
     const coh_step_input input = { .struct_bytes = sizeof(input),
                                    .step = (uint64_t)position,
-                                   .seed = 0,
-                                   .inputs = { &token, &position } };
+                                   .inputs = { &run->seen[position], &position },
+                                   .graph = graph };
+    return coh_engine_evaluate(run->inference.engine, &input, NULL);
+}
+
+/* Feeds one token; *out_logits are those of the next token. */
+static coh_status decode_one(text_run *run, int32_t position, const float **out_logits)
+{
     const void *data;
     size_t bytes;
-    double loss;
-    CLI_TRY(coh_engine_evaluate(run->inference.engine, &input, &loss));
+    CLI_TRY(feed(run, run->inference.small_graph, position));
     CLI_TRY(coh_engine_output(run->inference.engine, run->logits, &data, &bytes));
     if (bytes < (size_t)coh_model_size_get(&run->inference.model).vocabulary * sizeof(float))
         return cli_fail(COH_ERR_INTERNAL, "the decoder gave %zu bytes of logits", bytes);
@@ -89,13 +95,19 @@ static coh_status run_window(text_run *run, size_t count, const float **out_logi
     return COH_OK;
 }
 
-/* Feeds the tokens from *fed on; *out_logits are those of the token after the first `count`. */
+/* Feeds the tokens from *fed on; *out_logits are those of the token after the first `count`. A
+ * chunk's rows from the last of these tokens on are padding, which later steps overwrite. */
 static coh_status decode(text_run *run, size_t count, size_t *fed, const float **out_logits)
 {
     if (run->targets)
         return run_window(run, count, out_logits);
+    while (*fed + 2 < count && run->chunk > 1) {
+        const size_t left = count - 1 - *fed, chunk = (size_t)run->chunk;
+        CLI_TRY(feed(run, NULL, (int32_t)*fed));
+        *fed += left < chunk ? left : chunk;
+    }
     for (; *fed < count; ++*fed)
-        CLI_TRY(decode_one(run, run->seen[*fed], (int32_t)*fed, out_logits));
+        CLI_TRY(decode_one(run, (int32_t)*fed, out_logits));
     return COH_OK;
 }
 
@@ -152,7 +164,7 @@ static coh_status write_answer(text_run *run, const cli_prompt *prompt, const cl
     const size_t room = (size_t)coh_model_size_get(&run->inference.model).positions - prompt->count;
     size_t shown = 0, fed = 0;
     const float *logits = NULL;
-    memset(run->seen, 0, (size_t)run->window * sizeof(*run->seen));
+    memset(run->seen, 0, (size_t)(run->window + run->chunk) * sizeof(*run->seen));
     memcpy(run->seen, prompt->ids, prompt->count * sizeof(*run->seen));
     cli_answer_clear(&run->answer);
     *out_drawn = 0;
@@ -251,12 +263,23 @@ static int has_decoder(const text_run *run)
     return run->inference.model.family != COH_FAMILY_OWN;
 }
 
+/* Limits a chunk by the model alone, not by the window, which depends on the other prompts. */
+static void choose_chunk(text_run *run)
+{
+    const int64_t positions = coh_model_size_get(&run->inference.model).positions;
+    const int64_t wanted = has_decoder(run) ? run->inference.options->prefill_chunk : 1;
+    run->chunk = wanted < positions ? wanted : positions;
+}
+
 static coh_status make_graph(text_run *run)
 {
     cli_inference *of = &run->inference;
-    return has_decoder(run)
-               ? coh_model_decode_graph(&of->model, run->window, &of->graph, &run->logits)
-               : coh_model_logits_graph(&of->model, 1, run->window, &of->graph, &run->logits);
+    if (!has_decoder(run))
+        return coh_model_logits_graph(&of->model, 1, run->window, &of->graph, &run->logits);
+    if (run->chunk == 1)
+        return coh_model_decode_graph(&of->model, run->window, &of->graph, &run->logits);
+    CLI_TRY(coh_model_prefill_graph(&of->model, run->window, 1, &of->small_graph, &run->logits));
+    return coh_model_prefill_graph(&of->model, run->window, run->chunk, &of->graph, &run->logits);
 }
 
 static coh_status no_memory(const text_run *run)
@@ -283,7 +306,7 @@ static coh_status allocate(text_run *run)
 {
     run->order = calloc((size_t)run->vocabulary, sizeof(*run->order));
     run->penalized = calloc((size_t)run->vocabulary, sizeof(*run->penalized));
-    run->seen = calloc((size_t)run->window, sizeof(*run->seen));
+    run->seen = calloc((size_t)(run->window + run->chunk), sizeof(*run->seen));
     if (!has_decoder(run))
         run->targets = malloc((size_t)run->window * sizeof(*run->targets));
     for (int64_t i = 0; run->targets && i < run->window; i++)
@@ -302,6 +325,7 @@ static coh_status generate(text_run *run)
     CLI_TRY(choose_ids(run));
     cli_generation_config_sampler(&run->config, inference, &run->sampler);
     choose_window(run);
+    choose_chunk(run);
     CLI_TRY(make_graph(run));
     CLI_TRY(cli_inference_plan(inference));
     CLI_TRY(cli_inference_start(inference));

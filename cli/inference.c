@@ -81,6 +81,7 @@ void cli_inference_close(cli_inference *inference)
     coh_plan_destroy(inference->plan);
     coh_profile_destroy(inference->profile);
     coh_graph_destroy(inference->graph);
+    coh_graph_destroy(inference->small_graph);
     coh_tokenizer_close(inference->tokenizer);
     cli_weights_close(&inference->weights);
     *inference = (cli_inference){ 0 };
@@ -135,6 +136,7 @@ coh_status cli_inference_start(cli_inference *inference)
     cli_budget_engine_options(options, &engine_options);
     engine_options.disks = disks.of;
     engine_options.disk_count = disks.count;
+    engine_options.small_graph = inference->small_graph;
     CLI_TRY(coh_engine_create(inference->plan, &engine_options, &inference->engine));
     if (inference->weights.is_folder || inference->weights.adapters)
         CLI_TRY(

@@ -15,6 +15,7 @@ typedef struct cli_inference {
     int64_t trained_tokens;   /* of a sequence, up to which the positions are trained */
     coh_tokenizer *tokenizer; /* NULL: --tokenizer none */
     coh_graph *graph;         /* made by the caller, owned by this struct */
+    coh_graph *small_graph;   /* likewise, for coh_engine_options.small_graph; NULL: none */
     coh_profile *profile;     /* of a GPU; NULL: the host's */
     coh_plan *plan;
     coh_plan_summary summary;

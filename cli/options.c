@@ -119,6 +119,7 @@ static void set_defaults(cli_command command, cli_options *options)
                               .record = 3,
                               .shard_bytes = 5000000000,
                               .tokens = 200,
+                              .prefill_chunk = 64,
                               .temperature = 1.0,
                               .top_p = 1.0,
                               .repetition_penalty = 1.0 };

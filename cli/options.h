@@ -107,7 +107,7 @@ typedef struct cli_options {
         reduce, gradients, atomics, frozen_dtype, export_dtype;
     int64_t steps, schedule, schedule_steps, batch, micro_batch, sequence, vocabulary;
     int64_t sweep_order, clip_mode, save_every, keep, validation_every, seed, tokens, top_k,
-        held_out;
+        held_out, prefill_chunk;
     int64_t record; /* 0: none */
     int64_t test_delay_seed, chat, chat_form, documents, id_bytes, memory_curve, rehearse;
     cli_share warmup, decay;

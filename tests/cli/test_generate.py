@@ -54,6 +54,28 @@ class Generate(ProgramTest):
         self.assertEqual([answer["seed"] for answer in self.answers(*flags, "--seed", 5)], [5, 6, 7, 8])
         self.assertNotEqual(*(self.answers(*flags, "--seed", 5)[i]["text"] for i in (0, 3)))
 
+    def test_a_prompt_is_read_in_chunks_of_any_size(self):
+        long = "".join(chr(32 + i * i % 90) for i in range(125))
+        counts = [1, 2, 3, 6, 7, 8, 9, 13, 14, 15, 63, 64, 65, 66, 124, 125]
+        flags = [flag for count in counts for flag in ("--prompt", long[:count])]
+        flags += ["--tokens", 3, "--temperature", 0]
+        one_by_one = self.answers(*flags, "--prefill-chunk", 1)
+        self.assertEqual([answer["prompt_tokens"] for answer in one_by_one], counts)
+        for more in ([], ["--prefill-chunk", 2], ["--prefill-chunk", 7], ["--prefill-chunk", 65536]):
+            self.assertEqual(self.answers(*flags, *more), one_by_one, more)
+        streamed = self.succeeds("generate", *self.model(), "--json", *flags, "--prefill-chunk", 7,
+                                 "--device-memory", "220KiB", "--disk", self.path(""))
+        self.assertIn(", disk ", streamed.err)
+        self.assertEqual([json.loads(line) for line in streamed.out.splitlines()], one_by_one)
+
+    def test_chunks_keep_a_prompts_text_its_own(self):
+        prompts = ["x", "a second that is longer than the others", "eightchr", "seven!!"]
+        flags = [flag for prompt in prompts for flag in ("--prompt", prompt)]
+        more = ["--prefill-chunk", 7, "--tokens", 20, "--seed", 5]
+        for i, together in enumerate(self.answers(*flags, *more)):
+            alone = self.answer("--prompt", prompts[i], *more, "--seed", 5 + i)
+            self.assertEqual({**alone, "index": i}, together)
+
     def test_text_is_the_prompt_and_what_follows_with_a_header_where_there_are_several(self):
         flags = ["--tokens", 5, "--temperature", 0, "--tokenizer", self.model("gpt2")[0]]
         follows = [self.answer("--prompt", prompt, *flags, tokenizer="gpt2")["text"] for prompt in ("ab", "cd")]
@@ -99,7 +121,7 @@ class Generate(ProgramTest):
         for flag, values in (("--top-p", ["1.01", "-0.1", "nan", "x", ""]), ("--min-p", ["1.5", "-1e-9", "nan"]),
                              ("--repetition-penalty", ["0", "-1", "nan", "inf"]), ("--top-k", ["-1", "1.5"]),
                              ("--temperature", ["-0.1", "nan"]), ("--stop", [""]), ("--prompt", [""]), ("--system", [""]),
-                             ("--tokens", ["0"])):
+                             ("--tokens", ["0"]), ("--prefill-chunk", ["0", "-1", "65537", "1.5"])):
             for value in values:
                 self.fails(2, "generate", self.path("model"), "--prompt", "x", f"{flag}={value}", says=flag)
 
