@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { FILE_BYTES_MOST = 64 << 20, PLACE_BYTES = CLI_PATH_BYTES + 64 };
+enum { FILE_BYTES_MOST = 64 << 20, PLACE_BYTES = CLI_PATH_BYTES + 64, REFUSED_NAMED = 10 };
 
 /* ---- ids ---- */
 
@@ -265,6 +265,38 @@ static coh_status add_file(cli_prompts *prompts, const char *flag, const char *p
     return add_text(prompts, place, bytes, length);
 }
 
+/* Keeps the message of a prompt that is refused, and prints those of several. Returns COH_OK if the
+ * next prompt is to be looked at: not after a failure that is not the prompt's own. */
+static coh_status keep_refused(cli_prompts *prompts, coh_status status)
+{
+    const char *text = coh_last_error();
+    if ((status != COH_ERR_CORRUPT && status != COH_ERR_ARGUMENT) ||
+        (prompts->refused_count > 0 && strcmp(text, prompts->refused_text) == 0))
+        return status;
+    if (prompts->refused_count == 1)
+        cli_note("%s", prompts->refused_text);
+    if (prompts->refused_count > 0 && prompts->refused_count < REFUSED_NAMED)
+        cli_note("%s", text);
+    if (prompts->refused_count++ > 0)
+        return COH_OK;
+    prompts->refused = status;
+    snprintf(prompts->refused_text, sizeof(prompts->refused_text), "%s", text);
+    return COH_OK;
+}
+
+/* Fails if prompts of the file were refused: with the message of the only one, or their number. */
+static coh_status check_refused(const cli_prompts *prompts, const char *flag, const char *path)
+{
+    if (prompts->refused_count < 2)
+        return prompts->refused_count == 0
+                   ? COH_OK
+                   : cli_fail(prompts->refused, "%s", prompts->refused_text);
+    return cli_fail(
+        prompts->refused, "%s %s: %zu prompts are refused (%s): mend them, or leave them out", flag,
+        path, prompts->refused_count,
+        prompts->refused_count > REFUSED_NAMED ? "the first ten are named above" : "named above");
+}
+
 typedef coh_status (*line_taker)(cli_prompts *prompts, const char *place, const char *line,
                                  size_t bytes);
 
@@ -279,10 +311,11 @@ static coh_status each_line(cli_prompts *prompts, const char *flag, const char *
         end = line_end ? (size_t)(line_end + 1 - bytes) : count;
         const size_t length = without_line_end(bytes + begin, end - begin);
         snprintf(place, sizeof(place), "%s %s:%d", flag, path, ++number);
-        if (length > 0)
-            CLI_TRY(take(prompts, place, bytes + begin, length));
+        const coh_status status = length > 0 ? take(prompts, place, bytes + begin, length) : COH_OK;
+        if (status != COH_OK)
+            CLI_TRY(keep_refused(prompts, status));
     }
-    return COH_OK;
+    return check_refused(prompts, flag, path);
 }
 
 static coh_status add_lines(cli_prompts *prompts, const char *flag, const char *path,
@@ -304,17 +337,21 @@ static coh_status add_json_line(cli_prompts *prompts, const char *place, const c
 }
 
 /* Adds a list of messages, or a list of conversations. */
-static coh_status add_document(cli_prompts *prompts, const char *place, const json_t *root)
+static coh_status add_document(cli_prompts *prompts, const char *flag, const char *path,
+                               const json_t *root)
 {
-    char number[PLACE_BYTES + 64];
+    char place[PLACE_BYTES], number[PLACE_BYTES + 64];
     const json_t *first = json_array_get(root, 0);
+    snprintf(place, sizeof(place), "%s %s", flag, path);
     if (!json_is_array(root) || json_object_get(first, "role") || json_object_get(first, "from"))
         return add_messages(prompts, place, root);
     for (size_t i = 0; i < json_array_size(root); i++) {
         snprintf(number, sizeof(number), "%s, conversation %zu", place, i + 1);
-        CLI_TRY(add_messages(prompts, number, json_array_get(root, i)));
+        const coh_status status = add_messages(prompts, number, json_array_get(root, i));
+        if (status != COH_OK)
+            CLI_TRY(keep_refused(prompts, status));
     }
-    return COH_OK;
+    return check_refused(prompts, flag, path);
 }
 
 static int begins_with_json_line(const char *bytes, size_t count)
@@ -331,7 +368,6 @@ static int begins_with_json_line(const char *bytes, size_t count)
 static coh_status add_conversations(cli_prompts *prompts, const char *flag, const char *path,
                                     const char *bytes, size_t count)
 {
-    char place[PLACE_BYTES];
     json_error_t error;
     if (count == 0)
         return COH_OK;
@@ -341,8 +377,7 @@ static coh_status add_conversations(cli_prompts *prompts, const char *flag, cons
     if (!root)
         return cli_fail(COH_ERR_CORRUPT, "%s %s:%d is not JSON: %s", flag, path, error.line,
                         error.text);
-    snprintf(place, sizeof(place), "%s %s", flag, path);
-    const coh_status status = add_document(prompts, place, root);
+    const coh_status status = add_document(prompts, flag, path, root);
     json_decref(root);
     return status;
 }
@@ -358,6 +393,7 @@ static coh_status take_file(cli_prompts *prompts, const char *flag, const char *
     const size_t before = prompts->count;
     if (!path)
         return COH_OK;
+    prompts->refused_count = 0;
     coh_status status = read_file(flag, path, &bytes, &count);
     if (status == COH_OK)
         status = take(prompts, flag, path, bytes, count);

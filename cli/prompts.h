@@ -24,6 +24,10 @@ typedef struct cli_prompts {
     cli_prompt *list;
     size_t count, capacity;
     uint64_t answered_count; /* conversations that ended with an answer, which is left out */
+    /* Prompts of the current file that are refused, so that the others are looked at, too. */
+    size_t refused_count;
+    coh_status refused; /* the first of them, and its message */
+    char refused_text[1024];
 } cli_prompts;
 
 /* Reads and encodes all prompts. Fails: COH_ERR_ARGUMENT (none, an empty one, one too long for the

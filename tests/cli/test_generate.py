@@ -495,6 +495,20 @@ class Generate(ProgramTest):
             done = self.fails(code, "generate", *model, *flags, says=says)
             self.assertEqual(done.out, "")
 
+    def test_all_prompts_of_a_file_that_are_refused_are_named_at_once(self):
+        good, bad = json.dumps([{"role": "user", "content": "u"}]), json.dumps([{"role": "assistant", "content": "a"}])
+        lines = self.write("m.jsonl", "\n".join([good, bad, "", good, "{x", json.dumps({"a": 3}), good]))
+        done = self.fails(4, "generate", *self.model("qwen2"), "--messages", lines, says="3 prompts are refused (named above)")
+        named = re.findall(r"m\.jsonl:(\d+)", done.err)
+        self.assertEqual((done.out, named), ("", ["2", "5", "6"]))
+        whole = self.write("m.json", f"[{good}, {bad}, {good}, {bad}]")
+        done = self.fails(4, "generate", *self.model("qwen2"), "--messages", whole, says="2 prompts are refused (named above)")
+        self.assertEqual(re.findall(r"conversation (\d)", done.err), ["2", "4"])
+        # a long one is a mistake of the call (2); ten are named
+        long = self.write("long.txt", "\n".join(["ok"] + ["x" * (200 + i) for i in range(12)]))
+        done = self.fails(2, "generate", *self.model(), "--prompts", long, says="12 prompts are refused (the first ten are named above)")
+        self.assertEqual(re.findall(r"long\.txt:(\d+) has (\d+)", done.err), [(str(i + 2), str(i + 200)) for i in range(10)])
+
     def test_a_lost_output_is_an_io_fault_with_json_too(self):
         for more in ([], ["--json"]):
             with open("/dev/full", "wb") as full:
