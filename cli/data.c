@@ -85,17 +85,6 @@ static coh_status cannot_read(const char *flag, const char *path)
                     flag, path, strerror(errno));
 }
 
-static int ends_with(const char *text, const char *ending)
-{
-    size_t count = strlen(text), ending_count = strlen(ending);
-    return count >= ending_count && strcmp(text + count - ending_count, ending) == 0;
-}
-
-int cli_data_is_named_lines(const char *path)
-{
-    return ends_with(path, ".jsonl") || ends_with(path, ".ndjson");
-}
-
 int cli_data_is_tokens(const void *head, size_t head_bytes)
 {
     return head_bytes >= 8 && memcmp(head, "COHTOKEN", 8) == 0;
@@ -103,13 +92,13 @@ int cli_data_is_tokens(const void *head, size_t head_bytes)
 
 int cli_data_is_raw(const char *path, const void *head, size_t head_bytes)
 {
-    return ends_with(path, ".bin") && !cli_data_is_tokens(head, head_bytes);
+    return cli_foreign_has_ending(path, ".bin") && !cli_data_is_tokens(head, head_bytes);
 }
 
 /* Reads the first bytes of a file into `head`; -1: it cannot be read, and errno says why. */
 static ssize_t read_head(const char *path, char head[SNIFF_BYTES])
 {
-    const int descriptor = open(path, O_RDONLY | O_CLOEXEC);
+    const int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (descriptor < 0)
         return -1;
     const ssize_t got = read(descriptor, head, SNIFF_BYTES);
@@ -117,6 +106,17 @@ static ssize_t read_head(const char *path, char head[SNIFF_BYTES])
     close(descriptor);
     errno = error;
     return got;
+}
+
+/* Sources of Julia are named *.jl, too. */
+int cli_data_is_named_lines(const char *path)
+{
+    char head[SNIFF_BYTES];
+    ssize_t got;
+    if (cli_foreign_has_ending(path, ".jsonl") || cli_foreign_has_ending(path, ".ndjson"))
+        return 1;
+    return cli_foreign_has_ending(path, ".jl") && (got = read_head(path, head)) > 0 &&
+           cli_foreign_is_object(head, (size_t)got);
 }
 
 int cli_data_may_hold_lines(const char *path)

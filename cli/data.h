@@ -4,7 +4,7 @@
  *
  *   token file                        made by cohobate tokenize: read where it is
  *   *.bin                             ids as llm.c and nanoGPT write them: read where it is
- *   *.jsonl, *.ndjson; and whatever   JSON lines: turned into a token file first
+ *   *.jsonl, *.ndjson, *.jl; whatever JSON lines: turned into a token file first
  *     --field or --chat is given for
  *   any other file, a folder          text: likewise; not *.json, *.csv, compressed files, Parquet
  *                                     and Arrow; a folder of *.jsonl and *.ndjson: JSON lines */
@@ -39,7 +39,7 @@ coh_status cli_data_form_from_options(const struct cli_options *options, cli_dat
 coh_status cli_data_form_override(const struct cli_options *options, cli_data_form *form);
 /* Is `path` a token file that marks where its documents begin? 0 also if it cannot be read. */
 int cli_data_marks_documents(const char *path);
-/* Is it the name of a file of JSON lines? */
+/* Is it a file of JSON lines by its name? A *.jl is one if it begins with an object. */
 int cli_data_is_named_lines(const char *path);
 /* Is `path` a folder, a file named like JSON lines, or one of JSON (*.json)? */
 int cli_data_may_hold_lines(const char *path);

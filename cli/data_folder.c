@@ -121,7 +121,7 @@ static void take(const char *path, const char *name, uint64_t file_bytes, conten
         out->foreign_bytes += file_bytes;
         return;
     }
-    if (cli_data_is_named_lines(name))
+    if (cli_data_is_named_lines(path))
         of = &out->lines;
     else if (memchr(head, 0, got))
         return;

@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 #include "cli/say.h"
@@ -77,18 +78,18 @@ static const known *find_format(const void *head, size_t head_bytes)
     return NULL;
 }
 
-static int ends_with(const char *path, const char *ending)
+int cli_foreign_has_ending(const char *path, const char *ending)
 {
     const size_t bytes = strlen(path), ending_bytes = strlen(ending);
-    return bytes > ending_bytes && strcmp(path + bytes - ending_bytes, ending) == 0;
+    return bytes > ending_bytes && strcasecmp(path + bytes - ending_bytes, ending) == 0;
 }
 
 /* Returns the ending by which a file is read as lines or refused as JSON; NULL: it has another. */
 static const char *json_ending(const char *path)
 {
-    static const char *const endings[] = { ".jsonl", ".ndjson", ".json" };
+    static const char *const endings[] = { ".jsonl", ".ndjson", ".json", ".jl" };
     for (size_t i = 0; i < sizeof(endings) / sizeof(endings[0]); i++)
-        if (ends_with(path, endings[i]))
+        if (cli_foreign_has_ending(path, endings[i]))
             return endings[i];
     return NULL;
 }
@@ -108,7 +109,7 @@ static void name_folder(const char *path, char out_path[CLI_PATH_BYTES])
 static void name_converted(const known *format, const char *path, char out_path[CLI_PATH_BYTES])
 {
     const size_t bytes = strlen(path), ending = strlen(format->ending);
-    const int has_ending = ends_with(path, format->ending);
+    const int has_ending = cli_foreign_has_ending(path, format->ending);
     const char *lines = has_ending || format->added[0] ? NULL : json_ending(path);
     if (!has_ending && strcmp(format->ending, ".zip") == 0)
         name_folder(path, out_path);
@@ -169,7 +170,8 @@ coh_status cli_foreign_check(const char *flag, const char *path, const void *hea
 int cli_foreign_is_known(const char *path, const void *head, size_t head_bytes)
 {
     const known *found = find_format(head, head_bytes);
-    return found && (strcmp(found->ending, ".zip") != 0 || ends_with(path, found->ending));
+    return found &&
+           (strcmp(found->ending, ".zip") != 0 || cli_foreign_has_ending(path, found->ending));
 }
 
 #define ALONE(which, names)                                                                        \
@@ -223,16 +225,22 @@ static const char *first_sign(const void *head, size_t head_bytes)
     return skip_white(at, end);
 }
 
+int cli_foreign_is_object(const void *head, size_t head_bytes)
+{
+    const char *at = first_sign(head, head_bytes);
+    return at < (const char *)head + head_bytes && *at == '{';
+}
+
 int cli_foreign_is_json(const char *path, const void *head, size_t head_bytes)
 {
     const char *end = (const char *)head + head_bytes, *at = first_sign(head, head_bytes);
-    return ends_with(path, ".json") && at < end && (*at == '[' || *at == '{');
+    return cli_foreign_has_ending(path, ".json") && at < end && (*at == '[' || *at == '{');
 }
 
 int cli_foreign_is_array(const char *path, const void *head, size_t head_bytes)
 {
     const char *end = (const char *)head + head_bytes, *at = first_sign(head, head_bytes);
-    if (!ends_with(path, ".json") || at == end || *at != '[')
+    if (!cli_foreign_has_ending(path, ".json") || at == end || *at != '[')
         return 0;
     at = skip_white(at + 1, end);
     return at < end && *at == '{';
@@ -252,7 +260,7 @@ coh_status cli_foreign_refuse_json(const char *flag, const char *path)
 static const known *find_table(const char *path)
 {
     for (size_t i = 0; i < sizeof(tables) / sizeof(tables[0]); i++)
-        if (ends_with(path, tables[i].ending))
+        if (cli_foreign_has_ending(path, tables[i].ending))
             return &tables[i];
     return NULL;
 }

@@ -11,6 +11,11 @@
 
 #include "cohobate/status.h"
 
+/* Does the name have this ending, in letters of any case? An ending alone is a name without. */
+int cli_foreign_has_ending(const char *path, const char *ending);
+/* Does a text begin with "{", as a file of JSON lines does? */
+int cli_foreign_is_object(const void *head, size_t head_bytes);
+
 /* Fails: COH_ERR_CORRUPT: the file is compressed, Parquet or Arrow; the message has the command
  * that converts it. */
 coh_status cli_foreign_check(const char *flag, const char *path, const void *head,

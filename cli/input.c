@@ -17,6 +17,7 @@
 
 #include "cli/artefact.h"
 #include "cli/disks.h"
+#include "cli/foreign.h"
 
 /* ---- the table ---- */
 
@@ -617,7 +618,8 @@ static content look_into(const char *path)
         held.has_adapters |= strcmp(name, "adapter_config.json") == 0;
         held.has_weights |= is_weights(name);
         held.has_others |= !is_weights(name) && !is_of_model(name);
-        held.has_lines |= ends_in(name, ".jsonl") || ends_in(name, ".ndjson");
+        held.has_lines |=
+            cli_foreign_has_ending(name, ".jsonl") || cli_foreign_has_ending(name, ".ndjson");
         if (ends_in(name, ".safetensors") && !held.tensors[0])
             snprintf(held.tensors, sizeof(held.tensors), "%s", name);
     }

@@ -8,6 +8,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
+#include <strings.h>
 #include <unistd.h>
 
 #include "base/c_locale.h"
@@ -142,21 +143,48 @@ static size_t skip_begin(const uint8_t *bytes, size_t count)
     return at;
 }
 
-int coh_lines_is_array(const char *path)
+/* Finds the first two signs of a file that are no white space; NUL: there is none, or the file
+ * cannot be read. */
+static void read_signs(const char *path, char out_signs[2])
 {
     uint8_t head[512];
     size_t count = 0;
     int fd;
+    out_signs[0] = out_signs[1] = '\0';
     if (coh_file_open_text(path, &fd) != COH_OK)
-        return 0;
+        return;
     const coh_status status = coh_file_read_more(fd, path, head, sizeof(head), &count);
     close(fd);
     size_t at = skip_begin(head, count);
-    if (status != COH_OK || at == count || head[at++] != '[')
+    for (int i = 0; i < 2 && status == COH_OK && at < count; i++) {
+        out_signs[i] = (char)head[at++];
+        while (at < count && is_white((char)head[at]))
+            at++;
+    }
+}
+
+int coh_lines_is_array(const char *path)
+{
+    char signs[2];
+    read_signs(path, signs);
+    return signs[0] == '[' && signs[1] == '{';
+}
+
+int coh_lines_has_ending(const char *name, const char *ending)
+{
+    const size_t count = strlen(name), ending_count = strlen(ending);
+    return count >= ending_count && strcasecmp(name + count - ending_count, ending) == 0;
+}
+
+int coh_lines_is_named(const char *path)
+{
+    char signs[2];
+    if (coh_lines_has_ending(path, ".jsonl") || coh_lines_has_ending(path, ".ndjson"))
+        return 1;
+    if (!coh_lines_has_ending(path, ".jl"))
         return 0;
-    while (at < count && is_white((char)head[at]))
-        at++;
-    return at < count && head[at] == '{';
+    read_signs(path, signs);
+    return signs[0] == '{';
 }
 
 /* Skips white space, counting lines, up to the next byte; *out_sign 0: there is none. */

@@ -40,6 +40,11 @@ typedef struct coh_lines {
     int is_lost;            /* after a failure: where the next line or element begins is unknown */
 } coh_lines;
 
+/* Is it a file of JSON lines by its name: *.jsonl, *.ndjson, or a *.jl that begins with an object
+ * (other ones are sources of Julia)? */
+int coh_lines_is_named(const char *path);
+/* Does the name have this ending, in letters of any case? */
+int coh_lines_has_ending(const char *name, const char *ending);
 /* Is the file a JSON array whose first element is an object? 0 also if it cannot be read. */
 int coh_lines_is_array(const char *path);
 

@@ -264,22 +264,10 @@ static coh_status build_member(coh_token_builder *b, const char *path)
 
 static coh_status list_folder(coh_file_list *list, const char *folder, int depth);
 
-static int ends_with(const char *name, const char *ending)
-{
-    size_t count = strlen(name), ending_count = strlen(ending);
-    return count >= ending_count && strcmp(name + count - ending_count, ending) == 0;
-}
-
-/* Is it the name of a file of JSON lines? */
-static int is_lines_name(const char *name)
-{
-    return ends_with(name, ".jsonl") || ends_with(name, ".ndjson");
-}
-
 /* Other objects of JSON in a folder describe its data, or are a tokenizer's. */
-static int is_array(const char *path, const char *name)
+static int is_array(const char *path)
 {
-    return ends_with(name, ".json") && coh_lines_is_array(path);
+    return coh_lines_has_ending(path, ".json") && coh_lines_is_array(path);
 }
 
 static coh_status list_entry(coh_file_list *list, const char *folder, const char *name, int depth)
@@ -295,7 +283,7 @@ static coh_status list_entry(coh_file_list *list, const char *folder, const char
         return list_folder(list, path, depth + 1);
     /* Links to files are followed; links to folders are not, since they may form a loop. A link to
      * nothing fails, unless the file would be left out by its name. */
-    const int is_other = list->is_lines && !is_lines_name(name) && !is_array(path, name);
+    const int is_other = list->is_lines && !coh_lines_is_named(path) && !is_array(path);
     if (S_ISLNK(facts.st_mode) && stat(path, &facts) != 0 && !is_other)
         return coh_fail(COH_ERR_IO, "cannot follow the link %s: %s: mend it, or take it away", path,
                         strerror(errno));
@@ -689,7 +677,7 @@ static void tell(const coh_token_builder *b, coh_token_build_facts *out_facts)
     snprintf(facts.first_skipped, sizeof(facts.first_skipped), "%.*s",
              (int)sizeof(facts.first_skipped) - 1, b->bad.first);
     for (size_t i = 0; b->options->form == COH_DATA_TEXT && i < b->list.count; i++)
-        facts.lines_as_text_count += (uint64_t)is_lines_name(b->list.paths[i]);
+        facts.lines_as_text_count += (uint64_t)coh_lines_is_named(b->list.paths[i]);
     if (b->binary_count > 0)
         show_path(b->list.paths[b->first_binary], facts.first_binary, sizeof(facts.first_binary));
     if (b->chat)

@@ -232,7 +232,7 @@ typedef struct coh_token_build_facts {
     uint64_t document_count, held_out_document_count;
     /* Aligned, fitted: windows, or parts of them, omitted because no target in them counts. */
     uint64_t empty_window_count;
-    uint64_t lines_as_text_count; /* *.jsonl and *.ndjson files of a folder, read as plain text */
+    uint64_t lines_as_text_count; /* files of JSON lines in a folder, read as plain text */
     uint64_t replaced_count;      /* JSON escapes of half a surrogate pair, replaced by U+FFFD */
     char chat_form[160];          /* format of conversations, for people; "": there were none */
     uint64_t file_count;          /* of a folder: files that were read, as text or as JSON lines */
@@ -261,8 +261,9 @@ typedef struct coh_token_build_facts {
  *
  * Text: a file gives the ids of its whole text and nothing more. A folder gives every regular file
  * under it, in byte order of their paths, except hidden files and files with a NUL in their first
- * 8 KiB. JSONL: the lines of a file, or of every *.jsonl and *.ndjson in a folder, and of every
- * *.json there that is an array of objects; empty lines are skipped. In a folder, links to files
+ * 8 KiB. JSONL: the lines of a file, or of every *.jsonl, *.ndjson and *.jl in a folder (of *.jl
+ * that begin with an object), and of every *.json there that is an array of objects; the case of
+ * endings does not matter, and empty lines are skipped. In a folder, links to files
  * are followed, and links to folders are not; a link to nothing fails, unless its name is left out.
  * Except for a single text file, a document becomes the ids that the tokenizer puts before a text
  * (coh_tokenizer_around), its own ids, and the id that ends a text. A conversation becomes what its

@@ -196,6 +196,46 @@ class DataSets(ProgramTest):
                 self.assertIn(f": {len(files) - 1} file{'s' if len(files) > 2 else ''} read as text; 1 left out as binary (a NUL byte in the first 8 KiB), "
                               f"the first: {folder}/{left}\n", said)
 
+    # ---- names ----
+
+    def test_an_ending_in_any_case_is_the_same_ending(self):
+        """A file from Windows, or one that a person named by hand, is what its ending says."""
+        text = '{"text": "words"}\n{"text": "more words"}\n'
+        expected = self.tokenize(self.write("data.jsonl", text))
+        for name in ("data.JSONL", "data.Jsonl", "data.NDJSON", "data.jl", "data.JL"):
+            with self.subTest(name=name):
+                path = self.write(name, text)
+                self.assertEqual(self.tokenize(path), expected)
+                for flags in ([], ["--field", "text"]):
+                    self.assertEqual(self.tokenize(self.set_of("set", {name: text, "README.md": "about"}), *flags), expected)
+                run = self.path("run-" + name)
+                self.succeeds("train", *TINY, "--data", self.corpus(), "--validation", path, "--steps", 1, "--save", run)
+                self.assertEqual(self.succeeds("eval", run, "--data", path, "--json").json["tokens"], len(expected[0]) - 1)
+        chats = json.dumps([{"messages": [{"role": role, "content": text} for role, text in CHATS[0]]}])
+        self.assertEqual(self.tokenize(self.set_of("arrays", {"A.JSON": chats}), "--chat"), self.tokenize(self.write("a.json", chats), "--chat"))
+        ids = struct.pack("<400H", *range(400))
+        self.assertEqual(*(self.succeeds("inspect", self.write(name, ids), "--json").json for name in ("IDS.BIN", "ids.bin")))
+        for name, content, says in (("a.CSV", "text,label\na,b\n", "a.CSV is a table, and would be learned as it is"),
+                                    ("a.Tsv", "text\tlabel\na\tb\n", "a.Tsv is a table, and would be learned as it is"),
+                                    ("a.JSON", '[{"text": "a"}]', "a.JSON is JSON, and would be learned as it is"),
+                                    ("A.JSONL.GZ", gzip.compress(text.encode()), f"convert it with gunzip -c {self.path('A.JSONL.GZ')} > {self.path('A.JSONL')},"),
+                                    ("b.json.gz", gzip.compress(text.encode()), f"convert it with gunzip -c {self.path('b.json.gz')} > {self.path('b.json')},")):
+            path = self.write(name, content)
+            for command in (["tokenize", path, "-o", self.path("o")], ["train", *TINY, "--data", path, "--save", "none"],
+                            ["train", *TINY, "--data", self.corpus(), "--validation", path, "--save", "none"]):
+                with self.subTest(command=command):
+                    self.fails(4, *command, says=says)
+            os.remove(path)
+            self.fails(4, "tokenize", self.set_of("one", {name: content, "README.md": "about"}), "-o", self.path("o"),
+                       says=says.split(",")[0].replace(self.path(""), self.path("one") + os.sep))
+
+    def test_a_source_of_julia_is_no_file_of_lines(self):
+        """Its ending is that of JSON lines, too."""
+        source = "function f(x)\n    [x, 2x]\nend\n"
+        self.assertEqual(self.tokenize(self.write("f.jl", source))[0], [*source.encode()])
+        self.assertEqual(self.tokenize(self.set_of("julia", {"src/f.jl": source, "README.md": "f"})),
+                         self.tokenize(self.set_of("texts", {"src/f.txt": source, "README.md": "f"})))
+
     # ---- tables and other forms ----
 
     def test_a_table_is_refused_with_the_command_that_makes_lines_of_it(self):
