@@ -25,6 +25,8 @@ typedef struct found {
 
 typedef struct content {
     found texts, lines, arrays, tables, foreign;
+    found packed; /* of `foreign`: in a format that a command converts, and not converted yet */
+    found shards; /* of `packed`: JSON lines, as their names say */
     uint64_t text_bytes; /* of texts, lines, arrays and tables */
     uint64_t foreign_bytes;
     uint64_t about_bytes; /* of files about the data, which are read next to texts */
@@ -103,6 +105,22 @@ static int is_ids(const char *path, const char *head, size_t head_bytes, uint64_
     return are_ids(head, head_bytes, 2, NARROW_MOST) || are_ids(head, head_bytes, 4, WIDE_MOST);
 }
 
+/* A file next to what was made of it is no other data. */
+static void take_foreign(const char *path, const char *head, size_t head_bytes, uint64_t file_bytes,
+                         content *out)
+{
+    const int is_known = cli_foreign_is_known(path, head, head_bytes);
+    if (is_known && cli_foreign_is_converted(path, head, head_bytes))
+        return;
+    add(&out->foreign, path);
+    out->foreign_bytes += file_bytes;
+    if (!is_known)
+        return;
+    add(&out->packed, path);
+    if (cli_foreign_is_shard(path, head, head_bytes))
+        add(&out->shards, path);
+}
+
 static void take(const char *path, const char *name, uint64_t file_bytes, content *out)
 {
     char head[HEAD_BYTES];
@@ -117,8 +135,7 @@ static void take(const char *path, const char *name, uint64_t file_bytes, conten
         return;
     }
     if (cli_foreign_is_known(path, head, got) || is_ids(path, head, got, file_bytes)) {
-        add(&out->foreign, path);
-        out->foreign_bytes += file_bytes;
+        take_foreign(path, head, got, file_bytes, out);
         return;
     }
     if (cli_data_is_named_lines(path))
@@ -181,6 +198,21 @@ static coh_status refuse_foreign(const char *flag, const char *folder, int takes
                                      got);
 }
 
+/* What is left out next to what is read: a part of the data set, or not the data at all. */
+static coh_status check_left_out(const char *flag, const char *folder, int is_lines,
+                                 const content *held)
+{
+    const found *files = is_lines && held->shards.count > 0 ? &held->shards : &held->packed;
+    char head[HEAD_BYTES];
+    if (files->count == 0)
+        return COH_OK;
+    const size_t got = read_head(files->first, head);
+    if (files == &held->shards)
+        return cli_foreign_refuse_shards(flag, folder, files->first, files->count, head, got);
+    cli_foreign_note_left_out(folder, files->first, files->count, head, got);
+    return COH_OK;
+}
+
 coh_status cli_data_folder_look(const char *flag, const char *folder, int takes_lines,
                                 int *out_is_lines)
 {
@@ -196,7 +228,7 @@ coh_status cli_data_folder_look(const char *flag, const char *folder, int takes_
     if (is_none && held.arrays.count > 0)
         return cli_foreign_refuse_json(NULL, held.arrays.first);
     *out_is_lines |= held.texts.count + held.tables.count == 0 && held.lines.count > 0;
-    return COH_OK;
+    return is_none ? COH_OK : check_left_out(flag, folder, *out_is_lines, &held);
 }
 
 uint64_t cli_data_folder_text_bytes(const char *folder)

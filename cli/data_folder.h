@@ -5,6 +5,8 @@
  *     a.txt, b.jsonl                  texts, of which b.jsonl is one
  *     README.md, train.parquet        refused, with the command that makes lines of it
  *     a thousand texts, logo.gz       texts: what is no text is counted and left out
+ *     a.jsonl, b.jsonl.gz             refused: half of the data set would be left out
+ *     a.jsonl, a.jsonl.gz             lines: the one is the other
  *
  * Data that is no text (compressed, Parquet, Arrow, ids) is refused if the texts next to it are
  * smaller, few and short: then the data set would be left out, and what describes it be learned. */

@@ -207,6 +207,60 @@ coh_status cli_foreign_refuse_folder(const char *flag, const char *folder, const
                     found->remedy, more);
 }
 
+/* ---- shards ---- */
+
+int cli_foreign_is_converted(const char *path, const void *head, size_t head_bytes)
+{
+    char converted[CLI_PATH_BYTES];
+    name_converted(find_format(head, head_bytes), path, converted);
+    return access(converted, F_OK) == 0;
+}
+
+int cli_foreign_is_shard(const char *path, const void *head, size_t head_bytes)
+{
+    char converted[CLI_PATH_BYTES];
+    name_converted(find_format(head, head_bytes), path, converted);
+    return json_ending(converted) != NULL;
+}
+
+/* Writes "2 files; the first, F/b.gz, is compressed by gzip", or "F/b.gz, which is ...". */
+static void add_files(const char *first, uint64_t count, const known *format, cli_line *line)
+{
+    if (count > 1)
+        cli_line_add(line, "%" PRIu64 " files; the first, ", count);
+    cli_line_add(line, "%s%s is %s", first, count > 1 ? "," : ", which", format->name);
+}
+
+coh_status cli_foreign_refuse_shards(const char *flag, const char *folder, const char *first,
+                                     uint64_t count, const void *head, size_t head_bytes)
+{
+    const known *found = find_format(head, head_bytes);
+    cli_line files, command;
+    cli_line_clear(&files);
+    add_files(first, count, found, &files);
+    add_command(found, first, &command);
+    return cli_fail(COH_ERR_CORRUPT,
+                    "%s%s%s%s would be read without %s: convert %s with %s, and give the folder "
+                    "again%s",
+                    dashes(flag), flag ? flag : "", flag ? " " : "", folder, files.text,
+                    count > 1 ? "each" : "it", command.text,
+                    count > 1 ? ALONE("them", "hidden names") : ALONE("it", "a hidden name"));
+}
+
+void cli_foreign_note_left_out(const char *folder, const char *first, uint64_t count,
+                               const void *head, size_t head_bytes)
+{
+    const known *found = find_format(head, head_bytes);
+    cli_line files, command;
+    cli_line_clear(&files);
+    add_files(first, count, found, &files);
+    add_command(found, first, &command);
+    cli_note_choice("note: %s is read without %s: if %s texts of the data, convert %s with %s, and "
+                    "give the folder again",
+                    folder, files.text, count > 1 ? "they are" : "it holds",
+                    count > 1 ? "each" : "it", command.text);
+}
+
 /* ---- JSON ---- */
 
 /* Returns the first byte from `at` on that is no white space; `end`: there is none. */

@@ -36,6 +36,17 @@ coh_status cli_foreign_refuse_table(const char *flag, const char *path);
 /* Does cli_foreign_check refuse the file, as one of a folder? There a zip is one by its name, too:
  * many formats are zips inside. */
 int cli_foreign_is_known(const char *path, const void *head, size_t head_bytes);
+/* Of such a file: does what its command makes lie next to it, so that nothing is missing? */
+int cli_foreign_is_converted(const char *path, const void *head, size_t head_bytes);
+/* Of such a file: does its command make JSON lines, by their name? */
+int cli_foreign_is_shard(const char *path, const void *head, size_t head_bytes);
+/* Refuses a folder of lines next to which are `count` such files of lines, such as the file `first`
+ * with this head. Returns COH_ERR_CORRUPT. */
+coh_status cli_foreign_refuse_shards(const char *flag, const char *folder, const char *first,
+                                     uint64_t count, const void *head, size_t head_bytes);
+/* Prints how many such files are left out of a folder, and the command for the first of them. */
+void cli_foreign_note_left_out(const char *folder, const char *first, uint64_t count,
+                               const void *head, size_t head_bytes);
 /* Refuses a folder whose data are `count` files that are no texts, such as the file `first`, with
  * this head: in a format above, or ids. `has_texts`: it holds texts, too, that can be read alone.
  * Returns COH_ERR_CORRUPT. */

@@ -196,6 +196,38 @@ class DataSets(ProgramTest):
                 self.assertIn(f": {len(files) - 1} file{'s' if len(files) > 2 else ''} read as text; 1 left out as binary (a NUL byte in the first 8 KiB), "
                               f"the first: {folder}/{left}\n", said)
 
+    def test_compressed_lines_next_to_lines_are_not_left_out_silently(self):
+        """Half of the data set would be."""
+        text = [json.dumps({"text": f"document {i}"}) + "\n" for i in range(40)]
+        first, packed = "".join(text[:20]), gzip.compress("".join(text[20:]).encode())
+        for files, says in (({"a.jsonl": first * 9, "b.jsonl.gz": packed}, "would be read without {}/b.jsonl.gz, which is compressed by gzip: convert it with gunzip -c {}/b.jsonl.gz > {}/b.jsonl, and "),
+                            ({"a.jsonl": first * 9, "b.ndjson.zst": b"\x28\xb5\x2f\xfd" + packed, "c.jsonl.gz": packed},
+                             "would be read without 2 files; the first, {}/b.ndjson.zst, is compressed by zstd: convert each with zstd -dc {}/b.ndjson.zst > {}/b.ndjson, and "),
+                            ({"a.jsonl": first * 9, "c.parquet": PARQUET}, "would be read without {}/c.parquet, which is a Parquet file: convert it with python3 "),
+                            ({"a.jsonl": first * 9, "B.JSON.XZ": b"\xfd7zXZ\0" + packed}, "would be read without {}/B.JSON.XZ, which is compressed by xz")):
+            folder, run = self.set_of("shards", files), self.path("run")
+            for command in (["tokenize", folder, "-o", self.path("o")], ["train", *TINY, "--data", folder, "--save", run],
+                            ["train", *TINY, "--data", self.texts(), "--validation", folder, "--save", run]):
+                for flags in ([], ["--field", "text"]):
+                    with self.subTest(files=list(files), command=command, flags=flags):
+                        said = self.fails(4, *command, *flags, says=folder + " " + says.format(folder, folder, folder)).err
+                        self.assertIn(") to read the texts alone\n", said)
+                        self.assertEqual(said.count("\n"), 1)
+                        self.assertFalse(os.path.exists(run))
+        # the command of the refusal leads to a folder that is read whole
+        folder = self.set_of("shards", {"a.jsonl": first, "b.jsonl.gz": packed})
+        said = self.fails(4, "tokenize", folder, "--field", "text", "-o", self.path("o"), says="would be read without").err
+        subprocess.run(said.split("convert it with ")[1].split(", and give")[0], shell=True, check=True)
+        self.assertEqual(self.tokenize(folder), self.tokenize(self.write("all.jsonl", "".join(text))))
+        self.assertNotIn("without", self.succeeds("tokenize", folder, "-o", self.path("o")).err)
+        # files that are no lines, and texts
+        for files, flags, says in (({"a.jsonl": first * 9, "notes.txt.gz": packed}, [], "notes.txt.gz > {}/notes.txt"), ({"a.jsonl": first * 9, "b.tar.gz": packed}, ["--field", "text"], "b.tar.gz > {}/b.tar"),
+                                   ({"a.txt": first * 9, "b.txt.gz": packed}, [], "b.txt.gz > {}/b.txt"), ({"a.txt": first * 9, "b.jsonl": first, "c.jsonl.gz": packed}, [], "c.jsonl.gz > {}/c.jsonl")):
+            folder = self.set_of("texts", files)
+            name = list(files)[-1]
+            self.assertIn(f"note: {folder} is read without {folder}/{name}, which is compressed by gzip: if it holds texts of the data, convert it with gunzip -c {folder}/"
+                          + says.format(folder) + ", and give the folder again\n", self.succeeds("tokenize", folder, *flags, "-o", self.path("o")).err)
+
     # ---- names ----
 
     def test_an_ending_in_any_case_is_the_same_ending(self):
