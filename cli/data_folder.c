@@ -24,10 +24,10 @@ typedef struct found {
 } found;
 
 typedef struct content {
-    found texts, lines, arrays, tables, foreign;
+    found texts, lines, arrays, objects, tables, foreign;
     found packed; /* of `foreign`: in a format that a command converts, and not converted yet */
     found shards; /* of `packed`: JSON lines, as their names say */
-    uint64_t text_bytes; /* of texts, lines, arrays and tables */
+    uint64_t text_bytes; /* of all of these but `foreign` */
     uint64_t foreign_bytes;
     uint64_t about_bytes; /* of files about the data, which are read next to texts */
     uint64_t file_count;
@@ -148,6 +148,8 @@ static void take(const char *path, const char *name, uint64_t file_bytes, conten
         of = &out->tables;
     else if (cli_foreign_is_array(path, head, got))
         of = &out->arrays;
+    else if (cli_foreign_is_json(path, head, got))
+        of = &out->objects;
     if (of)
         add(of, path);
     *(of ? &out->text_bytes : &out->about_bytes) += file_bytes;
@@ -181,8 +183,8 @@ static void walk(const char *folder, uint64_t files_most, content *out)
 static int is_foreign(const content *held)
 {
     enum { FEW_BYTES = 64 << 10, FEW_FILES = 8 };
-    const uint64_t texts =
-        held->texts.count + held->lines.count + held->arrays.count + held->tables.count;
+    const uint64_t texts = held->texts.count + held->lines.count + held->arrays.count +
+                           held->objects.count + held->tables.count;
     return held->foreign_bytes > held->text_bytes && held->text_bytes <= FEW_BYTES &&
            texts <= FEW_FILES;
 }
@@ -219,15 +221,19 @@ coh_status cli_data_folder_look(const char *flag, const char *folder, int takes_
     content held = { 0 };
     *out_is_lines = takes_lines;
     walk(folder, UINT64_MAX, &held);
-    const int is_none = takes_lines ? held.lines.count + held.arrays.count == 0
+    const int is_none = takes_lines ? held.lines.count + held.arrays.count + held.objects.count == 0
                                     : held.lines.count + held.texts.count == 0;
-    if (held.foreign.count > 0 && (takes_lines ? is_none : is_foreign(&held)))
+    const int may_be_foreign = !takes_lines || held.lines.count + held.arrays.count == 0;
+    if (held.foreign.count > 0 &&
+        ((takes_lines && is_none) || (may_be_foreign && is_foreign(&held))))
         return refuse_foreign(flag, folder, takes_lines, &held);
     if (is_none && held.tables.count > 0)
         return cli_foreign_refuse_table(NULL, held.tables.first);
-    if (is_none && held.arrays.count > 0)
-        return cli_foreign_refuse_json(NULL, held.arrays.first);
-    *out_is_lines |= held.texts.count + held.tables.count == 0 && held.lines.count > 0;
+    if (is_none && !takes_lines && held.arrays.count + held.objects.count > 0)
+        return cli_foreign_refuse_json(NULL, held.arrays.count > 0 ? held.arrays.first
+                                                                   : held.objects.first);
+    *out_is_lines |=
+        held.texts.count + held.objects.count + held.tables.count == 0 && held.lines.count > 0;
     return is_none ? COH_OK : check_left_out(flag, folder, *out_is_lines, &held);
 }
 
@@ -236,6 +242,7 @@ uint64_t cli_data_folder_text_bytes(const char *folder)
     enum { FILES_MOST = 4096 };
     content held = { 0 };
     walk(folder, FILES_MOST, &held);
-    const int is_lines = held.texts.count + held.tables.count == 0 && held.lines.count > 0;
+    const int is_lines =
+        held.texts.count + held.objects.count + held.tables.count == 0 && held.lines.count > 0;
     return is_lines ? 0 : held.text_bytes + held.about_bytes;
 }

@@ -170,6 +170,13 @@ int coh_lines_is_array(const char *path)
     return signs[0] == '[' && signs[1] == '{';
 }
 
+int coh_lines_is_object(const char *path)
+{
+    char signs[2];
+    read_signs(path, signs);
+    return signs[0] == '{';
+}
+
 int coh_lines_has_ending(const char *name, const char *ending)
 {
     const size_t count = strlen(name), ending_count = strlen(ending);
@@ -178,13 +185,8 @@ int coh_lines_has_ending(const char *name, const char *ending)
 
 int coh_lines_is_named(const char *path)
 {
-    char signs[2];
-    if (coh_lines_has_ending(path, ".jsonl") || coh_lines_has_ending(path, ".ndjson"))
-        return 1;
-    if (!coh_lines_has_ending(path, ".jl"))
-        return 0;
-    read_signs(path, signs);
-    return signs[0] == '{';
+    return coh_lines_has_ending(path, ".jsonl") || coh_lines_has_ending(path, ".ndjson") ||
+           (coh_lines_has_ending(path, ".jl") && coh_lines_is_object(path));
 }
 
 /* Skips white space, counting lines, up to the next byte; *out_sign 0: there is none. */
@@ -204,11 +206,26 @@ static coh_status skip_white(coh_lines *lines, char *out_sign)
     }
 }
 
+/* Counts open brackets outside of strings. */
+typedef struct nesting {
+    int depth, is_string, is_escaped;
+} nesting;
+
+static void nest(nesting *at, char sign)
+{
+    if (at->is_string && (at->is_escaped || sign == '\\'))
+        at->is_escaped = !at->is_escaped;
+    else if (sign == '"')
+        at->is_string = !at->is_string;
+    else if (!at->is_string)
+        at->depth += (sign == '{' || sign == '[') - (sign == '}' || sign == ']');
+}
+
 /* Finds the end of the element that begins with "{": the bracket that closes it. */
 static coh_status end_element(coh_lines *lines, coh_slice *out_element)
 {
     size_t looked = 0; /* bytes from `begin` on */
-    int depth = 0, is_string = 0, is_escaped = 0;
+    nesting at = { 0 };
     do {
         if (looked > lines->most_bytes)
             return coh_lines_fail(lines,
@@ -224,16 +241,25 @@ static coh_status end_element(coh_lines *lines, coh_slice *out_element)
         }
         const char sign = (char)lines->bytes[lines->begin + looked++];
         lines->inner_ends += sign == '\n';
-        if (is_string && (is_escaped || sign == '\\'))
-            is_escaped = !is_escaped;
-        else if (sign == '"')
-            is_string = !is_string;
-        else if (!is_string)
-            depth += (sign == '{' || sign == '[') - (sign == '}' || sign == ']');
-    } while (depth > 0);
+        nest(&at, sign);
+    } while (at.depth > 0);
     *out_element = (coh_slice){ (const char *)lines->bytes + lines->begin, looked };
     lines->begin += looked;
     return COH_OK;
+}
+
+/* Finds the next element without brackets and commas. */
+static coh_status next_bare(coh_lines *lines, char sign, coh_slice *out_element, int *out_has)
+{
+    if (lines->begin == lines->end)
+        return COH_OK;
+    if (sign != '{')
+        return coh_lines_fail(lines,
+                              "an object is expected here, as the file begins with one: mend it, "
+                              "or give the file as text under another name");
+    lines->element_count++;
+    *out_has = 1;
+    return end_element(lines, out_element);
 }
 
 /* Finds the next element; *out_has 0: the array and the file end. */
@@ -244,6 +270,8 @@ static coh_status next_element(coh_lines *lines, coh_slice *out_element, int *ou
     lines->inner_ends = 0;
     *out_has = 0;
     COH_TRY(skip_white(lines, &sign));
+    if (lines->is_bare)
+        return next_bare(lines, sign, out_element, out_has);
     const int is_separated = sign == ',' && lines->element_count > 0;
     if (is_separated) {
         lines->begin++;
@@ -272,6 +300,15 @@ static coh_status next_element(coh_lines *lines, coh_slice *out_element, int *ou
     return end_element(lines, out_element);
 }
 
+/* Does the object that begins at `at` go on behind the end of its line? */
+static int is_on_lines(const coh_lines *lines, size_t at)
+{
+    nesting depth = { 0 };
+    while (at < lines->end && lines->bytes[at] != '\n')
+        nest(&depth, (char)lines->bytes[at++]);
+    return at < lines->end && depth.depth > 0;
+}
+
 /* Looks at the first character of the file. White space before it is at most the first block. */
 static coh_status find_layout(coh_lines *lines)
 {
@@ -282,12 +319,14 @@ static coh_status find_layout(coh_lines *lines)
                         "UTF-16 -t UTF-8",
                         lines->path);
     const size_t at = skip_begin(lines->bytes, lines->end);
-    lines->is_array = at < lines->end && lines->bytes[at] == '[';
+    lines->is_bare = at < lines->end && lines->bytes[at] == '{' &&
+                     coh_lines_has_ending(lines->path, ".json") && is_on_lines(lines, at);
+    lines->is_array = lines->is_bare || (at < lines->end && lines->bytes[at] == '[');
     if (lines->is_array) {
         lines->number = 1;
         for (size_t i = 0; i < at; i++)
             lines->number += lines->bytes[i] == '\n';
-        lines->begin = at + 1;
+        lines->begin = lines->is_bare ? at : at + 1;
     }
     return COH_OK;
 }

@@ -1,11 +1,12 @@
 /* lines.h - reads the objects of a file one by one: JSON lines, an object each, or one JSON array
- * of objects.
+ * of objects, or in a *.json objects on several lines each.
  *
  *     coh_lines_open -> coh_lines_next ... until *out_object is NULL -> coh_lines_close
  *
  * Memory is bounded by the longest line, or element of the array, and its object. Lines end with \n
  * or \r\n; blank lines and an initial byte order mark are skipped. A file whose first character is
- * "[" is an array.
+ * "[" is an array. A *.json whose first line does not end its object holds objects as jq prints
+ * them, one behind the other.
  *
  * Python's extensions of JSON are accepted: NaN and Infinity, numbers beyond a double, and escapes
  * of lone surrogates (half a character, replaced by U+FFFD). */
@@ -34,7 +35,8 @@ typedef struct coh_lines {
     coh_byte_list mended;    /* the current line, if it was mended */
     uint64_t replaced_count; /* lone surrogates that became U+FFFD */
     uint64_t number;         /* of the last returned line, or of the element's first, from 1 */
-    int is_array;
+    int is_array;           /* objects are elements, on any number of lines */
+    int is_bare;            /* of an array: it is without brackets and commas */
     uint64_t element_count; /* of an array: elements begun */
     uint64_t inner_ends;    /* of an array: line ends in the last element */
     int is_lost;            /* after a failure: where the next line or element begins is unknown */
@@ -47,6 +49,8 @@ int coh_lines_is_named(const char *path);
 int coh_lines_has_ending(const char *name, const char *ending);
 /* Is the file a JSON array whose first element is an object? 0 also if it cannot be read. */
 int coh_lines_is_array(const char *path);
+/* Does the file begin with an object? 0 also if it cannot be read. */
+int coh_lines_is_object(const char *path);
 
 /* Fails: COH_ERR_IO. */
 coh_status coh_lines_open(const char *path, coh_lines *out_lines);

@@ -264,10 +264,23 @@ static coh_status build_member(coh_token_builder *b, const char *path)
 
 static coh_status list_folder(coh_file_list *list, const char *folder, int depth);
 
-/* Other objects of JSON in a folder describe its data, or are a tokenizer's. */
-static int is_array(const char *path)
+/* Next to lines, other objects of JSON describe the data, or are a tokenizer's; without lines they
+ * may be the documents, except those with names of the former. */
+static int holds_objects(const coh_file_list *list, const char *path, const char *name)
 {
-    return coh_lines_has_ending(path, ".json") && coh_lines_is_array(path);
+    static const char about[] =
+        " dataset_info.json dataset_infos.json dataset_dict.json state.json config.json "
+        "generation_config.json preprocessor_config.json tokenizer.json tokenizer_config.json "
+        "special_tokens_map.json added_tokens.json vocab.json adapter_config.json ";
+    char word[40];
+    if (coh_lines_is_named(path))
+        return 1;
+    if (!coh_lines_has_ending(path, ".json"))
+        return 0;
+    const int length = snprintf(word, sizeof(word), " %s ", name);
+    return coh_lines_is_array(path) ||
+           (list->takes_objects && coh_lines_is_object(path) &&
+            !(length < (int)sizeof(word) && strchr(name, ' ') == NULL && strstr(about, word)));
 }
 
 static coh_status list_entry(coh_file_list *list, const char *folder, const char *name, int depth)
@@ -283,7 +296,7 @@ static coh_status list_entry(coh_file_list *list, const char *folder, const char
         return list_folder(list, path, depth + 1);
     /* Links to files are followed; links to folders are not, since they may form a loop. A link to
      * nothing fails, unless the file would be left out by its name. */
-    const int is_other = list->is_lines && !coh_lines_is_named(path) && !is_array(path);
+    const int is_other = list->is_lines && !holds_objects(list, path, name);
     if (S_ISLNK(facts.st_mode) && stat(path, &facts) != 0 && !is_other)
         return coh_fail(COH_ERR_IO, "cannot follow the link %s: %s: mend it, or take it away", path,
                         strerror(errno));
@@ -329,6 +342,11 @@ static coh_status list_fill(coh_file_list *list, const char *folder, int is_line
     list->is_lines = is_lines;
     /* All paths begin with "<folder>/", so comparing whole paths compares the rest. */
     COH_TRY(list_folder(list, folder, 0));
+    if (is_lines && list->count == 0) {
+        list->takes_objects = 1;
+        list->other_count = 0;
+        COH_TRY(list_folder(list, folder, 0));
+    }
     if (list->count > 1)
         qsort(list->paths, list->count, sizeof(*list->paths), compare_paths);
     return COH_OK;

@@ -20,6 +20,7 @@ typedef struct coh_file_list {
     char **paths;
     size_t count, capacity;
     int is_lines;         /* only files of JSON lines, and arrays of JSON */
+    int takes_objects;    /* of these there are none, so objects of JSON are read */
     uint64_t other_count; /* regular files that this leaves out */
 } coh_file_list;
 

@@ -293,8 +293,8 @@ coh_status coh_token_build_jsonl(coh_token_builder *builder, int is_folder)
     if (is_folder && builder->list.count == 0)
         return coh_fail(
             COH_ERR_CORRUPT,
-            "folder %s holds no file *.jsonl or *.ndjson, nor a *.json that is an array "
-            "of objects: give one that does, or leave %s and %s out",
+            "folder %s holds no file *.jsonl or *.ndjson, nor a *.json of objects that are no "
+            "configuration: give one that does, or leave %s and %s out",
             path, coh_term_text(COH_TERM_FIELD), coh_term_text(COH_TERM_CHAT));
     return coh_fail(COH_ERR_CORRUPT, "%s holds no line with an object: add some", path);
 }

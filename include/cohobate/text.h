@@ -262,7 +262,8 @@ typedef struct coh_token_build_facts {
  * Text: a file gives the ids of its whole text and nothing more. A folder gives every regular file
  * under it, in byte order of their paths, except hidden files and files with a NUL in their first
  * 8 KiB. JSONL: the lines of a file, or of every *.jsonl, *.ndjson and *.jl in a folder (of *.jl
- * that begin with an object), and of every *.json there that is an array of objects; the case of
+ * that begin with an object), and of every *.json there that is an array of objects; of a folder
+ * without any of these, every *.json of objects that is not named as a configuration. The case of
  * endings does not matter, and empty lines are skipped. In a folder, links to files
  * are followed, and links to folders are not; a link to nothing fails, unless its name is left out.
  * Except for a single text file, a document becomes the ids that the tokenizer puts before a text

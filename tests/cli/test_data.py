@@ -476,7 +476,7 @@ class Data(ProgramTest):
         """Its text files are adapter_config.json and PEFT's README.md. Without weights it is none of adapters."""
         os.mkdir(self.path("lora"))
         tokenize = ["tokenize", self.path("lora"), "-o", self.path("o")]
-        for name in ("adapter_config.json", "README.md"):
+        for name in ("adapter_config.json", "README.md", "notes.txt"):
             self.write("lora/" + name, "{}")
         self.succeeds(*tokenize)
         for name in ("adapter_model.safetensors", "adapter_model.bin"):

@@ -141,7 +141,35 @@ class DataSets(ProgramTest):
         for command in (["tokenize", folder, "-o", self.path("o")], ["train", *TINY, "--data", folder, "--save", "none"]):
             self.fails(4, *command, says=f"{folder}/a.json is JSON, and would be learned as it is")
         self.fails(4, "tokenize", self.set_of("none", {"a.json": "{}"}), "--chat", "-o", self.path("o"),
-                   says="holds no file *.jsonl or *.ndjson, nor a *.json that is an array of objects: give one that does")
+                   says="none/a.json:1: \"messages\" is missing")
+        self.fails(4, "tokenize", self.set_of("none", {"config.json": "{}"}), "--chat", "-o", self.path("o"),
+                   says="holds no file *.jsonl or *.ndjson, nor a *.json of objects that are no configuration: give one that does")
+
+    def test_a_folder_of_one_object_a_file_is_read_as_its_objects(self):
+        """Each file is one conversation or text, however it is laid out; what describes the data is none."""
+        chats = [{"messages": [{"role": role, "content": text} for role, text in chat], "text": f"text {i} }}]\\\"{{"} for i, chat in enumerate(CHATS)]
+        about = {"dataset_info.json": '{"text": "about"}', "sub/config.json": '{\n"text": "about"}', "README.md": "about", "words.json": '["a"]'}
+        for flags in (["--chat"], ["--field", "text"]):
+            expected = self.tokenize(self.lines(chats), *flags)
+            for indent, end in ((None, ""), (None, "\n"), (2, "\n"), (1, "\n\n")):
+                with self.subTest(flags=flags, indent=indent):
+                    each = {f"{i:03d}.json": json.dumps(chat, indent=indent) + end for i, chat in enumerate(chats)}
+                    folder = self.set_of("objects", {**each, **about})
+                    self.assertEqual(self.tokenize(folder, *flags), expected)
+                    self.assertIn(f": {len(chats)} file{'s' * (len(chats) > 1)} read; 4 left out", self.succeeds("tokenize", folder, *flags, "-o", self.path("o")).err)
+                    all_of_them = {"all.JSON": "".join(json.dumps(chat, indent=indent) + "\n" for chat in chats)}
+                    self.assertEqual(self.tokenize(self.set_of("objects", {**all_of_them, **about}), *flags), expected)
+                    self.assertEqual(self.tokenize(self.path("objects", "all.JSON"), *flags), expected)
+        text = {"a.json": '{\n"text": "a"\n}', "b.json": '\n{\n"text":\n3}\n{"text": "b"}\nx'}
+        folder = self.set_of("objects", text)
+        self.fails(4, "tokenize", folder, "--field", "text", "-o", self.path("o"), says=f'{folder}/b.json:2: the field "text" is a number')
+        self.fails(4, "tokenize", folder, "--field", "text", "--skip-bad", "-o", self.path("o"), says=f"{folder}/b.json:6: an object is expected here")
+        for command in (["tokenize", folder, "-o", self.path("o")], ["train", *TINY, "--data", folder, "--save", "none"]):
+            self.fails(4, *command, says=f"{folder}/a.json is JSON, and would be learned as it is")
+        # next to lines, an object describes them
+        self.assertEqual(self.tokenize(self.set_of("both", {"a.jsonl": '{"text": "a"}', "b.json": '{"text": "b"}'}), "--field", "text")[0], [*b"a", END])
+        # data that would be left out is larger
+        self.fails(4, "tokenize", self.set_of("set", {"a.json": '{"text": "a"}', "b.parquet": PARQUET * 9}), "--field", "text", "-o", self.path("o"), says="b.parquet is a Parquet file")
 
     def test_a_folder_whose_data_is_no_text_is_refused_with_the_way_to_it(self):
         """The data set would be left out, and its README be learned."""
@@ -313,7 +341,10 @@ class DataSets(ProgramTest):
             path = self.write("set.json", json.dumps({"version": 1, "data": [{"text": "a"}, {"text": "b"}]}, indent=indent))
             for flags in (["--field", "text"], ["--chat"]):
                 self.fails(4, "tokenize", path, *flags, "-o", self.path("o"),
-                           says="an object ends on the line on which it begins, unless all are one array" if indent else '"data" is a list of objects: if they ')
+                           says='"data" is a list of objects: if they ')
+            lines = self.write("set.jsonl", json.dumps({"text": "a"}, indent=indent))
+            if indent:
+                self.fails(4, "tokenize", lines, "-o", self.path("o"), says="an object ends on the line on which it begins, unless all are one array")
 
     # ---- answers that are not learned ----
 
