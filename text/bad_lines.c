@@ -37,20 +37,56 @@ uint64_t coh_bad_lines_count(const coh_bad_lines *bad)
     return count;
 }
 
-void coh_bad_lines_describe(const coh_bad_lines *bad, char *out_text, size_t text_bytes)
+/* Writes the reason, with the name of the field that it is about. */
+static void describe(coh_bad_line why, const char *field, char *out_text, size_t text_bytes)
 {
+    enum { SHOWN = 40 };
     static const char *const reasons[COH_BAD_KINDS] = {
-        [COH_BAD_JSON] = "no object of JSON",
-        [COH_BAD_FIELD] = "without a text in the field",
-        [COH_BAD_CONVERSATION] = "without a conversation that can be written",
+        [COH_BAD_JSON] = "not JSON",
+        [COH_BAD_OBJECT] = "not an object",
+        [COH_BAD_NO_CONVERSATION] = "without a conversation",
+        [COH_BAD_TWO_CONVERSATIONS] = "with two conversations",
+        [COH_BAD_MESSAGES] = "without a list of messages",
+        [COH_BAD_ROLE] = "with an unknown role",
+        [COH_BAD_CONTENT] = "with a content that is no text",
+        [COH_BAD_EMPTY] = "with an empty content",
+        [COH_BAD_MEMBER] = "with a member that is not written",
+        [COH_BAD_ANSWER] = "without an answer that is learned",
+        [COH_BAD_WRITTEN] = "refused by the form of conversations",
         [COH_BAD_TOKEN] = "with a token outside the vocabulary",
     };
+    const char *comma = strchr(field, ',');
+    const int is_second = why == COH_BAD_NO_COMPLETION || why == COH_BAD_COMPLETION;
+    const char *name = is_second && comma ? comma + 1 : field;
+    const size_t count = comma && !is_second ? (size_t)(comma - field) : strlen(name);
+    if (reasons[why])
+        (void)snprintf(out_text, text_bytes, "%s", reasons[why]);
+    else if (why == COH_BAD_NO_FIELD || why == COH_BAD_NO_COMPLETION)
+        (void)snprintf(out_text, text_bytes, "without the field \"%.*s\"",
+                       count < SHOWN ? (int)count : SHOWN, name);
+    else
+        (void)snprintf(out_text, text_bytes, "whose field \"%.*s\" is no text",
+                       count < SHOWN ? (int)count : SHOWN, name);
+}
+
+void coh_bad_lines_describe(const coh_bad_lines *bad, const char *field, char *out_text,
+                            size_t text_bytes)
+{
+    static const char more[] = ", ...";
     size_t used = 0;
     out_text[0] = '\0';
-    for (int i = COH_BAD_JSON; i < COH_BAD_KINDS && used < text_bytes; i++)
-        if (bad->counts[i])
-            used += (size_t)snprintf(out_text + used, text_bytes - used, "%s%" PRIu64 " %s",
-                                     used ? ", " : "", bad->counts[i], reasons[i]);
+    for (int i = COH_BAD_JSON; i < COH_BAD_KINDS; i++) {
+        char reason[80], part[128];
+        if (bad->counts[i] == 0)
+            continue;
+        describe((coh_bad_line)i, field ? field : "text", reason, sizeof(reason));
+        const size_t bytes = (size_t)snprintf(part, sizeof(part), "%s%" PRIu64 " %s",
+                                              used ? ", " : "", bad->counts[i], reason);
+        const int fits = used + bytes + sizeof(more) <= text_bytes;
+        used += (size_t)snprintf(out_text + used, text_bytes - used, "%s", fits ? part : more);
+        if (!fits)
+            return;
+    }
 }
 
 void coh_bad_places_add(coh_bad_places *places, uint64_t number)

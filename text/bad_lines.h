@@ -20,10 +20,22 @@
 /* What a line lacks. */
 typedef enum coh_bad_line {
     COH_BAD_NONE,
-    COH_BAD_JSON,         /* it is no object of JSON */
-    COH_BAD_FIELD,        /* a text in the field */
-    COH_BAD_CONVERSATION, /* a conversation that can be written */
-    COH_BAD_TOKEN,        /* a row of the model for a token */
+    COH_BAD_JSON,
+    COH_BAD_OBJECT,
+    COH_BAD_NO_FIELD, /* of a prompt and its completion, the prompt's */
+    COH_BAD_NO_COMPLETION,
+    COH_BAD_FIELD, /* it is no text */
+    COH_BAD_COMPLETION,
+    COH_BAD_NO_CONVERSATION,
+    COH_BAD_TWO_CONVERSATIONS,
+    COH_BAD_MESSAGES, /* they are no list of messages */
+    COH_BAD_ROLE,
+    COH_BAD_CONTENT, /* it is no text */
+    COH_BAD_EMPTY,   /* it is, or all parts of it are */
+    COH_BAD_MEMBER,  /* text that no form writes */
+    COH_BAD_ANSWER,  /* there is none that is learned */
+    COH_BAD_WRITTEN, /* the template or the form refuses it */
+    COH_BAD_TOKEN,   /* a row of the model for a token */
     COH_BAD_KINDS
 } coh_bad_line;
 
@@ -39,8 +51,10 @@ typedef struct coh_bad_lines {
 void coh_bad_lines_add(coh_bad_lines *bad, coh_bad_line why, size_t file);
 void coh_bad_lines_join(coh_bad_lines *bad, const coh_bad_lines *other);
 uint64_t coh_bad_lines_count(const coh_bad_lines *bad);
-/* Writes "3 no object of JSON, 2 without a text in the field", as much as fits. */
-void coh_bad_lines_describe(const coh_bad_lines *bad, char *out_text, size_t text_bytes);
+/* Writes '3 not JSON, 2 without the field "text"'; reasons that do not fit become ", ...".
+ * `field`: the name that is asked for, or two with a comma between them; NULL: "text". */
+void coh_bad_lines_describe(const coh_bad_lines *bad, const char *field, char *out_text,
+                            size_t text_bytes);
 
 /* The bad lines of one file: the numbers of the first ones. LOOKED: so many are looked for where
  * none is good. */

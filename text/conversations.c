@@ -191,6 +191,7 @@ static coh_status join_parts(const place *at, const char *key, json_t *message)
 
 static coh_status read_message(const place *at, json_t *message, coh_conversation *out)
 {
+    out->fault = COH_BAD_MESSAGES;
     if (!json_is_object(message))
         return coh_fail(COH_ERR_CORRUPT,
                         "message %zu%s is %s where {\"role\": ..., \"content\": ...} is needed: "
@@ -200,9 +201,12 @@ static coh_status read_message(const place *at, json_t *message, coh_conversatio
     const message_keys *keys = is_sharegpt ? &sharegpt : &openai;
     coh_chat_role role;
     uint8_t learns;
+    out->fault = COH_BAD_ROLE;
     COH_TRY(read_role(at, keys, json_object_get(message, keys->role), &role));
+    out->fault = COH_BAD_MEMBER;
     COH_TRY(check_members(at, keys, message));
     COH_TRY(read_weight(at, message, role, &learns));
+    out->fault = COH_BAD_CONTENT;
     if (json_is_array(json_object_get(message, keys->content)))
         COH_TRY(join_parts(at, keys->content, message));
     const json_t *content = json_object_get(message, keys->content);
@@ -223,6 +227,7 @@ static coh_status read_list(const json_t *object, const char *key, const char *o
                             coh_conversation *out)
 {
     const json_t *all = json_object_get(object, key);
+    out->fault = COH_BAD_MESSAGES;
     if (!json_is_array(all) || json_array_size(all) == 0)
         return coh_fail(COH_ERR_CORRUPT,
                         "\"%s\" is %s where an array of at least one message is needed: see "
@@ -268,6 +273,7 @@ static coh_status find_text(const json_t *object, const char *key, const json_t 
 static coh_status add_system(const json_t *object, coh_conversation *out)
 {
     const json_t *system;
+    out->fault = COH_BAD_CONTENT;
     COH_TRY(find_text(object, "system", &system));
     return system ? add_turn(out, COH_CHAT_SYSTEM, system) : COH_OK;
 }
@@ -282,6 +288,7 @@ static coh_status read_sharegpt(json_t *object, coh_conversation *out)
     COH_TRY(add_system(object, out));
     const size_t first = out->count;
     COH_TRY(read_list(object, "conversations", "", out));
+    out->fault = COH_BAD_MEMBER;
     if (first > 0 && out->turns[first].role == COH_CHAT_SYSTEM)
         return coh_fail(COH_ERR_CORRUPT, "message 1 is a system prompt, and so is the member "
                                          "\"system\": keep one of them");
@@ -296,6 +303,7 @@ static coh_status read_pair(json_t *object, coh_conversation *out)
         COH_TRY(add_turn(out, COH_CHAT_USER, prompt));
         return add_turn(out, COH_CHAT_ASSISTANT, completion);
     }
+    out->fault = COH_BAD_CONTENT;
     if (!json_is_array(prompt) || !json_is_array(completion))
         return coh_fail(COH_ERR_CORRUPT,
                         "\"prompt\" is %s and \"completion\" %s: write two texts or two lists of "
@@ -319,6 +327,7 @@ static coh_status read_alpaca(json_t *object, coh_conversation *out)
                         "\"output\" is %s where a text is needed: write one, or remove the "
                         "conversation",
                         coh_value_name(output));
+    out->fault = COH_BAD_EMPTY;
     if (instruction && input) {
         coh_byte_list text = { 0 };
         coh_status status = coh_byte_list_add(&text, json_string_value(instruction),
@@ -425,6 +434,7 @@ coh_status coh_conversation_read_turns(json_t *object, coh_conversation *out_con
     coh_conversation *c = out_conversation;
     const form *found = find_form(object, 0);
     c->count = c->prompt_count = 0;
+    c->fault = found ? COH_BAD_TWO_CONVERSATIONS : COH_BAD_NO_CONVERSATION;
     if (!found)
         return refuse_formless(object);
     const form *other = find_form(object, (size_t)(found - forms) + 1);
@@ -432,6 +442,7 @@ coh_status coh_conversation_read_turns(json_t *object, coh_conversation *out_con
         return coh_fail(COH_ERR_CORRUPT,
                         "the object has %s and %s, and either is a conversation: leave one out",
                         found->name, other->name);
+    c->fault = COH_BAD_MEMBER;
     COH_TRY(check_lost(object, found->writes_system));
     return found->read(object, c);
 }
@@ -440,6 +451,7 @@ coh_status coh_conversation_read(json_t *object, coh_conversation *out_conversat
 {
     coh_conversation *c = out_conversation;
     COH_TRY(coh_conversation_read_turns(object, c));
+    c->fault = COH_BAD_ANSWER;
     return check_learns(c);
 }
 

@@ -13,6 +13,7 @@
 #include <jansson.h>
 
 #include "cohobate/text.h"
+#include "text/bad_lines.h"
 
 typedef struct coh_conversation {
     coh_chat_turn *turns; /* their texts belong to the object */
@@ -20,6 +21,7 @@ typedef struct coh_conversation {
     uint8_t *learns; /* for each turn: 0: an answer does not count (of a prompt, or weight 0) */
     size_t learn_capacity;
     size_t prompt_count; /* the first turns that are a prompt */
+    coh_bad_line fault;  /* after a failure: what the object lacks */
 } coh_conversation;
 
 /* Returns what a value is, for messages: "an array"; NULL: "nothing". */

@@ -443,6 +443,7 @@ coh_status coh_lines_next(coh_lines *lines, json_t **out_object)
     int has = 0;
     *out_object = NULL;
     lines->is_lost = 1;
+    lines->is_value = 0;
     if (lines->capacity == 0)
         COH_TRY(find_layout(lines));
     do {
@@ -472,7 +473,8 @@ coh_status coh_lines_next(coh_lines *lines, json_t **out_object)
                                         "all are one array ([...])"
                                       : "");
     }
-    if (!json_is_object(object)) {
+    lines->is_value = !json_is_object(object);
+    if (lines->is_value) {
         json_decref(object);
         return coh_lines_fail(lines, "not a JSON object: write {\"text\": ...}, or give the file "
                                      "as text under another name");

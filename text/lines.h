@@ -35,11 +35,12 @@ typedef struct coh_lines {
     coh_byte_list mended;    /* the current line, if it was mended */
     uint64_t replaced_count; /* lone surrogates that became U+FFFD */
     uint64_t number;         /* of the last returned line, or of the element's first, from 1 */
-    int is_array;           /* objects are elements, on any number of lines */
-    int is_bare;            /* of an array: it is without brackets and commas */
-    uint64_t element_count; /* of an array: elements begun */
-    uint64_t inner_ends;    /* of an array: line ends in the last element */
-    int is_lost;            /* after a failure: where the next line or element begins is unknown */
+    int is_array;            /* objects are elements, on any number of lines */
+    int is_bare;             /* of an array: it is without brackets and commas */
+    uint64_t element_count;  /* of an array: elements begun */
+    uint64_t inner_ends;     /* of an array: line ends in the last element */
+    int is_lost;             /* after a failure: where the next line or element begins is unknown */
+    int is_value;            /* after another failure: the line is JSON, but no object */
 } coh_lines;
 
 /* Is it a file of JSON lines by its name: *.jsonl, *.ndjson, or a *.jl that begins with an object

@@ -691,7 +691,8 @@ static void tell(const coh_token_builder *b, coh_token_build_facts *out_facts)
         .target_count = coh_token_writer_target_count(d->writers[0]),
         .held_out_target_count = d->writers[1] ? coh_token_writer_target_count(d->writers[1]) : 0,
     };
-    coh_bad_lines_describe(&b->bad, facts.skipped_reasons, sizeof(facts.skipped_reasons));
+    coh_bad_lines_describe(&b->bad, b->options->field, facts.skipped_reasons,
+                           sizeof(facts.skipped_reasons));
     snprintf(facts.first_skipped, sizeof(facts.first_skipped), "%.*s",
              (int)sizeof(facts.first_skipped) - 1, b->bad.first);
     for (size_t i = 0; b->options->form == COH_DATA_TEXT && i < b->list.count; i++)

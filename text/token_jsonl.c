@@ -25,10 +25,13 @@ static const json_t *member_of(const json_t *object, coh_slice name)
     return NULL;
 }
 
-static coh_status find_text(const coh_lines *lines, const json_t *object, coh_slice field,
-                            coh_slice *out_text)
+static coh_status find_text(coh_token_builder *b, const coh_lines *lines, const json_t *object,
+                            coh_slice field, coh_slice *out_text)
 {
     const json_t *value = member_of(object, field);
+    const int is_first = !b->options->field || field.bytes == b->options->field;
+    b->at_fault = value ? (is_first ? COH_BAD_FIELD : COH_BAD_COMPLETION)
+                        : (is_first ? COH_BAD_NO_FIELD : COH_BAD_NO_COMPLETION);
     const int shown = field.count < 100 ? (int)field.count : 100;
     const char *conversation = json_is_string(value) ? NULL : coh_conversation_name(object);
     if (conversation)
@@ -73,8 +76,7 @@ static coh_status add_field(coh_token_builder *b, const coh_lines *lines, const 
 {
     const char *field = b->options->field ? b->options->field : "text";
     coh_slice text;
-    b->at_fault = COH_BAD_FIELD;
-    COH_TRY(find_text(lines, object, (coh_slice){ field, strlen(field) }, &text));
+    COH_TRY(find_text(b, lines, object, (coh_slice){ field, strlen(field) }, &text));
     b->ids.count = 0;
     COH_TRY(coh_tokenizer_encode_whole(b->tokenizer, text, &b->ids));
     COH_TRY(check_tokens(b, lines));
@@ -110,19 +112,18 @@ static coh_status encode_pair(coh_token_builder *b, const coh_byte_list *whole, 
     return status;
 }
 
-static coh_status find_pair(const coh_token_builder *b, const coh_lines *lines,
-                            const json_t *object, coh_slice *out_prompt, coh_slice *out_completion)
+static coh_status find_pair(coh_token_builder *b, const coh_lines *lines, const json_t *object,
+                            coh_slice *out_prompt, coh_slice *out_completion)
 {
     const char *field = b->options->field, *comma = strchr(field, ',');
-    COH_TRY(find_text(lines, object, (coh_slice){ field, (size_t)(comma - field) }, out_prompt));
-    return find_text(lines, object, (coh_slice){ comma + 1, strlen(comma + 1) }, out_completion);
+    COH_TRY(find_text(b, lines, object, (coh_slice){ field, (size_t)(comma - field) }, out_prompt));
+    return find_text(b, lines, object, (coh_slice){ comma + 1, strlen(comma + 1) }, out_completion);
 }
 
 static coh_status add_pair(coh_token_builder *b, const coh_lines *lines, const json_t *object)
 {
     coh_slice prompt, completion;
     coh_byte_list whole = { 0 };
-    b->at_fault = COH_BAD_FIELD;
     COH_TRY(find_pair(b, lines, object, &prompt, &completion));
     coh_status status = coh_byte_list_add(&whole, prompt.bytes, prompt.count);
     if (status == COH_OK)
@@ -153,7 +154,9 @@ static coh_status encode_chat(coh_token_builder *b, json_t *object, uint64_t *ou
 {
     coh_conversation *c = &b->conversation;
     b->ids.count = b->targets.count = 0;
-    COH_TRY(coh_conversation_read(object, c));
+    const coh_status status = coh_conversation_read(object, c);
+    b->at_fault = status == COH_OK ? COH_BAD_WRITTEN : c->fault;
+    COH_TRY(status);
     *out_hash = hash_turns(c);
     return coh_chat_encode(b->chat, c->turns, c->count, c->learns, &b->ids, &b->targets);
 }
@@ -161,7 +164,6 @@ static coh_status encode_chat(coh_token_builder *b, json_t *object, uint64_t *ou
 static coh_status add_chat(coh_token_builder *b, const coh_lines *lines, json_t *object)
 {
     uint64_t hash = 0;
-    b->at_fault = COH_BAD_CONVERSATION;
     const coh_status status = encode_chat(b, object, &hash);
     if (status == COH_ERR_CORRUPT)
         return coh_lines_place(lines);
@@ -181,7 +183,7 @@ static coh_status next_object(coh_token_builder *b, coh_lines *lines, json_t **o
     b->at_fault = COH_BAD_NONE;
     const coh_status status = coh_lines_next(lines, out_object);
     if (status != COH_OK && !lines->is_lost)
-        b->at_fault = COH_BAD_JSON;
+        b->at_fault = lines->is_value ? COH_BAD_OBJECT : COH_BAD_JSON;
     return status;
 }
 
@@ -194,7 +196,7 @@ static coh_status check_object(coh_token_builder *b, const coh_lines *lines, jso
         return coh_conversation_read(object, &b->conversation);
     if (coh_token_build_has_prompt(b->options))
         return find_pair(b, lines, object, &text, &other);
-    return find_text(lines, object, (coh_slice){ field, strlen(field) }, &text);
+    return find_text(b, lines, object, (coh_slice){ field, strlen(field) }, &text);
 }
 
 /* Finds the other bad lines of a file, up to its end, or until there are many and none is good:

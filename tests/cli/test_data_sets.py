@@ -410,7 +410,7 @@ class DataSets(ProgramTest):
             said = self.fails(4, *command, says=f"{path}:11: no JSON at byte ").err
             self.assertIn("; 3 lines of the file are bad, also 22, 23 (--skip-bad leaves them out)\n", said)
             self.assertFalse(os.path.exists(run))
-        says = f"{path}: 3 lines left out as bad: 1 no object of JSON, 2 without a text in the field; the first: {path}:11: no JSON at byte "
+        says = f'{path}: 3 lines left out as bad: 1 not JSON, 1 without the field "text", 1 whose field "text" is no text; the first: {path}:11: no JSON at byte '
         self.assertEqual(self.tokenize(path, "--skip-bad"), expected)
         self.assertIn(says, self.succeeds("tokenize", path, "--skip-bad", "-o", self.path("o")).err)
         # a run keeps it: the validation text is read again

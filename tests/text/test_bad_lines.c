@@ -11,6 +11,7 @@
 #include "tests/faults/alloc_faults.h"
 #include "tests/text/byte_tokenizer.h"
 #include "tests/text/folder.h"
+#include "text/bad_lines.h"
 
 #define GOOD  "{\"text\": \"a\"}\n"
 #define CHAT  "{\"messages\": [{\"role\": \"user\", \"content\": \"q\"}, "
@@ -114,13 +115,73 @@ static void bad_lines_are_left_out_and_counted_by_reason(void **state)
 {
     (void)state;
     assert_skipped(GOOD "{\n[1]\n" GOOD "{}\n{\"text\": 1}\n{\"text\": null}", COH_DATA_JSONL, 2, 5,
-                   "2 no object of JSON, 3 without a text in the field", ":2: no JSON at byte");
+                   "1 not JSON, 1 not an object, 1 without the field \"text\", "
+                   "2 whose field \"text\" is no text",
+                   ":2: no JSON at byte");
     assert_skipped(CHAT "1]}\n" CHAT REPLY "{}\nx\n", COH_DATA_CHAT, 1, 3,
-                   "1 no object of JSON, 2 without a conversation that can be written",
+                   "1 not JSON, 1 without a conversation, 1 without a list of messages",
                    ":1: message 2 is a number");
     assert_skipped("[{\"text\": \"a\"},\n{},\n{\"text\": \"a\" 1},\n{\"text\": \"b\"}]",
-                   COH_DATA_JSONL, 2, 2, "1 no object of JSON, 1 without a text in the field",
+                   COH_DATA_JSONL, 2, 2, "1 not JSON, 1 without the field \"text\"",
                    ":2: the object has no field");
+}
+
+#define MESSAGES(text) "{\"messages\": [" text "]}\n"
+#define USER           "{\"role\": \"user\", \"content\": \"q\"}"
+
+/* The numbers add up to those of the lines, whatever is wrong with them. */
+static void each_reason_is_told_in_words_of_its_own(void **state)
+{
+    (void)state;
+    static const char *const lines[][2] = {
+        { "{\n", "not JSON" },
+        { "[1]\n", "not an object" },
+        { "{}\n", "without a conversation" },
+        { "{\"messages\": [1], \"conversations\": [1]}\n", "with two conversations" },
+        { MESSAGES(""), "without a list of messages" },
+        { MESSAGES("{\"role\": \"judge\", \"content\": \"q\"}"), "with an unknown role" },
+        { MESSAGES("{\"role\": \"user\", \"content\": null}"), "with a content that is no text" },
+        { MESSAGES("{\"role\": \"user\"}"), "with a content that is no text" },
+        { MESSAGES("{\"role\": \"user\", \"content\": \"q\", \"name\": 1}"),
+          "with a member that is not written" },
+        { "{\"instruction\": \"\", \"output\": \"a\"}\n", "with an empty content" },
+        { MESSAGES(USER), "without an answer that is learned" },
+    };
+    char text[4096] = CHAT REPLY, reason[128];
+    for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++) {
+        snprintf(text, sizeof(text), "%s%s", CHAT REPLY, i == 0 ? "{\n[1\n" : lines[i][0]);
+        snprintf(reason, sizeof(reason), "%d %s", i == 0 ? 2 : 1, lines[i][1]);
+        assert_skipped(text, COH_DATA_CHAT, 1, i == 0 ? 2 : 1, reason, ":2: ");
+    }
+}
+
+/* The field that a pair lacks is named. A list that is too long ends where a reason does. */
+static void a_reason_names_its_field(void **state)
+{
+    (void)state;
+    coh_token_build_options options = options_for(COH_DATA_JSONL, 1);
+    coh_token_build_facts facts;
+    options.field = "question,answer";
+    const char *text = "{\"question\": \"a\", \"answer\": \"b\"}\n{\"answer\": \"b\"}\n"
+                       "{\"question\": \"a\"}\n{\"question\": \"a\", \"answer\": 1}\n{}\n"
+                       "{\"question\": null, \"answer\": \"b\"}\n";
+    assert_int_equal(make(text, &options, &facts), COH_OK);
+    assert_string_equal(facts.skipped_reasons,
+                        "2 without the field \"question\", 1 without the field \"answer\", "
+                        "1 whose field \"question\" is no text, "
+                        "1 whose field \"answer\" is no text");
+    options.field = "a name of a field that is longer than forty characters";
+    assert_int_equal(
+        make("{\"a name of a field that is longer than forty characters\": \"\"}\n{}\n", &options,
+             &facts),
+        COH_OK);
+    assert_string_equal(facts.skipped_reasons,
+                        "1 without the field \"a name of a field that is longer than fo\"");
+    coh_bad_lines bad = { .counts = {
+                              [COH_BAD_JSON] = 1, [COH_BAD_OBJECT] = 1, [COH_BAD_ROLE] = 1 } };
+    char told[36];
+    coh_bad_lines_describe(&bad, NULL, told, sizeof(told));
+    assert_string_equal(told, "1 not JSON, 1 not an object, ...");
 }
 
 /* A token above the model's vocabulary, and one that every document ends with. */
@@ -229,6 +290,8 @@ int main(void)
         IN_FOLDER(a_refusal_names_the_other_bad_lines_of_the_file),
         IN_FOLDER(without_a_good_line_none_is_offered_to_be_left_out),
         IN_FOLDER(bad_lines_are_left_out_and_counted_by_reason),
+        IN_FOLDER(each_reason_is_told_in_words_of_its_own),
+        IN_FOLDER(a_reason_names_its_field),
         IN_FOLDER(a_token_outside_the_vocabulary_is_a_bad_line_unless_all_have_it),
         IN_FOLDER(what_no_line_is_at_fault_for_is_refused),
         IN_FOLDER(any_number_of_threads_finds_the_same_bad_lines),
