@@ -54,7 +54,7 @@ typedef struct cli_data_source {
     int64_t positions;           /* of the model, the most that `sequence` can be; 0: no limit */
     uint64_t seed;
     const cli_data_form *form;
-    int32_t thread_count; /* threads that read a folder's files */
+    int32_t thread_count; /* threads that read files and parts of them */
     int is_form_given;    /* by flags of this command; a note says that a token file ignores them */
     /* JSON and tables are text, as earlier versions read them: the run's note names the file. */
     int takes_json;

@@ -14,7 +14,8 @@
 #include "base/c_locale.h"
 #include "base/json.h"
 
-#define BLOCK_BYTES (1u << 20)
+#define BLOCK_BYTES  (1u << 20)
+#define BEHIND_BYTES 16384u /* read at a time of a line that ends behind its part */
 
 coh_status coh_file_open_text(const char *path, int *out_fd)
 {
@@ -43,7 +44,7 @@ coh_status coh_file_read_more(int fd, const char *path, uint8_t *bytes, size_t r
 
 coh_status coh_lines_open(const char *path, coh_lines *out_lines)
 {
-    *out_lines = (coh_lines){ .path = path, .most_bytes = COH_LINE_BYTES_MAX };
+    *out_lines = (coh_lines){ .path = path, .most_bytes = COH_LINE_BYTES_MAX, .limit = UINT64_MAX };
     return coh_file_open_text(path, &out_lines->fd);
 }
 
@@ -56,15 +57,32 @@ void coh_lines_close(coh_lines *lines)
     *lines = (coh_lines){ 0 };
 }
 
-coh_status coh_lines_place(const coh_lines *lines)
+coh_status coh_lines_place(coh_lines *lines)
 {
+    if (lines->has_no_place && !lines->is_lost)
+        return COH_ERR_CORRUPT;
+    COH_TRY(coh_lines_count(lines));
     return coh_fail_prefix(COH_ERR_CORRUPT, "%s:%" PRIu64, lines->path, lines->number);
+}
+
+static int is_white(char sign)
+{
+    return sign == ' ' || sign == '\t' || sign == '\r' || sign == '\n';
+}
+
+/* Returns how much more is read: to the end of the buffer, and of a part not far behind its end. */
+static size_t bytes_to_read(const coh_lines *lines)
+{
+    const uint64_t at = lines->offset + lines->end, room = lines->capacity - lines->end;
+    const uint64_t wanted = at < lines->limit ? lines->limit - at : BEHIND_BYTES;
+    return (size_t)(wanted < room ? wanted : room);
 }
 
 /* Reads more of the file, at most to the end of the buffer. */
 static coh_status read_more(coh_lines *lines)
 {
     if (lines->begin > 0) {
+        lines->offset += lines->begin;
         lines->end -= lines->begin;
         memmove(lines->bytes, lines->bytes + lines->begin, lines->end);
         lines->begin = 0;
@@ -72,16 +90,70 @@ static coh_status read_more(coh_lines *lines)
     if (lines->end == lines->capacity)
         COH_TRY(COH_GROW(&lines->bytes, &lines->capacity,
                          lines->capacity ? lines->capacity + 1 : BLOCK_BYTES));
-    COH_TRY(coh_file_read_more(lines->fd, lines->path, lines->bytes, lines->capacity, &lines->end));
-    lines->is_at_end = lines->end < lines->capacity;
+    const size_t room = lines->end + bytes_to_read(lines);
+    COH_TRY(coh_file_read_more(lines->fd, lines->path, lines->bytes, room, &lines->end));
+    lines->is_at_end = lines->end < room;
     return COH_OK;
 }
+
+/* ---- parts ---- */
+
+void coh_lines_part(coh_lines *lines, uint64_t begin, uint64_t end)
+{
+    lines->first = begin;
+    lines->limit = end;
+}
+
+/* Finds the first line of a part: behind the first line end from the byte before the part on. */
+static coh_status find_first(coh_lines *lines)
+{
+    const uint8_t *found = NULL;
+    lines->offset = lines->first - 1;
+    lines->is_relative = 1;
+    if (lseek(lines->fd, (off_t)lines->offset, SEEK_SET) < 0)
+        return coh_fail(COH_ERR_IO, "reading %s failed: %s", lines->path, strerror(errno));
+    while (!found && !lines->is_at_end && lines->offset + lines->begin < lines->limit) {
+        COH_TRY(read_more(lines));
+        if (lines->end > 0)
+            found = memchr(lines->bytes, '\n', lines->end);
+        lines->begin = found ? (size_t)(found - lines->bytes) + 1 : lines->end;
+    }
+    lines->first = lines->offset + lines->begin;
+    return COH_OK;
+}
+
+coh_status coh_lines_count(coh_lines *lines)
+{
+    uint8_t bytes[16384];
+    if (!lines->is_relative)
+        return COH_OK;
+    for (uint64_t at = 0; at < lines->first;) {
+        const uint64_t left = lines->first - at;
+        const ssize_t got =
+            pread(lines->fd, bytes, left < sizeof(bytes) ? left : sizeof(bytes), (off_t)at);
+        if (got <= 0)
+            return coh_fail(COH_ERR_IO, "reading %s failed: %s", lines->path,
+                            got < 0 ? strerror(errno) : "it became shorter");
+        for (ssize_t i = 0; i < got; i++) {
+            lines->number += bytes[i] == '\n';
+            lines->has_earlier |= !is_white((char)bytes[i]);
+        }
+        at += (uint64_t)got;
+    }
+    lines->is_relative = 0;
+    return COH_OK;
+}
+
+/* ---- lines ---- */
 
 /* Finds the next line without its end; *out_has 0: there are no more lines. */
 static coh_status next_line(coh_lines *lines, coh_slice *out_line, int *out_has)
 {
     size_t looked = 0; /* bytes from `begin` on without a line end */
     const uint8_t *found = NULL;
+    *out_has = 0;
+    if (lines->offset + lines->begin >= lines->limit)
+        return COH_OK;
     while (!found && !(lines->is_at_end && looked == lines->end - lines->begin)) {
         size_t there = lines->end - lines->begin;
         if (there > looked)
@@ -103,14 +175,10 @@ static coh_status next_line(coh_lines *lines, coh_slice *out_line, int *out_has)
     *out_has = found || count > 0;
     lines->begin += count + (found ? 1 : 0);
     lines->number++;
-    if (lines->number == 1 && count >= 3 && memcmp(out_line->bytes, "\xef\xbb\xbf", 3) == 0)
+    if (lines->number == 1 && !lines->is_relative && count >= 3 &&
+        memcmp(out_line->bytes, "\xef\xbb\xbf", 3) == 0)
         *out_line = (coh_slice){ out_line->bytes + 3, count - 3 };
     return COH_OK;
-}
-
-static int is_white(char sign)
-{
-    return sign == ' ' || sign == '\t' || sign == '\r' || sign == '\n';
 }
 
 static int is_blank(coh_slice line)
@@ -331,6 +399,16 @@ static coh_status find_layout(coh_lines *lines)
     return COH_OK;
 }
 
+int coh_lines_are_lines(const char *path)
+{
+    coh_lines lines;
+    int are_lines = 0;
+    if (coh_lines_open(path, &lines) == COH_OK)
+        are_lines = find_layout(&lines) == COH_OK && !lines.is_array;
+    coh_lines_close(&lines);
+    return are_lines;
+}
+
 /* ---- Python's JSON ---- */
 
 /* NaN and Infinity become null, numbers beyond a double become 0 (numbers are not used), and the
@@ -445,7 +523,7 @@ coh_status coh_lines_next(coh_lines *lines, json_t **out_object)
     lines->is_lost = 1;
     lines->is_value = 0;
     if (lines->capacity == 0)
-        COH_TRY(find_layout(lines));
+        COH_TRY(lines->first > 0 ? find_first(lines) : find_layout(lines));
     do {
         COH_TRY(lines->is_array ? next_element(lines, &line, &has) : next_line(lines, &line, &has));
         if (!has)
@@ -460,9 +538,11 @@ coh_status coh_lines_next(coh_lines *lines, json_t **out_object)
         object =
             parse((coh_slice){ (const char *)lines->mended.bytes, lines->mended.count }, &ignored);
     }
-    if (!object && json_error_code(&error) == json_error_out_of_memory)
+    if (!object && json_error_code(&error) == json_error_out_of_memory) {
+        COH_TRY(coh_lines_count(lines));
         return coh_fail(COH_ERR_MEMORY, "out of memory while reading line %" PRIu64 " of %s",
                         lines->number, lines->path);
+    }
     if (!object) {
         print_only(error.text);
         const int goes_on =

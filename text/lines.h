@@ -8,6 +8,14 @@
  * "[" is an array. A *.json whose first line does not end its object holds objects as jq prints
  * them, one behind the other.
  *
+ * Threads may read the lines of a file in parts (coh_lines_part). A part begins anywhere: its first
+ * line is the first that begins there or behind, and its last one ends where the next part's
+ * begins.
+ * Line numbers are known by counting the lines before, which is done only for a message.
+ *
+ *     file     {"text": "a"}\n{"text": "b"}\n{"text": "c"}\n
+ *     parts    |             .      |        .      |              two lines, one, none
+ *
  * Python's extensions of JSON are accepted: NaN and Infinity, numbers beyond a double, and escapes
  * of lone surrogates (half a character, replaced by U+FFFD). */
 #ifndef COH_TEXT_LINES_H
@@ -35,6 +43,11 @@ typedef struct coh_lines {
     coh_byte_list mended;    /* the current line, if it was mended */
     uint64_t replaced_count; /* lone surrogates that became U+FFFD */
     uint64_t number;         /* of the last returned line, or of the element's first, from 1 */
+    uint64_t offset;         /* of `bytes` in the file */
+    uint64_t first, limit;   /* of a part: where its first line begins, and the next part */
+    int is_relative;         /* `number` does not count the lines before the part */
+    int has_earlier;         /* if it does: one of them is not blank */
+    int has_no_place;        /* messages get none unless is_lost: nobody reads them */
     int is_array;            /* objects are elements, on any number of lines */
     int is_bare;             /* of an array: it is without brackets and commas */
     uint64_t element_count;  /* of an array: elements begun */
@@ -53,9 +66,18 @@ int coh_lines_is_array(const char *path);
 /* Does the file begin with an object? 0 also if it cannot be read. */
 int coh_lines_is_object(const char *path);
 
+/* Can the file be read in parts? Not arrays and the like; 0 also if it cannot be read. */
+int coh_lines_are_lines(const char *path);
+
 /* Fails: COH_ERR_IO. */
 coh_status coh_lines_open(const char *path, coh_lines *out_lines);
 void coh_lines_close(coh_lines *lines); /* accepts a zeroed struct */
+
+/* Reads only lines that begin in bytes [begin, end) of a file of lines: call it before the first
+ * line is read. */
+void coh_lines_part(coh_lines *lines, uint64_t begin, uint64_t end);
+/* Makes `number` count from the beginning of the file. Fails: COH_ERR_IO. */
+coh_status coh_lines_count(coh_lines *lines);
 
 /* Reads the object of the next line or element, which the caller releases with json_decref; NULL at
  * the end of the file. Fails: COH_ERR_CORRUPT with path and line (invalid JSON, not an object, too
@@ -66,7 +88,8 @@ coh_status coh_lines_next(coh_lines *lines, json_t **out_object);
  * coh_fail. */
 #define coh_lines_fail(lines, ...)                                                                 \
     ((void)coh_fail(COH_ERR_CORRUPT, __VA_ARGS__), coh_lines_place(lines))
-/* Puts the place before the current error message. */
-coh_status coh_lines_place(const coh_lines *lines);
+/* Puts the place before the current error message. Returns COH_ERR_CORRUPT, or fails as
+ * coh_lines_count. */
+coh_status coh_lines_place(coh_lines *lines);
 
 #endif

@@ -1,9 +1,8 @@
 /* Makes token files from texts by streaming. A file passes through one buffer of BLOCK_BYTES: text
  * that the tokenizer cannot settle yet (the last word) moves to the front, and more is read after
  * it. The buffer doubles only while a single word fills it, so memory is bounded by the block and
- * the longest word. The files of a folder are processed several at a time: each thread has a
- * separate builder, which records its documents; the records are replayed in the order of the
- * files. Next: turns.c for the order, documents.c for the records, token_jsonl.c for JSON lines. */
+ * the longest word. Next: token_parts.c for several threads, documents.c for the ids,
+ * token_jsonl.c for JSON lines. */
 #include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -19,7 +18,6 @@
 #include "base/alloc.h"
 #include "base/plural.h"
 #include "base/struct_bytes.h"
-#include "cohobate/machine.h"
 #include "text/lines.h"
 #include "text/token_build.h"
 
@@ -143,14 +141,6 @@ static coh_status hash_file(const coh_token_builder *b, int fd, const char *path
     return COH_OK;
 }
 
-/* Counts `count` members of the list as no text, the first of them with this index. */
-static void count_binaries(coh_token_builder *b, uint64_t count, size_t first)
-{
-    if (count > 0 && (b->binary_count == 0 || first < b->first_binary))
-        b->first_binary = first;
-    b->binary_count += count;
-}
-
 /* Adds a text of a folder as a document, with the tokens that the tokenizer puts around one. */
 static coh_status add_member(coh_token_builder *b, int fd, const char *path)
 {
@@ -158,7 +148,7 @@ static coh_status add_member(coh_token_builder *b, int fd, const char *path)
     uint64_t hash;
     COH_TRY(coh_file_read_more(fd, path, b->buffer, PROBE_BYTES, &filled));
     if (memchr(b->buffer, '\0', filled)) {
-        count_binaries(b, 1, b->member);
+        coh_token_builder_add_binaries(b, 1, b->part);
         return COH_OK;
     }
     lseek(fd, 0, SEEK_SET);
@@ -252,8 +242,9 @@ static coh_status build_file(coh_token_builder *b, const char *path,
     return status;
 }
 
-static coh_status build_member(coh_token_builder *b, const char *path)
+static coh_status build_member(coh_token_builder *b, const char *path, const coh_token_part *part)
 {
+    (void)part; /* the whole file */
     return build_file(b, path, add_member);
 }
 
@@ -357,113 +348,6 @@ static void list_free(coh_file_list *list)
     for (size_t i = 0; i < list->count; i++)
         coh_free(list->paths[i]);
     coh_free(list->paths);
-}
-
-/* ---- several files at a time ---- */
-
-#define THREADS_MOST       64
-#define WAITING_BYTES_MOST (32u << 20)
-
-typedef struct folder_job {
-    coh_token_builder *out;
-    coh_token_builder *workers;
-    int worker_count;
-    coh_token_member member;
-} folder_job;
-
-static coh_status make(void *context, int thread, size_t index, coh_turn *turn)
-{
-    folder_job *job = context;
-    coh_token_builder *worker = &job->workers[thread];
-    worker->documents.turn = turn;
-    worker->member = index;
-    return job->member(worker, job->out->list.paths[index]);
-}
-
-static coh_status take(void *context, size_t index, const void *bytes, size_t byte_count,
-                       int is_end)
-{
-    (void)index;
-    (void)is_end;
-    folder_job *job = context;
-    return coh_documents_replay(&job->out->documents, bytes, byte_count);
-}
-
-/* The caller's thread uses the existing objects, other threads use forks. */
-static coh_status fill_worker(const coh_token_builder *out, int number, coh_token_builder *worker)
-{
-    worker->options = out->options;
-    if (number == 0) {
-        worker->tokenizer = out->tokenizer;
-        worker->chat = out->chat;
-        return COH_OK;
-    }
-    COH_TRY(coh_tokenizer_fork(out->tokenizer, &worker->tokenizer));
-    if (out->chat)
-        COH_TRY(coh_chat_open(worker->tokenizer, out->options->chat_folder, out->options->chat_form,
-                              &worker->chat));
-    return COH_OK;
-}
-
-static void fini_workers(const folder_job *job)
-{
-    for (int i = 0; i < job->worker_count; i++) {
-        coh_token_builder *worker = &job->workers[i];
-        job->out->replaced_count += worker->replaced_count;
-        count_binaries(job->out, worker->binary_count, worker->first_binary);
-        coh_bad_lines_join(&job->out->bad, &worker->bad);
-        if (i > 0) {
-            coh_chat_close(worker->chat);
-            coh_tokenizer_close(worker->tokenizer);
-        }
-        coh_documents_fini(&worker->documents);
-        coh_conversation_fini(&worker->conversation);
-        coh_free(worker->targets.bytes);
-        coh_free(worker->ids.ids);
-        coh_free(worker->buffer);
-    }
-    coh_free(job->workers);
-}
-
-static int thread_count_for(const coh_token_builder *builder)
-{
-    int count = builder->options->thread_count;
-    if (count == 0)
-        count = coh_machine_core_count();
-    if (count > THREADS_MOST)
-        count = THREADS_MOST;
-    if ((size_t)count > builder->list.count)
-        count = (int)builder->list.count;
-    return count;
-}
-
-coh_status coh_token_build_folder(coh_token_builder *builder, coh_token_member member)
-{
-    folder_job job = { .out = builder, .member = member };
-    int thread_count = thread_count_for(builder);
-    if (thread_count <= 1) {
-        for (size_t i = 0; i < builder->list.count; i++) {
-            builder->member = i;
-            COH_TRY(member(builder, builder->list.paths[i]));
-        }
-        return COH_OK;
-    }
-    coh_status status = COH_ALLOC(thread_count, &job.workers);
-    for (int i = 0; status == COH_OK && i < thread_count; i++) {
-        job.worker_count++; /* released even after a partial fill */
-        status = fill_worker(builder, i, &job.workers[i]);
-    }
-    if (status == COH_OK) {
-        const coh_turns_job turns = { .context = &job,
-                                      .part_count = builder->list.count,
-                                      .make = make,
-                                      .take = take,
-                                      .thread_count = thread_count,
-                                      .most_bytes = WAITING_BYTES_MOST };
-        status = coh_turns_run(&turns);
-    }
-    fini_workers(&job);
-    return status;
 }
 
 /* ---- checks of options ---- */
@@ -574,7 +458,7 @@ static coh_status build_all(coh_token_builder *b, int is_folder)
         return coh_token_build_jsonl(b, is_folder);
     if (!is_folder)
         return build_file(b, options->in_path, add_single);
-    COH_TRY(coh_token_build_folder(b, build_member));
+    COH_TRY(coh_token_build_parts(b, b->list.paths, b->list.count, build_member, 0));
     if (b->list.count == 0)
         return coh_fail(COH_ERR_CORRUPT,
                         "folder %s holds no file (hidden ones do not count): give a"

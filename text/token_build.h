@@ -2,6 +2,7 @@
  * input.
  *
  *   token_build.c   text files and folders, streamed; checks of options; output files
+ *   token_parts.c   several files, or parts of one, at a time
  *   token_jsonl.c   JSON lines: a field, or a conversation
  *   conversations.h the forms of conversations
  *   documents.h     documents to windows and files */
@@ -36,8 +37,8 @@ typedef struct coh_token_builder {
     coh_byte_list targets;         /* 1 for each of `ids` that counts */
     coh_conversation conversation; /* the one that is added */
     uint64_t replaced_count;       /* coh_lines */
-    size_t member;                 /* index in the list of the file that is being added */
-    uint64_t binary_count;         /* members that are no text */
+    size_t part;                   /* index of the part that is being added */
+    uint64_t binary_count;         /* files of the list that are no text */
     uint64_t cut_byte, text_bytes; /* of a text that is cut for validation; 0: none is */
     size_t first_binary;           /* the least index of them, if there are any */
     coh_bad_line at_fault;         /* why a failure is the line's; NONE: it is not */
@@ -63,9 +64,22 @@ int coh_token_build_has_prompt(const coh_token_build_options *options);
 /* Adds all lines of options->in_path, or of the files in `list`. */
 coh_status coh_token_build_jsonl(coh_token_builder *builder, int is_folder);
 
-/* Adds all files in `list`, several at a time, with the same result as one after the other.
- * `member` adds one file's documents to any builder. */
-typedef coh_status (*coh_token_member)(coh_token_builder *builder, const char *path);
-coh_status coh_token_build_folder(coh_token_builder *builder, coh_token_member member);
+/* Counts `count` files of the list as no text, the first of them with this index. */
+void coh_token_builder_add_binaries(coh_token_builder *builder, uint64_t count, size_t first);
+
+/* A file, or the lines of it that begin at a byte of [begin, end). */
+typedef struct coh_token_part {
+    size_t file;
+    uint64_t begin, end;
+} coh_token_part;
+
+/* Adds the documents of a part of a file to any builder. */
+typedef coh_status coh_token_add(coh_token_builder *builder, const char *path,
+                                 const coh_token_part *part);
+
+/* Adds these files by options->thread_count threads, with the same result as one after the other.
+ * `has_lines`: they are JSON lines, and long ones are cut into parts; else each is a part. */
+coh_status coh_token_build_parts(coh_token_builder *builder, char *const *paths, size_t count,
+                                 coh_token_add *add, int has_lines);
 
 #endif

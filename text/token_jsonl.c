@@ -25,7 +25,7 @@ static const json_t *member_of(const json_t *object, coh_slice name)
     return NULL;
 }
 
-static coh_status find_text(coh_token_builder *b, const coh_lines *lines, const json_t *object,
+static coh_status find_text(coh_token_builder *b, coh_lines *lines, const json_t *object,
                             coh_slice field, coh_slice *out_text)
 {
     const json_t *value = member_of(object, field);
@@ -63,7 +63,7 @@ static coh_status find_text(coh_token_builder *b, const coh_lines *lines, const 
 }
 
 /* The last check of a line: behind it, a failure is not the line's. */
-static coh_status check_tokens(coh_token_builder *b, const coh_lines *lines)
+static coh_status check_tokens(coh_token_builder *b, coh_lines *lines)
 {
     b->at_fault = COH_BAD_TOKEN;
     if (coh_token_builder_check(b, b->ids.ids, b->ids.count, 0) != COH_OK)
@@ -72,7 +72,7 @@ static coh_status check_tokens(coh_token_builder *b, const coh_lines *lines)
     return COH_OK;
 }
 
-static coh_status add_field(coh_token_builder *b, const coh_lines *lines, const json_t *object)
+static coh_status add_field(coh_token_builder *b, coh_lines *lines, const json_t *object)
 {
     const char *field = b->options->field ? b->options->field : "text";
     coh_slice text;
@@ -112,7 +112,7 @@ static coh_status encode_pair(coh_token_builder *b, const coh_byte_list *whole, 
     return status;
 }
 
-static coh_status find_pair(coh_token_builder *b, const coh_lines *lines, const json_t *object,
+static coh_status find_pair(coh_token_builder *b, coh_lines *lines, const json_t *object,
                             coh_slice *out_prompt, coh_slice *out_completion)
 {
     const char *field = b->options->field, *comma = strchr(field, ',');
@@ -120,7 +120,7 @@ static coh_status find_pair(coh_token_builder *b, const coh_lines *lines, const 
     return find_text(b, lines, object, (coh_slice){ comma + 1, strlen(comma + 1) }, out_completion);
 }
 
-static coh_status add_pair(coh_token_builder *b, const coh_lines *lines, const json_t *object)
+static coh_status add_pair(coh_token_builder *b, coh_lines *lines, const json_t *object)
 {
     coh_slice prompt, completion;
     coh_byte_list whole = { 0 };
@@ -161,7 +161,7 @@ static coh_status encode_chat(coh_token_builder *b, json_t *object, uint64_t *ou
     return coh_chat_encode(b->chat, c->turns, c->count, c->learns, &b->ids, &b->targets);
 }
 
-static coh_status add_chat(coh_token_builder *b, const coh_lines *lines, json_t *object)
+static coh_status add_chat(coh_token_builder *b, coh_lines *lines, json_t *object)
 {
     uint64_t hash = 0;
     const coh_status status = encode_chat(b, object, &hash);
@@ -188,7 +188,7 @@ static coh_status next_object(coh_token_builder *b, coh_lines *lines, json_t **o
 }
 
 /* Checks an object without its ids, which take most of the time. */
-static coh_status check_object(coh_token_builder *b, const coh_lines *lines, json_t *object)
+static coh_status check_object(coh_token_builder *b, coh_lines *lines, json_t *object)
 {
     const char *field = b->options->field ? b->options->field : "text";
     coh_slice text, other;
@@ -226,12 +226,13 @@ static coh_status find_bad(coh_token_builder *b, coh_lines *lines, coh_bad_place
 static coh_status take_bad(coh_token_builder *b, coh_lines *lines, int has_good)
 {
     char why[COH_ERROR_TEXT_BYTES];
-    coh_bad_places places = { .has_good = has_good || b->member > 0 };
     if (b->options->skip_bad) {
-        coh_bad_lines_add(&b->bad, b->at_fault, b->member);
+        coh_bad_lines_add(&b->bad, b->at_fault, b->part);
         return COH_OK;
     }
     coh_error_save(why);
+    lines->limit = UINT64_MAX; /* the bad lines of the whole file are named */
+    coh_bad_places places = { .has_good = has_good || lines->has_earlier };
     coh_bad_places_add(&places, lines->number);
     COH_TRY(find_bad(b, lines, &places));
     return coh_bad_places_refuse(&places, why);
@@ -255,9 +256,12 @@ static coh_status add_next(coh_token_builder *b, coh_lines *lines, int *out_is_e
     return status;
 }
 
-static coh_status add_lines(coh_token_builder *b, coh_lines *lines)
+/* `has_good`: an earlier file has lines, none of which is bad. Of the lines that are left out, only
+ * the first gets a place, as that takes a pass through a file that is read in parts. */
+static coh_status add_lines(coh_token_builder *b, coh_lines *lines, int has_good)
 {
-    for (int is_end = 0, has_good = 0; !is_end;) {
+    for (int is_end = 0; !is_end;) {
+        lines->has_no_place = b->options->skip_bad && b->bad.first[0];
         coh_status status = add_next(b, lines, &is_end);
         if (status == COH_ERR_CORRUPT && b->at_fault != COH_BAD_NONE)
             status = take_bad(b, lines, has_good);
@@ -268,12 +272,13 @@ static coh_status add_lines(coh_token_builder *b, coh_lines *lines)
     return COH_OK;
 }
 
-static coh_status add_file(coh_token_builder *b, const char *path)
+static coh_status add_part(coh_token_builder *b, const char *path, const coh_token_part *part)
 {
     coh_lines lines;
     coh_status status = coh_lines_open(path, &lines);
+    coh_lines_part(&lines, part->begin, part->end);
     if (status == COH_OK)
-        status = add_lines(b, &lines);
+        status = add_lines(b, &lines, part->file > 0);
     b->replaced_count += lines.replaced_count;
     coh_lines_close(&lines);
     return status;
@@ -282,9 +287,10 @@ static coh_status add_file(coh_token_builder *b, const char *path)
 coh_status coh_token_build_jsonl(coh_token_builder *builder, int is_folder)
 {
     const char *path = builder->options->in_path;
-    if (!is_folder)
-        COH_TRY(add_file(builder, path));
-    COH_TRY(coh_token_build_folder(builder, add_file));
+    char *one[] = { (char *)path };
+    const coh_file_list *list = &builder->list;
+    COH_TRY(coh_token_build_parts(builder, is_folder ? list->paths : one,
+                                  is_folder ? list->count : 1, add_part, 1));
     if (builder->documents.count > 0)
         return COH_OK;
     if (coh_bad_lines_count(&builder->bad) > 0)

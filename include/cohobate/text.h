@@ -193,7 +193,8 @@ typedef struct coh_token_build_options {
     double validation_split;   /* 0 to 1 */
     uint64_t seed;             /* of the hash */
     const char *held_out_path; /* receives them */
-    /* Files of a folder read in parallel; affects only the time. 0: one per core. */
+    /* Threads, which read files of a folder and parts of long files of JSON lines in parallel;
+     * affects only the time. 0: one per core. */
     int32_t thread_count;
     /* Vocabulary of the model that will read the ids: a text with a larger token is refused. 0: the
      * tokenizer's. */
@@ -256,8 +257,8 @@ typedef struct coh_token_build_facts {
 } coh_token_build_facts;
 
 /* Tokenizes options->in_path, a file or a folder, as a stream. Memory: a block of 1 MiB and the
- * longest word; for JSONL, the longest line (at most 256 MiB); for a folder, that much per thread
- * and 32 MiB of ids waiting to be written in order.
+ * longest word; for JSONL, the longest line (at most 256 MiB); for a folder and for JSONL, that
+ * much per thread and 32 MiB of ids waiting to be written in order.
  *
  * Text: a file gives the ids of its whole text and nothing more. A folder gives every regular file
  * under it, in byte order of their paths, except hidden files and files with a NUL in their first

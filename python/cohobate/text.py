@@ -122,7 +122,7 @@ def tokenize(tokenizer: Tokenizer | str | os.PathLike, text_path, out_path, *, f
                 lines, drawn by a hash of seed and text, goes to a second token file; of one text
                 file the last part, from a line end on
     vocabulary  of the model that will read the ids: a larger id is refused. 0: the tokenizer's
-    threads     that read a folder's files; 0: one for each core
+    threads     that read files, and parts of files of lines; 0: one for each core
     skip_bad    leaves out lines of JSON that are no documents; else the first is refused, with the
                 places of the others in its file
 
