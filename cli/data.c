@@ -382,8 +382,7 @@ void cli_data_say_build(const cli_data_source *source, const char *what,
                         facts->first_binary);
     else if (facts->other_count)
         cli_note_choice("%s: %" PRIu64 " file%s read; %" PRIu64
-                        " left out, neither *.jsonl or *.ndjson nor a *.json that is an array of "
-                        "objects",
+                        " left out, neither *.jsonl or *.ndjson nor a *.json of documents",
                         what, facts->file_count, plural(facts->file_count), facts->other_count);
     else if (facts->file_count)
         cli_note_choice("%s: %" PRIu64 " file%s read", what, facts->file_count,

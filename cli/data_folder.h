@@ -3,6 +3,7 @@
  *
  *     README.md, a.jsonl, b.jsonl     lines: small files about a data set do not count
  *     a.txt, b.jsonl                  texts, of which b.jsonl is one
+ *     1.json, 2.json, config.json     refused; with --field or --chat the objects of 1 and 2
  *     README.md, train.parquet        refused, with the command that makes lines of it
  *     a thousand texts, logo.gz       texts: what is no text is counted and left out
  *     a.jsonl, b.jsonl.gz             refused: half of the data set would be left out

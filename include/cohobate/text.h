@@ -241,8 +241,8 @@ typedef struct coh_token_build_facts {
     uint64_t binary_count;
     /* The first of them in the order of paths; of a path that is too long "..." and its end. */
     char first_binary[160];
-    /* Of a folder of JSON lines: files left out, since their name is not *.jsonl or *.ndjson, nor
-     * are they arrays of objects named *.json. */
+    /* Of a folder of JSON lines: files left out, since they are none by their names, nor arrays or
+     * objects named *.json that are read (below). */
     uint64_t other_count;
     /* Of a single text file with a part for validation: bytes before that part, and of the file. */
     uint64_t cut_byte, text_bytes;

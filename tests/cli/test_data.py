@@ -183,7 +183,7 @@ class Data(ProgramTest):
             self.write(f"lines/{name}", "other")
         os.symlink("nowhere", self.path("lines/zz.txt"))
         lines = ["tokenize", "--tokenizer", "bytes", self.path("lines"), "--field", "text", "-o", self.path("lines.tokens")]
-        self.assertIn(": 1 file read; 2 left out, neither *.jsonl or *.ndjson nor a *.json that is an array of objects\n", self.succeeds(*lines).err)
+        self.assertIn(": 1 file read; 2 left out, neither *.jsonl or *.ndjson nor a *.json of documents\n", self.succeeds(*lines).err)
 
     # ---- abandoned files ----
 

@@ -156,7 +156,7 @@ class DataSets(ProgramTest):
                     each = {f"{i:03d}.json": json.dumps(chat, indent=indent) + end for i, chat in enumerate(chats)}
                     folder = self.set_of("objects", {**each, **about})
                     self.assertEqual(self.tokenize(folder, *flags), expected)
-                    self.assertIn(f": {len(chats)} file{'s' * (len(chats) > 1)} read; 4 left out", self.succeeds("tokenize", folder, *flags, "-o", self.path("o")).err)
+                    self.assertIn(f": {len(chats)} file{'s' * (len(chats) > 1)} read; 4 left out, neither *.jsonl or *.ndjson nor a *.json of documents", self.succeeds("tokenize", folder, *flags, "-o", self.path("o")).err)
                     all_of_them = {"all.JSON": "".join(json.dumps(chat, indent=indent) + "\n" for chat in chats)}
                     self.assertEqual(self.tokenize(self.set_of("objects", {**all_of_them, **about}), *flags), expected)
                     self.assertEqual(self.tokenize(self.path("objects", "all.JSON"), *flags), expected)
