@@ -10,12 +10,12 @@
 #include "base/plural.h"
 #include "cohobate/terms.h"
 
-void coh_bad_lines_add(coh_bad_lines *bad, coh_bad_line why, size_t file)
+void coh_bad_lines_add(coh_bad_lines *bad, coh_bad_line why, size_t part)
 {
     bad->counts[why]++;
     if (bad->first[0])
         return;
-    bad->first_file = file;
+    bad->first_part = part;
     coh_error_save(bad->first);
 }
 
@@ -23,9 +23,9 @@ void coh_bad_lines_join(coh_bad_lines *bad, const coh_bad_lines *other)
 {
     for (int i = 0; i < COH_BAD_KINDS; i++)
         bad->counts[i] += other->counts[i];
-    if (!other->first[0] || (bad->first[0] && bad->first_file < other->first_file))
+    if (!other->first[0] || (bad->first[0] && bad->first_part < other->first_part))
         return;
-    bad->first_file = other->first_file;
+    bad->first_part = other->first_part;
     memcpy(bad->first, other->first, sizeof(bad->first));
 }
 

@@ -7,7 +7,7 @@
  * If no line is good, the form is at fault rather than the lines: then nothing offers to leave them
  * out, and a long file is not read to its end.
  *
- * Threads that read the files of a folder count for themselves; joined in any order the counts and
+ * Threads that read files, or parts of one, count for themselves; joined in any order the counts and
  * the first line are the same. */
 #ifndef COH_TEXT_BAD_LINES_H
 #define COH_TEXT_BAD_LINES_H
@@ -39,16 +39,16 @@ typedef enum coh_bad_line {
     COH_BAD_KINDS
 } coh_bad_line;
 
-/* Lines that were left out, of files in the order of their index. */
+/* Lines that were left out, of parts in the order of their index. */
 typedef struct coh_bad_lines {
     uint64_t counts[COH_BAD_KINDS];
-    size_t first_file;
+    size_t first_part;
     char first[COH_ERROR_TEXT_BYTES]; /* why the first one is bad; "": there is none */
 } coh_bad_lines;
 
-/* Adds a line of file `file`, for the reason in the current error message. Lines of a file, and
- * files, come in their order. */
-void coh_bad_lines_add(coh_bad_lines *bad, coh_bad_line why, size_t file);
+/* Adds a line of part `part`, for the reason in the current error message. Lines of a part, and
+ * parts, come in their order. */
+void coh_bad_lines_add(coh_bad_lines *bad, coh_bad_line why, size_t part);
 void coh_bad_lines_join(coh_bad_lines *bad, const coh_bad_lines *other);
 uint64_t coh_bad_lines_count(const coh_bad_lines *bad);
 /* Writes '3 not JSON, 2 without the field "text"'; reasons that do not fit become ", ...".
