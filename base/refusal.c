@@ -177,6 +177,7 @@ const char *coh_change_kind_name(coh_change_kind kind)
         "free-space",
         "fewer-operators",
         "raise-wear",
+        "frozen-nf4",
     };
     return (unsigned)kind < COH_CHANGE_KINDS ? names[kind] : "unknown change";
 }

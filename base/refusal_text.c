@@ -31,11 +31,16 @@ static const char *term(coh_term which)
     return coh_term_text(which);
 }
 
+static const char *tier_label(int32_t tier, const char *otherwise)
+{
+    static const char *const labels[TIERS] = { "device memory", "host memory", "disk" };
+    return tier >= 0 && tier < TIERS ? labels[tier] : otherwise;
+}
+
 /* The subject of a sentence. */
 static const char *label(const coh_refusal *r)
 {
-    static const char *const labels[TIERS] = { "device memory", "host memory", "disk" };
-    return r->tier >= 0 && r->tier < TIERS ? labels[r->tier] : "memory";
+    return tier_label(r->tier, "memory");
 }
 
 /* The option of a tier's budget. */
@@ -331,6 +336,14 @@ static void add_dropped(writer *w, const coh_refusal *r, const coh_change *c)
         add(w, " (then at least %s)", enough_of(c->bytes).at);
 }
 
+static void add_frozen_nf4(writer *w, const coh_change *c)
+{
+    add(w, "give %s, which rounds frozen weights to 4 bits", term(COH_TERM_FROZEN_NF4));
+    if (c->bytes > 0)
+        add(w, ": a plan then takes %s of %s", enough_of(c->bytes).at,
+            tier_label(c->tier, "all tiers together"));
+}
+
 /* Changes whose texts are words and an option. */
 static int add_plain(writer *w, coh_change_kind kind)
 {
@@ -411,6 +424,8 @@ static void add_change(writer *w, const coh_refusal *r, const coh_change *c)
         add(w, "give %s %" PRId64 ": other rounding", term(COH_TERM_MICRO_BATCH), c->microbatch);
     else if (c->kind >= COH_CHANGE_DROP_CHUNK && c->kind <= COH_CHANGE_DROP_PIN)
         add_dropped(w, r, c);
+    else if (c->kind == COH_CHANGE_FROZEN_NF4)
+        add_frozen_nf4(w, c);
     else if (!add_plain(w, c->kind))
         add_limit(w, r, c);
 }

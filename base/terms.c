@@ -45,6 +45,7 @@ static const char *const own[COH_TERM_COUNT] = {
     [COH_TERM_CHAT_TEXT] = "field",
     [COH_TERM_ADAPTER] = "coh_adapters_open",
     [COH_TERM_SKIP_BAD] = "skip_bad",
+    [COH_TERM_FROZEN_NF4] = "frozen_nf4",
 };
 
 static const char *const *given; /* set once, before threads start */

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "cli/hints.h"
+#include "cli/settle.h"
 
 #define DAY_NS 86400e9
 
@@ -27,14 +28,20 @@ enum {
     BOUND_PART = 64
 };
 
+/* Is the refusal printed by itself, rather than as a row of a table, and by one process? */
+static int is_single(const cli_job *job)
+{
+    const cli_options *o = job->options;
+    return !o->max && !o->sweep && !o->what_if[0] && !o->launch;
+}
+
 /* A single budget needs no second plan, which may take seconds. JSON has the refusal as data. */
 static int has_several_limits(const cli_job *job)
 {
     const cli_options *o = job->options;
-    const int is_table = o->max || o->sweep || o->what_if[0];
     const int limits_disk = job->plan_options.disk_bytes > 0 &&
                             job->plan_options.disk_bytes != UINT64_MAX && o->disk_count > 0;
-    return !o->json && !is_table && !o->launch &&
+    return !o->json &&
            (limits_disk || cli_given(o, CLI_FLAG_EMULATE_HOST) ||
             cli_given(o, CLI_FLAG_HOST_MEMORY) || cli_given(o, CLI_FLAG_DISK_WRITE_LIMIT));
 }
@@ -114,16 +121,16 @@ static coh_status check_plan(const coh_batch *batch, const coh_plan_options *opt
 /* Is there a plan? A probe, or the job's own search if it is shorter, finds out whether one fits: a
  * quick search of a long program that has none tries as much as a usual one. The job's own search
  * has to fit, too, since its faster plan may write more to the drive. */
-static coh_status check_budgets(const coh_batch *batch, const coh_plan_options *options)
+static coh_status check_budgets(const coh_batch *batch, const coh_plan_options *options,
+                                coh_plan_summary *out_summary)
 {
     coh_plan_options probe = *options;
-    coh_plan_summary summary = { .struct_bytes = sizeof(summary) };
     probe.search = COH_SEARCH_PROBE;
-    const coh_status status = check_plan(batch, &probe, &summary);
+    const coh_status status = check_plan(batch, &probe, out_summary);
     if (status != COH_OK || options->search != COH_SEARCH_USUAL ||
-        summary.instruction_count > INSTRUCTIONS_MOST)
+        out_summary->instruction_count > INSTRUCTIONS_MOST)
         return status;
-    return check_plan(batch, options, &summary);
+    return check_plan(batch, options, out_summary);
 }
 
 /* Is all that lacks a room on the drive that the library has tried? */
@@ -141,10 +148,11 @@ static int find_enough(const coh_refusal *first, const coh_batch *batch, int dis
                        coh_plan_options *options)
 {
     coh_refusal refusal = *first;
+    coh_plan_summary summary = { .struct_bytes = sizeof(summary) };
     if (names_enough_disk(first, options) && follow(&refusal, disk_count, options))
         return 1;
     for (int n = 0; n < MORE_MOST && follow(&refusal, disk_count, options); n++) {
-        if (check_budgets(batch, options) == COH_OK)
+        if (check_budgets(batch, options, &summary) == COH_OK)
             return n + 1;
         if (!coh_last_refusal(&refusal))
             return 0;
@@ -173,6 +181,48 @@ static void add_changes(const coh_plan_options *given, const coh_plan_options *e
     if (writes != given->disk_write_bytes_per_day)
         cli_line_add(line, " %s %s", coh_term_text(COH_TERM_WRITE_LIMIT),
                      cli_daily_enough(writes).at);
+}
+
+/* ---- other graphs ---- */
+
+/* The job with another model, and the batch whose graphs are that model's. */
+typedef struct variant {
+    cli_job *job;
+    coh_batch batch;
+} variant;
+
+static coh_status variant_init(variant *out_variant, const cli_job *job, const coh_batch *batch)
+{
+    out_variant->job = malloc(sizeof(*out_variant->job));
+    if (!out_variant->job)
+        return COH_ERR_MEMORY;
+    *out_variant->job = *job; /* what batch->make_graph reads */
+    out_variant->batch = *batch;
+    out_variant->batch.context = out_variant->job;
+    return COH_OK;
+}
+
+/* Adds frozen weights in 4 bits to a refusal if a plan then fits within the same budgets. Returns 1
+ * if it was tried: the thread's last refusal is then another one. */
+static int add_frozen_change(const cli_job *job, const coh_batch *batch, coh_refusal *refusal)
+{
+    coh_plan_summary summary = { .struct_bytes = sizeof(summary) };
+    coh_change change = { .kind = COH_CHANGE_FROZEN_NF4, .tier = refusal->tier };
+    variant packed;
+    if (refusal->change_count == COH_REFUSAL_CHANGES || !cli_may_pack_frozen(job) ||
+        variant_init(&packed, job, batch) != COH_OK)
+        return 0;
+    packed.job->model.frozen_nf4 = 1;
+    if (check_budgets(&packed.batch, &job->plan_options, &summary) == COH_OK) {
+        if (change.tier >= 0 && summary.peak_bytes[change.tier] == 0) /* needs no far tier */
+            change.tier = COH_TIER_DEVICE;
+        for (int tier = 0; tier < COH_TIER_COUNT; tier++)
+            if (change.tier < 0 || change.tier == tier)
+                change.bytes += summary.peak_bytes[tier];
+        refusal->changes[refusal->change_count++] = change;
+    }
+    free(packed.job);
+    return 1;
 }
 
 /* ---- a limit of disk writes ---- */
@@ -249,18 +299,26 @@ static void add_lora(ways *w)
 {
     const cli_job *job = w->job;
     static const coh_adapters adapters = { .rank = 16 };
-    coh_batch of = *w->batch;
-    if (job->options->resume || job->model.adapters.rank > 0 || job->model.adapters.freeze[0])
+    variant other;
+    if (job->options->resume || job->model.adapters.rank > 0 || job->model.adapters.freeze[0] ||
+        variant_init(&other, job, w->batch) != COH_OK)
         return;
-    cli_job *other = malloc(sizeof(*other));
-    if (!other)
-        return;
-    *other = *job; /* what batch->make_graph reads */
-    of.context = other;
-    if (coh_model_adapters_set(&other->model, &adapters) == COH_OK &&
-        keeps_limit(w, &of, &job->plan_options))
+    if (coh_model_adapters_set(&other.job->model, &adapters) == COH_OK &&
+        keeps_limit(w, &other.batch, &job->plan_options))
         add_way(w, "--lora 16 (trains adapters only)");
-    free(other);
+    free(other.job);
+}
+
+/* Adds frozen weights in 4 bits: the memory that they leave keeps other data off the drive. */
+static void add_frozen(ways *w)
+{
+    variant packed;
+    if (!cli_may_pack_frozen(w->job) || variant_init(&packed, w->job, w->batch) != COH_OK)
+        return;
+    packed.job->model.frozen_nf4 = 1;
+    if (keeps_limit(w, &packed.batch, &w->job->plan_options))
+        add_way(w, coh_term_text(COH_TERM_FROZEN_NF4));
+    free(packed.job);
 }
 
 /* Raises lower bounds. With a long program a probe of the bound itself takes long, and it mostly
@@ -306,8 +364,9 @@ static void add_memory(ways *w)
  * what was not is named as such. */
 static void add_ways(const cli_job *job, const coh_batch *batch, cli_line *line)
 {
-    static void (*const adders[])(ways *) = { add_lean, add_lora, add_memory };
-    static const char *const names[] = { "--state lean", "--lora 16", "more memory" };
+    static void (*const adders[])(ways *) = { add_lean, add_lora, add_frozen, add_memory };
+    static const char *const names[] = { "--state lean", "--lora 16", "--frozen-dtype nf4",
+                                         "more memory" };
     ways w = { .job = job, .batch = batch };
     cli_line untried;
     cli_line_clear(&w.line);
@@ -315,7 +374,7 @@ static void add_ways(const cli_job *job, const coh_batch *batch, cli_line *line)
     for (size_t i = 0; i < sizeof(adders) / sizeof(adders[0]); i++)
         if (w.instruction_count < WAYS_INSTRUCTIONS)
             adders[i](&w);
-        else
+        else if (adders[i] != add_frozen || cli_may_pack_frozen(job))
             cli_line_add(&untried, "%s%s", untried.used > 0 ? " and " : "", names[i]);
     if (w.line.used > 0)
         cli_line_add(line, "; the limit is kept with %s", w.line.text);
@@ -355,9 +414,12 @@ coh_status cli_lacks_name(const cli_job *job, const coh_batch *batch, coh_status
     const int disk_count = job->options->disk_count;
     cli_line kept, flags;
     char sentence[2048];
-    if (status != COH_ERR_FULL || !has_several_limits(job) || !coh_last_refusal(&refusal))
+    if (status != COH_ERR_FULL || !is_single(job) || !coh_last_refusal(&refusal))
         return status;
     const int is_of_writes = refusal.reason == COH_REFUSAL_WRITES;
+    const int is_replaced = !is_of_writes && add_frozen_change(job, batch, &refusal);
+    if (!has_several_limits(job))
+        return is_replaced ? coh_refuse(&refusal) : status;
     cli_line_clear(&kept);
     cli_line_clear(&flags);
     if (is_of_writes)

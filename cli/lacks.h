@@ -5,7 +5,8 @@
 
 #include "cli/job.h"
 
-/* After a refusal of this batch: if flags limit more than one budget, follows the remedies, plan by
+/* After a refusal of this batch: adds frozen weights in 4 bits to its changes if a plan with them
+ * fits within the same budgets. If flags limit more than one budget, follows the remedies, plan by
  * plan, until one fits, and adds its budgets to the sentence unless it names the only one. If the
  * refusal is about the limit of disk writes, also names each change that keeps to the limit by
  * itself, as found by quick plans: 8-bit moments, adapters, the memory with which no drive is

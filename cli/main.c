@@ -69,6 +69,7 @@ static const char *terms[COH_TERM_COUNT] = {
     [COH_TERM_CHAT_TEXT] = "--field",
     [COH_TERM_ADAPTER] = "--adapter",
     [COH_TERM_SKIP_BAD] = "--skip-bad",
+    [COH_TERM_FROZEN_NF4] = "--frozen-dtype nf4",
 };
 
 enum { EXIT_USAGE = 2, EXIT_IO = 5 };

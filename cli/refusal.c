@@ -19,7 +19,8 @@ static const char *tier_or_null(int32_t tier)
 
 static void add_change(const coh_change *change, cli_line *line)
 {
-    const int has_tier = change->kind == COH_CHANGE_RAISE || change->kind == COH_CHANGE_LOWER;
+    const int has_tier = change->kind == COH_CHANGE_RAISE || change->kind == COH_CHANGE_LOWER ||
+                         change->kind == COH_CHANGE_FROZEN_NF4;
     cli_line_add_json(line,
                       "{'change': %s, 'tier': %s, 'bytes': %" PRIu64
                       ", 'is_least': %i, 'micro_batch': %" PRId64 "}",

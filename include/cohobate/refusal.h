@@ -89,15 +89,19 @@ typedef enum coh_change_kind {
     COH_CHANGE_FREE_SPACE,       /* "free-space": `bytes`, or another folder */
     COH_CHANGE_FEWER_OPERATORS,  /* "fewer-operators": larger ones in the model */
     COH_CHANGE_RAISE_WEAR,       /* "raise-wear": wear_bytes, to `bytes` per step */
+    COH_CHANGE_FROZEN_NF4,       /* "frozen-nf4": frozen weights in NF4 (coh_model), which rounds
+                                  * them; a plan then takes `bytes` */
     COH_CHANGE_KINDS
 } coh_change_kind;
 
 /* A change of `kind` that helps; `bytes` as described there. */
 typedef struct coh_change {
     coh_change_kind kind;
-    int32_t tier;       /* of RAISE, LOWER: coh_tier; -1: device and host together */
-    int32_t is_least;   /* 1: `bytes` is a lower bound: more may be necessary */
-    int64_t microbatch; /* the micro-batch that then fits; 0: the requested one */
+    /* of RAISE, LOWER, FROZEN_NF4: coh_tier; -1: device and host together, of FROZEN_NF4 all */
+    int32_t tier;
+    int32_t is_least; /* 1: `bytes` is a lower bound: more may be necessary */
+    /* the micro-batch that then fits; 0: the requested one, of FROZEN_NF4 one that may change */
+    int64_t microbatch;
     uint64_t bytes;
 } coh_change;
 

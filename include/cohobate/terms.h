@@ -61,6 +61,7 @@ typedef enum coh_term {
     COH_TERM_CHAT_TEXT,   /* "field": takes conversations that were written out as texts */
     COH_TERM_ADAPTER,     /* "coh_adapters_open": takes a folder of adapters over a model */
     COH_TERM_SKIP_BAD,    /* "skip_bad": leaves out lines of JSON that are no documents */
+    COH_TERM_FROZEN_NF4,  /* "frozen_nf4": stores frozen weights of linears in 4 bits */
     COH_TERM_COUNT
 } coh_term;
 

@@ -1,12 +1,13 @@
 """--frozen-dtype nf4: a run over frozen weights in 4 bits has the bits of one whose plain weights hold the same numbers."""
 
 import os
+import re
 import shutil
 import struct
 import unittest
 
 import model_folder
-from program import TrainTest
+from program import QUICK, TrainTest, on_any_processor
 
 LORA = ["--lora", "2:4", "--lora-targets", "*"]
 NF4 = ["--frozen-dtype", "nf4"]
@@ -92,6 +93,36 @@ class Nf4(TrainTest):
                 "1GiB", "--calibration", "none"]
         self.assertRegex(" ".join(self.succeeds(*plan).out.split()), r"frozen: weights in 4 bits \(--frozen-dtype nf4\): a quick plan takes")
         self.assertNotIn("frozen:", self.succeeds(*plan, *NF4).out)
+
+    @on_any_processor
+    def test_a_refusal_names_it_where_a_plan_then_fits(self):
+        """The bytes that are named are enough, as they are printed; where they are not, nothing is named."""
+        plan = ["plan", "gpt2-nano", *LORA, "--dtype", "bf16", "--sequence", 16, "--batch", 2, *QUICK]
+        remedy = r"or give --frozen-dtype nf4, which rounds frozen weights to 4 bits: a plan then takes (\S+) of (device memory|disk)"
+        for flags, short, part in ((["--disk", "none", "--device-memory"], "15MiB", "device"),
+                                   (["--device-memory", "4MiB", "--disk"], self.path() + ":12MiB", "disk")):
+            with self.subTest(flags=flags):
+                said = self.fails(3, *plan, *flags, short, says="nf4")
+                enough, place = re.search(remedy, said.err).groups()
+                self.assertIn(part, place)
+                size = enough if part == "device" else f"{self.path()}:{enough}"
+                self.succeeds(*plan, *NF4, *flags, size)
+                told = self.fails(3, *plan, *flags, short, "--json", says="nf4").json
+                change = told["changes"][-1]
+                self.assertEqual((change["change"], change["tier"]), ("frozen-nf4", part))
+                self.assertIn("--frozen-dtype nf4", told["remedy"])
+                made = self.succeeds(*plan, *NF4, *flags, short, "--json").json
+                self.assertLessEqual(made["peak_bytes"][part], change["bytes"])
+        for flags in (["8MiB", *LORA], ["15MiB", "--freeze", "wpe"], ["9MiB", *LORA, *NF4]):
+            refused = self.fails(3, "plan", "gpt2-nano", "--sequence", 16, "--batch", 2, *QUICK, "--disk", "none", "--device-memory", *flags)
+            self.assertNotIn("--frozen-dtype", refused.err)
+
+    @on_any_processor
+    def test_a_limit_of_writes_names_it_where_it_is_kept_then(self):
+        plan = ["plan", "gpt2-nano", *LORA, "--dtype", "bf16", "--sequence", 16, "--batch", 2, *QUICK, "--device-memory", "12MiB",
+                "--disk", self.path(), "--disk-write-limit", "1GB/day"]
+        self.fails(3, *plan, says="; the limit is kept with --frozen-dtype nf4, or with --device-memory ")
+        self.assertEqual(self.succeeds(*plan, *NF4, "--json").json["disk_bytes_written"], 0)
 
     def test_a_folders_weights_are_rounded_once(self):
         folder = self.path("model")

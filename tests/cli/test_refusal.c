@@ -80,7 +80,8 @@ static void check_changes(const json_t *root, const coh_refusal *r)
     for (int32_t i = 0; i < r->change_count; i++) {
         const json_t *one = json_array_get(list, (size_t)i);
         const coh_change *change = &r->changes[i];
-        const int has_tier = change->kind == COH_CHANGE_RAISE || change->kind == COH_CHANGE_LOWER;
+        const int has_tier = change->kind == COH_CHANGE_RAISE || change->kind == COH_CHANGE_LOWER ||
+                             change->kind == COH_CHANGE_FROZEN_NF4;
         check_text(one, "change", coh_change_kind_name(change->kind));
         check_text(one, "tier", has_tier ? tier_of(change->tier) : "");
         check_number(one, "bytes", change->bytes);
@@ -323,6 +324,39 @@ static void a_larger_disk_is_typed_as_it_is_printed_unless_it_is_a_lower_bound(v
         (void)coh_refusal_remedy(&r, text, sizeof(text));
         assert_int_equal(coh_terms_set(NULL, 0), COH_OK);
         assert_string_equal(text, cases[i].typed);
+    }
+}
+
+/* The tier is the one that is short; -1 is all of them together. */
+static void frozen_weights_in_4_bits_name_what_a_plan_takes(void **state)
+{
+    (void)state;
+    static const char *const names[COH_TERM_COUNT] = { [COH_TERM_FROZEN_NF4] = "--frozen nf4" };
+    static const struct {
+        coh_change change;
+        const char *text;
+    } cases[] = {
+        { { .bytes = 1 << 20 }, ": a plan then takes 1MiB of device memory" },
+        { { .bytes = 3 << 20, .tier = COH_TIER_DISK }, ": a plan then takes 3MiB of disk" },
+        { { .bytes = 3 << 20, .tier = -1 }, ": a plan then takes 3MiB of all tiers together" },
+        { { .bytes = 0 }, "" },
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        char text[1024], wanted[1024];
+        coh_refusal r = { .struct_bytes = sizeof(r),
+                          .status = COH_ERR_FULL,
+                          .reason = COH_REFUSAL_ALL_TIERS,
+                          .tier = -1,
+                          .change_count = 1,
+                          .changes = { cases[i].change } };
+        r.changes[0].kind = COH_CHANGE_FROZEN_NF4;
+        snprintf(wanted, sizeof(wanted), "give frozen_nf4, which rounds frozen weights to 4 bits%s",
+                 cases[i].text);
+        assert_string_equal(coh_refusal_remedy(&r, text, sizeof(text)), wanted);
+        assert_int_equal(coh_terms_set(names, COH_TERM_COUNT), COH_OK);
+        (void)coh_refusal_remedy(&r, text, sizeof(text));
+        assert_int_equal(coh_terms_set(NULL, 0), COH_OK);
+        assert_non_null(strstr(text, "give --frozen nf4, "));
     }
 }
 
@@ -593,6 +627,7 @@ int main(void)
         cmocka_unit_test(one_byte_is_no_plural),
         cmocka_unit_test(bytes_of_a_day_have_the_largest_unit),
         cmocka_unit_test(a_larger_disk_is_typed_as_it_is_printed_unless_it_is_a_lower_bound),
+        cmocka_unit_test(frozen_weights_in_4_bits_name_what_a_plan_takes),
         cmocka_unit_test(names_are_all_different),
         cmocka_unit_test(another_failure_ends_a_refusal),
         cmocka_unit_test(texts_are_printable_in_struct_and_json),
