@@ -72,14 +72,24 @@ static coh_status check_stored(const coh_linear_attributes *a, int64_t I)
     return COH_OK;
 }
 
-/* Sets the memory traffic with a weight in NF4: the ports, and the opened weight, written and
- * read. */
+/* Sets the memory traffic with a weight in NF4: that of the ports with a plain weight, which is the
+ * opened one as it is read, and what opening adds: packed it is read, opened it is written. The
+ * planner prices opening by itself (planner/price.h). */
 static void set_bytes(coh_dtype dtype, int64_t N, int64_t I, int64_t O, coh_op_facts *facts)
 {
     const double element = (double)coh_dtype_bytes(dtype), weight = (double)I * (double)O;
     const double packed = weight / COH_NF4_BLOCK * COH_NF4_BLOCK_BYTES;
     for (int phase = 0; phase < COH_PHASE_COUNT; phase++)
         facts->bytes[phase] = packed + (2 * weight + (double)N * (double)(I + O)) * element;
+    facts->bytes[COH_PHASE_FORWARD] += (double)O * element; /* bias */
+    facts->bytes[COH_PHASE_BACKWARD] += (double)sums_bytes(dtype, N, I, O, 1);
+}
+
+/* Adds traffic, if it is not the sum of the ports. */
+static void add_bytes(coh_op_facts *facts, coh_phase phase, double bytes)
+{
+    if (facts->bytes[phase] > 0)
+        facts->bytes[phase] += bytes;
 }
 
 static coh_status infer(const void *attributes, const coh_shape *inputs, coh_op_facts *facts)
@@ -145,9 +155,9 @@ static coh_status infer_residual(const void *attributes, const coh_shape *inputs
     if (status == COH_OK)
         status = coh_check_leading("residual", &inputs[1], "y", &facts->output[0], 0);
     for (int phase = 0; phase < COH_PHASE_COUNT; phase++)
-        if (facts->bytes[phase] > 0)
-            facts->bytes[phase] += (double)coh_shape_elements(&facts->output[0]) *
-                                   (double)coh_dtype_bytes(inputs[0].dtype);
+        add_bytes(facts, (coh_phase)phase,
+                  (double)coh_shape_elements(&facts->output[0]) *
+                      (double)coh_dtype_bytes(inputs[0].dtype));
     return status;
 }
 
@@ -391,7 +401,11 @@ static coh_status infer_activated(const void *attributes, const coh_shape *input
         return status;
     const coh_shape *y = &facts->output[0];
     const int64_t O = y->dim[y->rank - 1], N = coh_shape_rows(y);
-    facts->saved_bytes = saves ? (size_t)(N * O) * coh_dtype_bytes(y->dtype) : 0;
+    const size_t y_bytes = (size_t)(N * O) * coh_dtype_bytes(y->dtype);
+    facts->saved_bytes = saves ? y_bytes : 0;
+    add_bytes(facts, COH_PHASE_FORWARD, (double)facts->saved_bytes);
+    /* dy is overwritten; the sums before the activation, or y, are read */
+    add_bytes(facts, COH_PHASE_BACKWARD, 2.0 * (double)y_bytes + (double)partials_bytes(N, O));
     facts->workspace_bytes[COH_PHASE_BACKWARD] += partials_bytes(N, O);
     facts->flops[COH_PHASE_FORWARD] += forward_flops * (double)N * (double)O;
     facts->flops[COH_PHASE_BACKWARD] += backward_flops * (double)N * (double)O;

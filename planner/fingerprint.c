@@ -200,13 +200,16 @@ coh_dtype coh_operator_dtype(const coh_graph *graph, size_t op)
     return is_bf16 ? COH_DTYPE_BF16 : COH_DTYPE_F32;
 }
 
-uint64_t coh_operator_signature(const coh_graph *graph, size_t op)
+/* `is_plain`: as if no weight were in NF4. */
+static uint64_t signature_of(const coh_graph *graph, size_t op, int is_plain)
 {
     const coh_graph_op_entry *entry = &graph->ops[op];
+    const int is_changed = is_plain && is_packed(entry);
     uint64_t hash = fold_text(0, "cohobate operator 1");
     hash = fold_text(hash, entry->kind.name);
     hash = fold_number(hash, entry->kind.revision);
-    hash = fold_bytes(hash, entry->attributes, entry->attribute_bytes);
+    hash = fold_bytes(hash, entry->attributes,
+                      is_changed ? entry->kind.attribute_bytes : entry->attribute_bytes);
     for (int32_t i = 0; i < entry->kind.input_count; i++) {
         coh_shape shape = graph->tensors[entry->input[i]].shape;
         int32_t channels = shape.dtype == COH_DTYPE_I32 ? 0 : 1; /* ids have none */
@@ -215,12 +218,24 @@ uint64_t coh_operator_signature(const coh_graph *graph, size_t op)
         hash = fold_shape(hash, &shape);
     }
     for (int32_t i = 0; i < entry->kind.parameter_count; i++) {
-        hash = fold_shape(hash, &entry->facts.parameter[i].shape);
+        const coh_shape shape =
+            is_changed ? numeric_shape(graph, entry, i) : entry->facts.parameter[i].shape;
+        hash = fold_shape(hash, &shape);
         if (entry->parameter[i] >= 0)
             hash = fold_number(hash, graph->parameters[entry->parameter[i]].frozen);
     }
     hash = fold_number(hash, (int64_t)coh_operator_dtype(graph, op));
     return hash ? hash : 1; /* 0 means no operator */
+}
+
+uint64_t coh_operator_signature(const coh_graph *graph, size_t op)
+{
+    return signature_of(graph, op, 0);
+}
+
+uint64_t coh_operator_plain_signature(const coh_graph *graph, size_t op)
+{
+    return signature_of(graph, op, 1);
 }
 
 unsigned coh_grad_form(const coh_instruction_call *call, const coh_binding *bindings)

@@ -24,6 +24,9 @@ int coh_order_changes_bits(const coh_graph *graph);
  * attributes, shapes without batch and tokens, frozen parameters, dtype. Never 0. */
 uint64_t coh_operator_signature(const coh_graph *graph, size_t op);
 
+/* Returns the signature of the operator if its weights in NF4 were plain ones, of its dtype. */
+uint64_t coh_operator_plain_signature(const coh_graph *graph, size_t op);
+
 /* How a backward delivers the gradients of its parameters: the forms use different kernels, with
  * different times. */
 enum {

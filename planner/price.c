@@ -116,20 +116,106 @@ static coh_curve_range find_backward(const coh_pricer *p, coh_operator_times wan
     return range; /* all curves of the kind */
 }
 
+/* Finds the curves of an operator in both phases. */
+static void find_operator(const coh_pricer *p, coh_operator_times wanted, coh_curve_range *found)
+{
+    wanted.phase = COH_PHASE_FORWARD;
+    found[0] = find_curves(p, &wanted);
+    wanted.phase = COH_PHASE_BACKWARD;
+    for (unsigned form = 0; form < COH_GRAD_FORMS; form++)
+        found[1 + form] = find_backward(p, wanted, form);
+}
+
+/* Were these curves measured of this very operator, a backward in any form? */
+static int are_own(const coh_pricer *p, const coh_curve_range *found, uint64_t signature)
+{
+    for (unsigned form = 0; found->end > found->begin && form < COH_GRAD_FORMS; form++)
+        if (p->curves[found->begin].times->signature == coh_backward_signature(signature, form))
+            return 1;
+    return 0;
+}
+
+/* An operator that opens weights has the curves of one with plain weights in a phase in which it
+ * was not measured itself. */
+static void find_opening_operator(const coh_pricer *p, coh_operator_times wanted, uint64_t plain,
+                                  coh_opening *opening, coh_curve_range *found)
+{
+    coh_curve_range usual[PLACES];
+    const int own_forward = are_own(p, &found[0], wanted.signature);
+    const int own_backward = are_own(p, &found[1], wanted.signature);
+    wanted.signature = plain;
+    find_operator(p, wanted, usual);
+    if (own_forward)
+        opening->part[COH_PHASE_FORWARD] = 0;
+    else
+        found[0] = usual[0];
+    if (own_backward)
+        opening->part[COH_PHASE_BACKWARD] = 0;
+    else
+        memcpy(&found[1], &usual[1], COH_GRAD_FORMS * sizeof(*found));
+}
+
 static void find_operators(coh_pricer *p, const coh_graph *graph)
 {
     for (size_t i = 0; i < p->op_count; i++) {
         coh_operator_times wanted = { .lane = COH_LANE_COMPUTE,
-                                      .phase = COH_PHASE_FORWARD,
                                       .dtype = coh_operator_dtype(graph, i),
                                       .signature = coh_operator_signature(graph, i) };
         coh_curve_range *found = &p->operators[i * PLACES];
         name_set(&wanted, graph->ops[i].kind.name);
-        found[0] = find_curves(p, &wanted);
-        wanted.phase = COH_PHASE_BACKWARD;
-        for (unsigned form = 0; form < COH_GRAD_FORMS; form++)
-            found[1 + form] = find_backward(p, wanted, form);
+        find_operator(p, wanted, found);
+        if (p->openings != NULL && p->openings[i].element_bytes > 0)
+            find_opening_operator(p, wanted, coh_operator_plain_signature(graph, i),
+                                  &p->openings[i], found);
     }
+}
+
+/* ---- weights in NF4 ---- */
+
+static coh_opening opening_of(const coh_graph *graph, size_t op)
+{
+    const coh_op_facts *facts = &graph->ops[op].facts;
+    coh_opening opening = { 0 };
+    double elements = 0;
+    for (int32_t i = 0; i < graph->ops[op].kind.parameter_count; i++)
+        if (facts->parameter[i].shape.dtype == COH_DTYPE_NF4)
+            elements += (double)coh_shape_elements(&facts->parameter[i].shape);
+    if (elements == 0)
+        return opening;
+    opening.element_bytes = (double)COH_NF4_BLOCK_BYTES / COH_NF4_BLOCK +
+                            (double)coh_dtype_bytes(coh_operator_dtype(graph, op));
+    for (int phase = 0; phase < COH_PHASE_COUNT; phase++) {
+        const double bytes = elements * opening.element_bytes;
+        if (facts->bytes[phase] >= bytes) /* else the kind does not count them */
+            opening.part[phase] = bytes / facts->bytes[phase];
+    }
+    return opening;
+}
+
+static coh_status find_openings(coh_pricer *p, const coh_graph *graph)
+{
+    for (size_t i = 0; i < p->op_count; i++) {
+        const coh_opening opening = opening_of(graph, i);
+        if (opening.element_bytes == 0)
+            continue;
+        if (p->openings == NULL)
+            COH_TRY(COH_ALLOC(p->op_count, &p->openings));
+        p->openings[i] = opening;
+    }
+    return COH_OK;
+}
+
+/* Returns the bytes of an instruction with which it opens weights. */
+static double opening_bytes(const coh_pricer *p, const coh_program *program,
+                            const coh_instruction *instruction)
+{
+    const int32_t op =
+        instruction->call < 0 ? -1 : program->calls[instruction->call].operator_index;
+    if (p->openings == NULL || op < 0)
+        return 0;
+    const int phase =
+        instruction->opcode == COH_OP_BACKWARD ? COH_PHASE_BACKWARD : COH_PHASE_FORWARD;
+    return p->openings[op].part[phase] * (double)instruction->bytes;
 }
 
 static coh_curve_range find_named(const coh_pricer *p, const char *name, int is_bf16, int is_host)
@@ -170,6 +256,7 @@ coh_status coh_pricer_init(coh_pricer *out_pricer, const coh_profile *profile,
                            const coh_graph *graph)
 {
     *out_pricer = (coh_pricer){ .profile = profile, .op_count = graph ? graph->op_count : 0 };
+    COH_TRY(find_openings(out_pricer, graph));
     if (profile->operator_count == 0)
         return COH_OK;
     COH_TRY(make_curves(out_pricer));
@@ -192,6 +279,7 @@ void coh_pricer_fini(coh_pricer *pricer)
     coh_free(pricer->curves);
     coh_free(pricer->work);
     coh_free(pricer->operators);
+    coh_free(pricer->openings);
     coh_free(pricer->updates);
     *pricer = (coh_pricer){ 0 };
 }
@@ -403,6 +491,17 @@ static coh_price roofline(const coh_profile *profile, const coh_instruction *ins
     return with_instruction(memory.p50 > price.p50 ? memory : price, &profile->instruction_ns);
 }
 
+/* Returns the time in which a compute instruction opens weights, before their product. */
+static coh_price opening_price(const coh_profile *profile, double bytes, double element_bytes)
+{
+    const double threads = profile->threads > 1 ? profile->threads : 1;
+    const double ns = bytes / element_bytes * COH_OPEN_NS / threads;
+    const coh_price memory = at_rate(bytes, &profile->memory_bytes_per_s);
+    return profile->device_kind == COH_DEVICE_HOST && ns > memory.p50
+               ? (coh_price){ .p10 = ns, .p50 = ns, .p90 = ns }
+               : memory;
+}
+
 /* Returns the time in which a rank packs what it sends in an exchange and unpacks what arrives: its
  * parts pass through memory twice, on a thread of its own. */
 static coh_price packing(const coh_profile *profile, const coh_layout *layout,
@@ -505,6 +604,40 @@ double coh_price_uncertainty(const coh_profile *profile, const coh_instruction *
     return calibration != NULL ? coh_calibration_uncertainty(calibration) : 0;
 }
 
+static coh_price add_prices(coh_price price, coh_price more)
+{
+    price.p10 += more.p10;
+    price.p50 += more.p50;
+    price.p90 += more.p90;
+    return price;
+}
+
+/* Returns the price of an instruction that computes, without a calibration. */
+static coh_price work_price(const coh_pricer *pricer, const coh_layout *layout,
+                            const coh_program *program, const coh_instruction *instruction)
+{
+    const coh_profile *profile = pricer->profile;
+    const double opened = opening_bytes(pricer, program, instruction);
+    const int on_bf16 = is_bf16(layout, program, instruction);
+    const coh_curve_range range = instruction_curves(pricer, layout, program, instruction, on_bf16);
+    coh_instruction rest = *instruction;
+    coh_price price;
+    rest.bytes -= (uint64_t)opened;
+    if (range.end > range.begin) {
+        price = curves_price(pricer, range,
+                             coh_profile_work(profile, on_bf16, rest.flops, (double)rest.bytes));
+    } else {
+        price = roofline(profile, &rest, on_bf16);
+        price.source += pricer->curve_count;
+    }
+    if (opened > 0) {
+        const int32_t op = program->calls[instruction->call].operator_index;
+        price =
+            add_prices(price, opening_price(profile, opened, pricer->openings[op].element_bytes));
+    }
+    return price;
+}
+
 coh_price coh_price_instruction(const coh_pricer *pricer, const coh_layout *layout,
                                 const coh_program *program, const coh_instruction *instruction)
 {
@@ -518,22 +651,9 @@ coh_price coh_price_instruction(const coh_pricer *pricer, const coh_layout *layo
             pricer->curve_count +
             (link == &profile->link[COH_LINK_PAIR] ? (uint32_t)SOURCE_PAIR : instruction->lane);
     } else {
-        int on_bf16 = is_bf16(layout, program, instruction);
-        coh_curve_range range = instruction_curves(pricer, layout, program, instruction, on_bf16);
-        if (range.end > range.begin) {
-            price = curves_price(
-                pricer, range,
-                coh_profile_work(profile, on_bf16, instruction->flops, (double)instruction->bytes));
-        } else {
-            price = roofline(profile, instruction, on_bf16);
-            price.source += pricer->curve_count;
-        }
+        price = work_price(pricer, layout, program, instruction);
     }
-    if (instruction->comm > 0) {
-        const coh_price more = packing(profile, layout, &program->comms[instruction->comm - 1]);
-        price.p10 += more.p10;
-        price.p50 += more.p50;
-        price.p90 += more.p90;
-    }
+    if (instruction->comm > 0)
+        price = add_prices(price, packing(profile, layout, &program->comms[instruction->comm - 1]));
     return calibration != NULL ? scaled(price, calibration->factor) : price;
 }

@@ -4,6 +4,10 @@
  *     operators              samples of the same signature (of a backward in the same form, or the
  *                            nearest to it: coh_backward_signature), else the mean of all samples
  *                            of its kind, dtype and phase, else the roofline
+ *     weights in NF4         the operator with plain weights, and opening them: their bytes, packed
+ *                            and opened, at the memory's rate; on a processor at least
+ *                            COH_OPEN_NS of a thread for each element. Samples of the operator
+ *                            itself have both
  *     norm, add, ...         samples of that name and dtype, else the roofline
  *     update                 samples of its optimizer, else of AdamW, else the roofline
  *
@@ -46,6 +50,16 @@ typedef struct coh_price_curve {
     double *work; /* seconds at the roofs, of each sample */
 } coh_price_curve;
 
+/* Nanoseconds in which a thread opens an element on a processor (kernels/cpu/nf4.c): 0.45 in bf16,
+ * 0.51 in f32 on an EPYC with AVX-512. */
+#define COH_OPEN_NS 0.5
+
+/* What an operator opens. Zeroed: nothing, or its samples have it. */
+typedef struct coh_opening {
+    double part[COH_PHASE_COUNT]; /* of an instruction's bytes: read packed, written opened */
+    double element_bytes;         /* of an element, both together */
+} coh_opening;
+
 /* The curves of one optimizer's updates: by is bf16, is on the host lane. */
 typedef struct coh_update_curves {
     const coh_optimizer *optimizer;
@@ -60,6 +74,7 @@ typedef struct coh_pricer {
     uint32_t curve_count;
     double *work;                                /* of all curves */
     coh_curve_range *operators;                  /* by operator: forward, backward by its form */
+    coh_opening *openings;                       /* by operator; NULL: no weight is in NF4 */
     coh_curve_range opcodes[COH_OP_COUNT][2][2]; /* by is bf16, is on the host lane */
     coh_update_curves *updates;                  /* of every optimizer */
     int32_t update_count;
