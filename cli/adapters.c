@@ -60,6 +60,33 @@ static coh_status check_flags(const cli_options *options, const coh_model *model
     return COH_OK;
 }
 
+static int trains_any_weight(const coh_model *model)
+{
+    coh_model_tensor tensor;
+    for (int64_t i = 0; coh_model_tensor_at(model, i, &tensor) == COH_OK; i++)
+        if (!coh_model_is_frozen(model, i))
+            return 1;
+    return 0;
+}
+
+/* Each pattern of --lora-also has to train something: --freeze may take out a part of it only. An
+ * older run's note may hold both, so the library takes them. */
+static coh_status check_also(const coh_model *model)
+{
+    char patterns[COH_PATTERN_BYTES], *rest = NULL;
+    coh_model one = *model;
+    snprintf(patterns, sizeof(patterns), "%s", model->adapters.also);
+    for (char *at = strtok_r(patterns, ", ", &rest); at; at = strtok_r(NULL, ", ", &rest)) {
+        snprintf(one.adapters.also, sizeof(one.adapters.also), "%s", at);
+        if (!trains_any_weight(&one))
+            return cli_fail(COH_ERR_ARGUMENT,
+                            "--freeze '%s' freezes all that --lora-also '%s' is to train: take it "
+                            "out of one of the two",
+                            model->adapters.freeze, at);
+    }
+    return COH_OK;
+}
+
 coh_status cli_adapters_select(const cli_options *options, coh_model *model)
 {
     coh_adapters adapters = { 0 };
@@ -74,5 +101,6 @@ coh_status cli_adapters_select(const cli_options *options, coh_model *model)
         CLI_TRY(take_pattern(CLI_FLAG_LORA_TARGETS, options->lora_targets, adapters.targets));
     if (options->lora_also)
         CLI_TRY(take_pattern(CLI_FLAG_LORA_ALSO, options->lora_also, adapters.also));
-    return coh_model_adapters_set(model, &adapters);
+    CLI_TRY(coh_model_adapters_set(model, &adapters));
+    return check_also(model);
 }

@@ -143,9 +143,13 @@ class Whole(ProgramTest):
             (["--lora", 4, "--lora-also", "embed_tokens"], "\"embed_tokens\" matches no operator of this model: choose among wte, wpe"),
             (["--lora", 4, "--lora-also", "c_attn"], "h.0.attn.c_attn has an adapter"),
             (["--lora", 4, "--lora-also", "lm_head"], "matches no operator"),  # it is the table
+            (["--lora", 4, "--lora-also", "wte", "--freeze", "wte"], "--freeze 'wte' freezes all that --lora-also 'wte' is to train"),
+            (["--lora", 4, "--lora-also", "ln_f, h.0.ln_*", "--freeze", "wpe,h.*"], "'wpe,h.*' freezes all that --lora-also 'h.0.ln_*' is"),
         ]:
             with self.subTest(flags=flags):
                 self.fails(2, *train, *flags, says=says)
+        part = self.succeeds("plan", folder, "--lora", 4, "--lora-also", "ln_1", "--freeze", "h.0.*")
+        self.assertIn("ln_1 in full; h.0.* frozen", " ".join(part.out.split()))
         _, _, run, out = self.trained("gpt2")
         self.succeeds("export", run, "-o", out)
         self.fails(2, *train, "--adapter", out, "--lora-also", "wpe", says="leave --freeze, --lora, --lora-targets and --lora-also out")
