@@ -182,6 +182,7 @@ static coh_status open_run(export_run *run)
         .dtype = run->write.dtype,
         .base = run->recipe.base[0] ? run->recipe.base : NULL,
         .files_from = run->write.files_from,
+        .frozen_nf4 = run->recipe.frozen_nf4 != 0,
     };
     return COH_OK;
 }

@@ -47,7 +47,9 @@ static coh_status list_optimizers(const coh_checkpoint *checkpoint,
 static void checkpoint_json(const coh_checkpoint_facts *facts, const char *const *optimizers,
                             uint64_t hash)
 {
+    cli_recipe recipe;
     cli_line line;
+    const int has_recipe = cli_recipe_from_note(facts->note_json, &recipe) == COH_OK;
     cli_line_clear(&line);
     cli_line_add_json(&line,
                       "{'type': 'checkpoint', 'path': %s, 'step': %" PRIu64
@@ -57,9 +59,11 @@ static void checkpoint_json(const coh_checkpoint_facts *facts, const char *const
                       facts->tensor_count, facts->bytes, facts->stream_count > 0);
     for (; *optimizers; optimizers++)
         cli_line_add_json(&line, "%s", *optimizers);
-    cli_line_add_json(
-        &line, "], 'numeric_fingerprint': '%016" PRIx64 "', 'hash': '%016" PRIx64 "', 'note': ",
-        facts->numeric_fingerprint, hash);
+    cli_line_add_json(&line,
+                      "], 'frozen_dtype': %s, 'numeric_fingerprint': '%016" PRIx64
+                      "', 'hash': '%016" PRIx64 "', 'note': ",
+                      has_recipe ? cli_dtype_frozen(recipe.frozen_nf4) : NULL,
+                      facts->numeric_fingerprint, hash);
     cli_line_flush(&line);
     printf("%s}\n", facts->note_json);
 }
@@ -90,6 +94,10 @@ static void print_recipe(const char *note_json)
         return;
     cli_line_clear(&line);
     describe_rates(&recipe, &line);
+    if (recipe.frozen_nf4)
+        cli_line_add(&line,
+                     "  frozen weights of linear layers in nf4: the numbers here are rounded "
+                     "so\n");
     cli_parameter_groups_describe(&recipe, NULL, &line);
     printf("%s", line.text);
 }
@@ -465,9 +473,10 @@ static void print_what(const plan_view *of)
         printf("  of       a model that it does not name\n");
         return;
     }
-    printf("  of       %s in %s%s%s, %.2f M parameters trained (%s, %s, %" PRId64
+    printf("  of       %s in %s%s%s%s, %.2f M parameters trained (%s, %s, %" PRId64
            " wide, vocabulary %" PRId64 ")\n",
            of->model.name, cli_dtype_name(size.dtype),
+           of->model.frozen_nf4 ? " (frozen weights nf4)" : "",
            of->file.f32_gradients ? " (gradients f32)" : "", of->file.atomics ? " (atomics)" : "",
            (double)coh_model_trained_count(&of->model) * 1e-6,
            cli_count((uint64_t)size.layers, "layer").at, cli_count((uint64_t)size.heads, "head").at,
@@ -551,11 +560,12 @@ static void add_note_json(const plan_view *of, cli_line *line)
 {
     const cli_plan_note *note = &of->note;
     cli_line_add_json(line,
-                      "'model': %s, 'dtype': %s, 'trained_parameters': %" PRIu64
+                      "'model': %s, 'dtype': %s, 'frozen_dtype': %s, 'trained_parameters': %" PRIu64
                       ", 'batch': %" PRId64 ", 'micro_batch': %" PRId64 ", 'sequence': %" PRId64
                       ", 'steps': %" PRId64 ", 'budget_bytes': %" PRIu64
                       ", 'tokens_per_second': %.9g",
                       of->model.name, cli_dtype_name(coh_model_size_get(&of->model).dtype),
+                      cli_dtype_frozen((uint64_t)of->model.frozen_nf4),
                       coh_model_trained_count(&of->model), note->batch, note->micro_batch,
                       note->sequence, note->steps, note->device_bytes, tokens_per_s(of));
 }

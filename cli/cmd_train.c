@@ -440,13 +440,14 @@ static void add_best_json(const cli_run_folder *folder, cli_line *line)
 
 static void add_result_json(const cli_run *run, uint64_t hash, cli_line *line)
 {
-    cli_line_add_json(
-        line,
-        "{'model': %s, 'dtype': %s, 'step': %" PRIu64 ", 'stopped': %i, 'hash': '%016" PRIx64
-        "', 'emulated': %i, 'run_folder': %s, 'ended_early': %i",
-        run->job.model.name, cli_dtype_name(coh_model_size_get(&run->job.model).dtype),
-        run->done_steps, run->stopped, hash, cli_job_emulated_bytes(&run->job) > 0,
-        run->folder.path, run->ended);
+    cli_line_add_json(line,
+                      "{'model': %s, 'dtype': %s, 'frozen_dtype': %s, 'step': %" PRIu64
+                      ", 'stopped': %i, 'hash': '%016" PRIx64
+                      "', 'emulated': %i, 'run_folder': %s, 'ended_early': %i",
+                      run->job.model.name,
+                      cli_dtype_name(coh_model_size_get(&run->job.model).dtype),
+                      cli_dtype_frozen(run->job.recipe.frozen_nf4), run->done_steps, run->stopped,
+                      hash, cli_job_emulated_bytes(&run->job) > 0, run->folder.path, run->ended);
     cli_train_add_share_json(run, line);
     add_best_json(&run->folder, line);
     cli_report_totals_json(&run->report, &run->job.summary, &run->facts, line);

@@ -13,6 +13,11 @@ const char *cli_dtype_name(coh_dtype dtype)
     return dtype == COH_DTYPE_BF16 ? "bf16" : dtype == COH_DTYPE_F16 ? "f16" : "f32";
 }
 
+const char *cli_dtype_frozen(uint64_t frozen_nf4)
+{
+    return frozen_nf4 ? "nf4" : NULL;
+}
+
 /* The flag's choices have the order of the enum. */
 coh_dtype cli_dtype_keep(const cli_options *options, coh_dtype trained)
 {

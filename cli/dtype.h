@@ -13,6 +13,10 @@
 
 const char *cli_dtype_name(coh_dtype dtype); /* "f32", "bf16" or "f16" */
 
+/* Returns "nf4" if frozen weights of linears are stored so, else NULL, which is null in JSON: they
+ * have the model's dtype, or there are none. */
+const char *cli_dtype_frozen(uint64_t frozen_nf4);
+
 /* The dtype of a new run without given weights. */
 coh_dtype cli_dtype_choose(const cli_options *options);
 

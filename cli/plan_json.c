@@ -192,13 +192,14 @@ static void add_what(const cli_job *job, uint64_t in_memory_bytes, cli_line *lin
 {
     const coh_plan_summary *summary = &job->summary;
     cli_line_add_json(line,
-                      "{'model': %s, 'fits': true, 'dtype': %s, "
+                      "{'model': %s, 'fits': true, 'dtype': %s, 'frozen_dtype': %s, "
                       "'parameters': %" PRIu64 ", 'batch': %" PRId64 ", 'micro_batch': %" PRId64
                       ", 'replicas': %s, 'ranks': %s, 'pattern': %s"
                       ", 'weights_wire': %s, 'gradients_wire': %s, 'reduce': %s"
                       ", 'sequence': %" PRId64 ", 'emulated': %i, 'budget_bytes': %" PRIu64,
                       job->model.name, cli_dtype_name(coh_model_size_get(&job->model).dtype),
-                      summary->parameter_count, job->recipe.batch, job->recipe.micro_batch,
+                      cli_dtype_frozen((uint64_t)job->model.frozen_nf4), summary->parameter_count,
+                      job->recipe.batch, job->recipe.micro_batch,
                       cli_shape_text(&job->plan_options.replicas).at,
                       cli_shape_text(&job->plan_options.ranks).at, cli_rank_pattern(summary),
                       coh_wire_name(job->plan_options.wires.weights),

@@ -181,6 +181,13 @@ coh_status cli_weights_open_adapters(const cli_options *options, coh_model *mode
     CLI_TRY(coh_adapters_open(options->adapter, model, &weights->adapters));
     if (model->folder[0])
         cli_artefact_say_other_base(options->adapter, model->folder);
+    if (coh_adapters_frozen_nf4(weights->adapters) && !cli_given(options, CLI_FLAG_FROZEN_DTYPE))
+        cli_note_choice("note: the adapters in %s were trained over weights in nf4, and those of "
+                        "%s are taken as they are stored, which they fit a little less%s",
+                        options->adapter, options->operand,
+                        cli_flag_table[CLI_FLAG_FROZEN_DTYPE].commands >> options->command & 1
+                            ? "; --frozen-dtype nf4 rounds those, too"
+                            : "");
     return COH_OK;
 }
 

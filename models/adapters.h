@@ -16,6 +16,10 @@
 #define COH_ADAPTER_A "lora_A"
 #define COH_ADAPTER_B "lora_B"
 
+/* An entry of the metadata of a folder's tensors: over which weights they were trained. */
+#define COH_ADAPTERS_FROZEN "cohobate.frozen_dtype"
+#define COH_ADAPTERS_NF4    "nf4"
+
 /* Lists all adapters of the model, as coh_model_adapter_at does; release with coh_free. Fails:
  * COH_ERR_MEMORY. */
 coh_status coh_adapters_list(const coh_model *model, coh_model_adapter **out_adapters,

@@ -610,6 +610,17 @@ coh_status coh_adapters_open(const char *path, coh_model *model, coh_adapter_fol
     return coh_fail_prefix(status, "the adapters in %.300s", path);
 }
 
+int32_t coh_adapters_frozen_nf4(const coh_adapter_folder *folder)
+{
+    size_t count = 0;
+    const coh_safetensors_pair *pairs =
+        folder ? coh_safetensors_metadata(folder->files, 0, &count) : NULL;
+    for (size_t i = 0; pairs && i < count; i++)
+        if (strcmp(pairs[i].key, COH_ADAPTERS_FROZEN) == 0)
+            return strcmp(pairs[i].value, COH_ADAPTERS_NF4) == 0;
+    return 0;
+}
+
 void coh_adapters_close(coh_adapter_folder *folder)
 {
     if (!folder)

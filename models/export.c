@@ -15,6 +15,7 @@
 
 #include "base/alloc.h"
 #include "base/bytes.h"
+#include "base/check.h"
 #include "base/half.h"
 #include "base/struct_bytes.h"
 #include "cohobate/adapters.h"
@@ -40,7 +41,8 @@ typedef struct exporter {
     const struct export_kind *kind;
     coh_dtype dtype;
     uint64_t shard_bytes;
-    const char *base; /* of adapters: the base model's name */
+    const char *base;   /* of adapters: the base model's name */
+    int32_t frozen_nf4; /* likewise: of weights in NF4 */
     const char *files_from, *generation_from, *notices_from; /* NULL: none are copied */
     coh_folder_write_options chat;                           /* its last two members are read */
     coh_number_source source;
@@ -287,8 +289,11 @@ static coh_status adapters_list(exporter *e)
 {
     size_t whole, at;
     coh_model_tensor tensor;
-    COH_TRY(COH_ALLOC(1, &e->metadata.pairs));
+    COH_TRY(COH_ALLOC(2, &e->metadata.pairs));
     e->metadata.pairs[e->metadata.count++] = (coh_safetensors_pair){ "format", "pt" };
+    if (e->frozen_nf4)
+        e->metadata.pairs[e->metadata.count++] =
+            (coh_safetensors_pair){ COH_ADAPTERS_FROZEN, COH_ADAPTERS_NF4 };
     COH_TRY(coh_adapters_list(e->model, &e->adapters, &e->adapter_count));
     COH_TRY(saved_list(e, &whole));
     at = 2 * e->adapter_count;
@@ -579,8 +584,10 @@ static coh_status export_adapters(const coh_model *model, const coh_adapters_wri
     COH_NEED_STRUCT(coh_adapters_write_options, options);
     coh_struct_read(options, &known, sizeof(known));
     COH_TRY(check_dtype(known.dtype));
+    COH_TRY(coh_check_integer("frozen_nf4", known.frozen_nf4, 0, 1));
     exporter e = { .model = model,
                    .kind = &adapters_kind,
+                   .frozen_nf4 = known.frozen_nf4,
                    .dtype = known.dtype,
                    .base = known.base,
                    .files_from = known.files_from,

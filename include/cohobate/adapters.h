@@ -22,6 +22,9 @@ typedef struct coh_adapters_write_options {
     const char *base; /* path or name of the base model, noted for PEFT; NULL: none */
     /* Folder or file to copy tokenizer files from, as far as they exist; NULL: copy none. */
     const char *files_from;
+    /* 1: they were trained over weights in NF4 (coh_model). The metadata of the tensors' file say
+     * so, which PEFT does not read: its configuration has no such member. */
+    int32_t frozen_nf4;
 } coh_adapters_write_options;
 
 /* Writes the model's adapters into a new folder `path`: adapter_config.json,
@@ -58,6 +61,10 @@ COH_API coh_status coh_adapters_open(const char *path, coh_model *model,
                                      coh_adapter_folder **out_folder);
 /* Accepts NULL. */
 COH_API void coh_adapters_close(coh_adapter_folder *folder);
+
+/* Returns 1 if the folder says that its adapters were trained over weights in NF4, as those of
+ * coh_adapters_write do; 0: it does not, as no folder of PEFT's, or `folder` is NULL. */
+COH_API int32_t coh_adapters_frozen_nf4(const coh_adapter_folder *folder);
 
 /* A coh_number_source of a coh_adapter_folder, `folder`, for the parameters that
  * coh_model_is_adapted accepts. Fails: COH_ERR_CORRUPT (a number is not finite), COH_ERR_IO,

@@ -7,7 +7,7 @@
 
 enum { TOKENS = 8, VOCABULARY = 257, BUFFER_BYTES = 1 << 20, BUFFERS = 8 };
 
-static char folder[256], paths[8][512];
+static char folder[256], paths[9][512];
 static int32_t ids[64];
 static const void *input_at[2] = { ids, ids };
 static const coh_tensor first_tensor[COH_PORT_MAX];
@@ -330,6 +330,23 @@ coh_folder *valid_coh_folder(void)
 coh_adapters valid_coh_adapters(void)
 {
     return (coh_adapters){ .targets = "c_attn", .rank = 2, .alpha = 8 };
+}
+
+coh_adapter_folder *valid_coh_adapter_folder(void)
+{
+    static coh_adapter_folder *open;
+    static coh_model model;
+    const char *path = path_of(8, "adapters");
+    const coh_adapters adapters = valid_coh_adapters();
+    const coh_adapters_write_options options = valid_coh_adapters_write_options();
+    if (open == NULL) {
+        model = valid_coh_model();
+        need(coh_model_adapters_set(&model, &adapters), "adapters");
+        need(coh_adapters_write(&model, &options, path, no_numbers, NULL), "folder of adapters");
+        model = valid_coh_model();
+        need(coh_adapters_open(path, &model, &open), "open folder of adapters");
+    }
+    return open;
 }
 
 coh_merge *valid_coh_merge(void)

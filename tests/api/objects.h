@@ -19,6 +19,7 @@ coh_tokenizer *valid_coh_tokenizer(void);
 coh_chat *valid_coh_chat(void);
 coh_token_file *valid_coh_token_file(void);
 coh_folder *valid_coh_folder(void);
+coh_adapter_folder *valid_coh_adapter_folder(void);
 coh_merge *valid_coh_merge(void);
 coh_trace_file *valid_coh_trace_file(void);
 coh_world *valid_coh_world(void); /* of one rank, which never waits for another */

@@ -144,6 +144,30 @@ class Nf4(TrainTest):
         kept = self.succeeds(*base, "--lora", 2, "--save", "none")
         self.assertNotIn("nf4", kept.out + kept.err)
 
+    def test_adapters_that_are_exported_say_over_which_weights_they_were_trained(self):
+        folder, text = self.path("model"), self.corpus(60)
+        model_folder.make(folder, "llama", dtype="BF16", C=128, inner=256)
+        base = ["train", folder, "--data", text, "--sequence", 16, "--batch", 2, "--threads", 2, "--steps", 1]
+        note = "were trained over weights in nf4, and those of"
+        for name, flags in (("packed", NF4), ("plain", [])):
+            run, out = self.path("run-" + name), self.path(name)
+            done = self.succeeds(*base, "--lora", 2, *flags, "--save", run, "--json").json
+            self.assertEqual(done["frozen_dtype"], "nf4" if flags else None)
+            self.succeeds("export", run, "-o", out)
+            held = model_folder.metadata(os.path.join(out, "adapter_model.safetensors"))
+            self.assertEqual(held, {"format": "pt", **({"cohobate.frozen_dtype": "nf4"} if flags else {})})
+            told = [self.succeeds("eval", folder, "--adapter", out, "--data", text, "--sequence", 16).err,
+                    self.succeeds("generate", folder, "--adapter", out, "--prompt", "a", "--tokens", 2).err,
+                    self.succeeds("export", folder, "--adapter", out, "-o", self.path("merged-" + name), "--merge-lora").err,
+                    self.succeeds(*base, "--adapter", out, "--save", "none").err]
+            for said in told:
+                self.assertEqual(note in " ".join(said.split()), bool(flags), said)
+            self.assertNotIn(note, " ".join(self.succeeds(*base, "--adapter", out, *NF4, "--save", "none").err.split()))
+            shown = self.succeeds("inspect", run)
+            self.assertEqual("frozen weights of linear layers in nf4" in shown.out, bool(flags))
+            self.assertEqual(self.succeeds("inspect", run, "--json").json["frozen_dtype"], "nf4" if flags else None)
+            self.assertNotIn(note, self.succeeds("eval", run, "--data", text).err)  # has the rounded numbers
+
     def test_what_has_no_such_weights_is_refused(self):
         says = "--frozen-dtype nf4 is of frozen weights of linear layers"
         self.fails(2, "train", *NANO, "--data", self.corpus(), *NF4, says=says)
@@ -161,6 +185,9 @@ class Nf4(TrainTest):
         self.succeeds(*nano)
         made = self.succeeds("simulate", self.path("plan.json"), "--json").json
         self.assertGreater(made["step_seconds"], 0)
+        self.assertEqual((usual["frozen_dtype"], packed["frozen_dtype"]), (None, "nf4"))
+        self.assertEqual(self.succeeds("inspect", self.path("plan.json"), "--json").json["frozen_dtype"], "nf4")
+        self.assertIn("(frozen weights nf4)", self.succeeds("inspect", self.path("plan.json")).out)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,8 @@ LEFT_OUT = {
         coh_chat_template_text
         coh_gpt2_decode_graph coh_model_decode_graph coh_model_prefill_graph coh_model_token_losses_graph coh_tokenizer_piece""",
     "folders and adapters are written by `cohobate export`, from a checkpoint, and adapters are read by `cohobate train`":
-        """coh_adapters_close coh_adapters_numbers coh_adapters_open coh_adapters_write coh_adapters_write_bytes coh_folder_clear coh_folder_describe coh_folder_facts_get
+        """coh_adapters_close coh_adapters_frozen_nf4 coh_adapters_numbers coh_adapters_open coh_adapters_write coh_adapters_write_bytes
+        coh_folder_clear coh_folder_describe coh_folder_facts_get
         coh_folder_tensor_at coh_folder_write coh_folder_write_bytes coh_folder_write_tokenizer coh_merge_close coh_merge_numbers coh_merge_open
         coh_model_adapter_at coh_model_adapter_count coh_model_adapter_elements coh_model_from_config coh_model_is_adapted
         coh_model_name_find coh_model_tensor_at coh_model_tensor_count coh_model_tensor_stored
