@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "cli/dtype.h"
+#include "cli/other_trainers.h"
 
 static const struct {
     const char *name;
@@ -573,6 +574,10 @@ static coh_status unknown_flag(cli_command command, const char *flag, int option
     if (flag_elsewhere(command, flag) != NULL)
         return not_of(command, flag_elsewhere(command, flag));
     const char *name = cli_command_name(command);
+    const char *instead = cli_other_trainers_find(command, flag);
+    if (instead != NULL)
+        return cli_fail(COH_ERR_ARGUMENT, "'%s' is not a flag of cohobate %s: %s", flag, name,
+                        instead);
     list_beginning(command, flag, &list);
     if (strchr(list.text, ',') != NULL)
         return cli_fail(COH_ERR_ARGUMENT,

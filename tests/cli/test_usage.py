@@ -102,6 +102,52 @@ class Usage(ProgramTest):
         for command in COMMANDS[:-2]:  # the last two need no operand
             self.fails(2, command, says="missing")
 
+    def test_flags_of_other_trainers_name_what_to_give(self):
+        """Each row of cli/other_trainers.c, with "-" and "_", and with a value; each names flags that the command has."""
+        known = set(re.findall(r"--([a-z][a-z0-9-]*)", self.succeeds("train", "--help").out))
+        gives = {
+            "load-in-4bit": "--frozen-dtype nf4, with --lora or --freeze",
+            "packing": "--documents fitted",
+            "sample-packing": "--documents fitted",
+            "learning-rate": "--lr X",
+            "modules-to-save": "--lora-also PATTERN",
+            "lora-r": "--lora RANK:ALPHA",
+            "lora-rank": "--lora RANK:ALPHA",
+            "lora-alpha": "--lora RANK:ALPHA",
+            "lora-target-modules": "--lora-targets PATTERN",
+            "target-modules": "--lora-targets PATTERN",
+            "num-train-epochs": "--epochs X",
+            "num-epochs": "--epochs X",
+            "max-steps": "--steps N",
+            "per-device-train-batch-size": "--micro-batch N, and --batch N for all sequences of a step",
+            "micro-batch-size": "--micro-batch N, and --batch N for all sequences of a step",
+            "gradient-accumulation-steps": "--batch N, all sequences of a step, and --micro-batch N, those computed at once",
+            "max-seq-length": "--sequence N, in tokens",
+            "max-seq-len": "--sequence N, in tokens",
+            "max-length": "--sequence N, in tokens",
+            "sequence-len": "--sequence N, in tokens",
+            "block-size": "--sequence N, in tokens",
+            "gradient-checkpointing": "--recompute all; auto, the default, does it where memory is short",
+            "bf16": "--dtype bf16",
+            "fp16": "--dtype bf16, which is as long: f16 is not computed in",
+            "warmup-steps": "--warmup N",
+            "warmup-ratio": "--warmup X%: 3% for a ratio of 0.03",
+            "lr-scheduler-type": "--schedule cosine, linear, constant or wsd",
+            "max-grad-norm": "--clip X",
+            "output-dir": "--save DIR",
+            "save-steps": "--save-every N",
+            "eval-steps": "--validation-every N",
+        }
+        for name, give in gives.items():
+            self.assertNotIn(name, known)
+            self.assertTrue(set(re.findall(r"--([a-z][a-z0-9-]*)", give)) <= known, give)
+            for typed in {f"--{name}", f"--{name.replace('-', '_')}", f"--{name}=1"}:
+                with self.subTest(typed=typed):
+                    said = self.fails(2, "train", "gpt2-pico", typed).err
+                    self.assertEqual(said, f"cohobate train: '{typed}' is not a flag of cohobate train: give {give}\n")
+        self.fails(2, "generate", "gpt2-pico", "--max_new_tokens", 9, says="'--max_new_tokens' is not a flag of cohobate generate: give --tokens N")
+        self.assertNotIn("give", self.fails(2, "generate", "gpt2-pico", "--learning-rate", 1, says="is not a flag").err)
+
     def test_the_whole_name_of_another_commands_flag_is_not_the_beginning_of_a_longer_one(self):
         for flag in (["--device", "cuda:0"], ["--device=cuda:0"]):
             self.fails(2, "simulate", "plan.json", *flag, says="--device is not a flag of cohobate simulate, but of train, plan")

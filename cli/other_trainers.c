@@ -1,0 +1,77 @@
+/* Names the flag that another trainer's flag means: of Hugging Face's Trainer, TRL and PEFT, and of
+ * programs that took their names over. The one idea: a table, since their names are not near ours.
+ * Next: unknown_flag in options.c. */
+#include "cli/other_trainers.h"
+
+#include <string.h>
+
+typedef struct row {
+    const char *name; /* with "-" for "_" */
+    cli_flag flag;    /* that the command must have */
+    const char *give;
+} row;
+
+#define SEQUENCE  "give --sequence N, in tokens"
+#define MICRO     "give --micro-batch N, and --batch N for all sequences of a step"
+#define RECOMPUTE "give --recompute all; auto, the default, does it where memory is short"
+#define FITTED    "give --documents fitted"
+#define RANK      "give --lora RANK:ALPHA"
+
+static const row rows[] = {
+    { "load-in-4bit", CLI_FLAG_FROZEN_DTYPE, "give --frozen-dtype nf4, with --lora or --freeze" },
+    { "packing", CLI_FLAG_DOCUMENTS, FITTED },
+    { "sample-packing", CLI_FLAG_DOCUMENTS, FITTED },
+    { "learning-rate", CLI_FLAG_LR, "give --lr X" },
+    { "modules-to-save", CLI_FLAG_LORA_ALSO, "give --lora-also PATTERN" },
+    { "lora-r", CLI_FLAG_LORA, RANK },
+    { "lora-rank", CLI_FLAG_LORA, RANK },
+    { "lora-alpha", CLI_FLAG_LORA, RANK },
+    { "lora-target-modules", CLI_FLAG_LORA_TARGETS, "give --lora-targets PATTERN" },
+    { "target-modules", CLI_FLAG_LORA_TARGETS, "give --lora-targets PATTERN" },
+    { "num-train-epochs", CLI_FLAG_EPOCHS, "give --epochs X" },
+    { "num-epochs", CLI_FLAG_EPOCHS, "give --epochs X" },
+    { "max-steps", CLI_FLAG_STEPS, "give --steps N" },
+    { "per-device-train-batch-size", CLI_FLAG_MICRO_BATCH, MICRO },
+    { "micro-batch-size", CLI_FLAG_MICRO_BATCH, MICRO },
+    { "gradient-accumulation-steps", CLI_FLAG_BATCH,
+      "give --batch N, all sequences of a step, and --micro-batch N, those computed at once" },
+    { "max-seq-length", CLI_FLAG_SEQUENCE, SEQUENCE },
+    { "max-seq-len", CLI_FLAG_SEQUENCE, SEQUENCE },
+    { "max-length", CLI_FLAG_SEQUENCE, SEQUENCE },
+    { "sequence-len", CLI_FLAG_SEQUENCE, SEQUENCE },
+    { "block-size", CLI_FLAG_SEQUENCE, SEQUENCE },
+    { "gradient-checkpointing", CLI_FLAG_RECOMPUTE, RECOMPUTE },
+    { "bf16", CLI_FLAG_DTYPE, "give --dtype bf16" },
+    { "fp16", CLI_FLAG_DTYPE, "give --dtype bf16, which is as long: f16 is not computed in" },
+    { "warmup-steps", CLI_FLAG_WARMUP, "give --warmup N" },
+    { "warmup-ratio", CLI_FLAG_WARMUP, "give --warmup X%: 3% for a ratio of 0.03" },
+    { "lr-scheduler-type", CLI_FLAG_SCHEDULE, "give --schedule cosine, linear, constant or wsd" },
+    { "max-grad-norm", CLI_FLAG_CLIP, "give --clip X" },
+    { "output-dir", CLI_FLAG_SAVE, "give --save DIR" },
+    { "save-steps", CLI_FLAG_SAVE_EVERY, "give --save-every N" },
+    { "eval-steps", CLI_FLAG_VALIDATION_EVERY, "give --validation-every N" },
+    { "max-new-tokens", CLI_FLAG_TOKENS, "give --tokens N" },
+};
+
+/* Are the first `length` bytes of the word the name, if "_" is "-"? */
+static int is_name(const char *word, size_t length, const char *name)
+{
+    if (strlen(name) != length)
+        return 0;
+    for (size_t i = 0; i < length; i++)
+        if ((word[i] == '_' ? '-' : word[i]) != name[i])
+            return 0;
+    return 1;
+}
+
+const char *cli_other_trainers_find(cli_command command, const char *word)
+{
+    if (strncmp(word, "--", 2) != 0)
+        return NULL;
+    const size_t length = strcspn(word + 2, "=");
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        if (is_name(word + 2, length, rows[i].name) &&
+            (cli_flag_table[rows[i].flag].commands >> command & 1))
+            return rows[i].give;
+    return NULL;
+}
