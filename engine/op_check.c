@@ -292,6 +292,7 @@ static coh_status build(const coh_op_kind *kind, const coh_op_check_options *opt
     const int32_t count = input_count_of(kind);
     if (count > 0)
         COH_NEED(options->inputs);
+    graph->freezes_nf4 = 1;
     for (int32_t i = 0; i < count; i++) {
         char name[16];
         snprintf(name, sizeof(name), "input %d", i);

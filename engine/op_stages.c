@@ -581,7 +581,7 @@ static int has_bf16(const bench *b)
         for (int port = 0; port < COH_PORT_MAX; port++) {
             const coh_trial_buffer *buffer = &b->first.buffer[role][port];
             if (buffer->data != NULL && buffer->shape.dtype != COH_DTYPE_F32 &&
-                buffer->shape.dtype != COH_DTYPE_I32)
+                buffer->shape.dtype != COH_DTYPE_I32 && buffer->shape.dtype != COH_DTYPE_NF4)
                 return 1;
         }
     return 0;

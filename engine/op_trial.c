@@ -10,6 +10,7 @@
 #include "base/half.h"
 #include "base/rng.h"
 #include "engine/guard.h"
+#include "kernels/nf4.h"
 #include "planner/row_unit.h"
 
 enum { GUARD = COH_GUARD_BYTES, ALIGN = COH_GUARD_ALIGN, ALIGN_MOST = 4096 };
@@ -17,14 +18,20 @@ enum { GUARD = COH_GUARD_BYTES, ALIGN = COH_GUARD_ALIGN, ALIGN_MOST = 4096 };
 
 /* ---- elements ---- */
 
+/* Is it looked at by bytes? Elements in NF4 have none of their own. */
+static int is_bytes(const coh_trial_buffer *buffer)
+{
+    return buffer->shape.rank == 0 || buffer->shape.dtype == COH_DTYPE_NF4;
+}
+
 int64_t coh_trial_count(const coh_trial_buffer *buffer)
 {
-    return buffer->shape.rank > 0 ? coh_shape_elements(&buffer->shape) : (int64_t)buffer->bytes;
+    return is_bytes(buffer) ? (int64_t)buffer->bytes : coh_shape_elements(&buffer->shape);
 }
 
 static size_t element_bytes(const coh_trial_buffer *buffer)
 {
-    return buffer->shape.rank > 0 ? coh_dtype_bytes(buffer->shape.dtype) : 1;
+    return is_bytes(buffer) ? 1 : coh_dtype_bytes(buffer->shape.dtype);
 }
 
 double coh_trial_number(const coh_trial_buffer *buffer, const char *data, int64_t element)
@@ -33,7 +40,7 @@ double coh_trial_number(const coh_trial_buffer *buffer, const char *data, int64_
     uint32_t bits = 0;
     int32_t integer;
     float value;
-    if (buffer->shape.rank == 0)
+    if (is_bytes(buffer))
         return (double)(unsigned char)*at;
     if (buffer->shape.dtype == COH_DTYPE_I32) {
         memcpy(&integer, at, sizeof(integer));
@@ -72,6 +79,19 @@ static void fill_normal(const coh_trial_buffer *buffer, uint64_t seed, uint64_t 
         put_float(buffer, i, mean + deviation * normal(seed, stream, i));
 }
 
+/* A weight in NF4, which is frozen. */
+static void fill_packed(const coh_trial_buffer *buffer, uint64_t seed, uint64_t stream)
+{
+    float block[COH_NF4_BLOCK];
+    char *at = buffer->values;
+    for (int64_t i = 0; i < coh_shape_elements(&buffer->shape); i += COH_NF4_BLOCK) {
+        for (int k = 0; k < COH_NF4_BLOCK; k++)
+            block[k] = 0.5f * normal(seed, stream, i + k);
+        coh_nf4_quantise(at, block, COH_NF4_BLOCK);
+        at += COH_NF4_BLOCK_BYTES;
+    }
+}
+
 static void fill_integers(const coh_trial_buffer *buffer, coh_index_range range, uint64_t seed,
                           uint64_t stream)
 {
@@ -102,7 +122,8 @@ static void describe(coh_trial_buffer *buffer, const coh_shape *shape)
     if (shape->rank == 0)
         return;
     buffer->shape = *shape;
-    buffer->bytes = (size_t)coh_shape_elements(shape) * coh_dtype_bytes(shape->dtype);
+    buffer->bytes =
+        (size_t)coh_dtype_array_bytes(shape->dtype, (uint64_t)coh_shape_elements(shape));
 }
 
 static void describe_all(coh_trial *trial, const coh_graph *graph, uint32_t widens)
@@ -124,6 +145,8 @@ static void describe_all(coh_trial *trial, const coh_graph *graph, uint32_t wide
     for (int32_t i = 0; i < op->kind.parameter_count; i++) {
         coh_shape gradient = op->facts.parameter[i].shape;
         describe(&b[COH_TRIAL_PARAMETER][i], &gradient);
+        if (gradient.dtype == COH_DTYPE_NF4) /* has none */
+            continue;
         if (widens >> i & 1u)
             gradient.dtype = COH_DTYPE_F32;
         if (trains)
@@ -168,6 +191,7 @@ static void fill_values(coh_trial *trial, uint64_t seed)
     const coh_graph_op_entry *op = trial->op;
     for (int port = 0; port < COH_PORT_MAX; port++) {
         const coh_trial_buffer *input = &trial->buffer[COH_TRIAL_INPUT][port];
+        const coh_trial_buffer *parameter = &trial->buffer[COH_TRIAL_PARAMETER][port];
         const uint64_t stream = (uint64_t)port;
         const coh_init init = op->facts.parameter[port].init;
         if (input->data != NULL && (op->facts.counting_inputs >> port & 1u) != 0)
@@ -176,8 +200,10 @@ static void fill_values(coh_trial *trial, uint64_t seed)
             fill_integers(input, op->facts.index_range[port], seed, stream);
         else
             fill_normal(input, seed, stream, 0.0f, 1.0f);
-        fill_normal(&trial->buffer[COH_TRIAL_PARAMETER][port], seed, 100 + stream,
-                    init == COH_INIT_ONE ? 1.0f : 0.0f, 0.5f);
+        if (parameter->data != NULL && parameter->shape.dtype == COH_DTYPE_NF4)
+            fill_packed(parameter, seed, 100 + stream);
+        else
+            fill_normal(parameter, seed, 100 + stream, init == COH_INIT_ONE ? 1.0f : 0.0f, 0.5f);
         fill_normal(&trial->buffer[COH_TRIAL_OUTPUT_GRAD][port], seed, 200 + stream, 0.0f, 1.0f);
         fill_normal(&trial->buffer[COH_TRIAL_INPUT_GRAD][port], seed, 300 + stream, 0.0f, 1.0f);
         fill_normal(&trial->buffer[COH_TRIAL_PARAMETER_GRAD][port], seed, 400 + stream, 0.0f, 1.0f);
@@ -321,8 +347,8 @@ static void narrow(coh_view *view, int64_t begin, int64_t end)
 {
     if (view->data == NULL)
         return;
-    view->data =
-        (char *)view->data + (size_t)(begin * view->stride[0]) * coh_dtype_bytes(view->shape.dtype);
+    view->data = (char *)view->data +
+                 coh_dtype_array_bytes(view->shape.dtype, (uint64_t)(begin * view->stride[0]));
     view->shape.dim[0] = end - begin;
     view->origin[0] = begin;
 }

@@ -131,7 +131,7 @@ int coh_trial_differ(const coh_trial *trial, const char *expected, const char *g
 
 /* Returns 1 if a role is a result. */
 int coh_trial_is_result(coh_trial_role role);
-/* Returns an element as a number: of the shape's dtype, or a byte if it has none. */
+/* Returns an element as a number: of the shape's dtype, or a byte if it has none, or is NF4. */
 double coh_trial_number(const coh_trial_buffer *buffer, const char *data, int64_t element);
 /* Returns the number of elements, or of bytes. */
 int64_t coh_trial_count(const coh_trial_buffer *buffer);

@@ -161,8 +161,10 @@ static coh_status link_parameters(coh_graph *graph, coh_graph_op_entry *op, cons
             op->parameter[i] = tied;
         } else {
             char *name = NULL;
-            const int is_frozen = (args->frozen_parameters >> i) & 1;
-            if (facts->shape.dtype == COH_DTYPE_NF4 && !is_frozen)
+            const int is_packed = facts->shape.dtype == COH_DTYPE_NF4;
+            const int is_frozen =
+                ((args->frozen_parameters >> i) & 1) || (is_packed && graph->freezes_nf4);
+            if (is_packed && !is_frozen)
                 return coh_fail(COH_ERR_ARGUMENT,
                                 "operator %s: parameter %d is nf4 and has no gradient: freeze it",
                                 op->name, i);

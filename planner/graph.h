@@ -55,6 +55,7 @@ struct coh_graph {
     int32_t *inputs;
     size_t input_count, input_capacity; /* tensors */
     int32_t loss;                       /* tensor, or -1 */
+    int32_t freezes_nf4; /* 1: parameters in NF4 are frozen by themselves, not refused */
     coh_name_table op_names, parameter_names;
 };
 

@@ -106,7 +106,7 @@ typedef struct coh_op_report {
 } coh_op_report;
 
 /* Checks one operator of `kind`. Float inputs are normal numbers, integers are
- * within the ranges that infer declares (0 if it declares none).
+ * within the ranges that infer declares (0 if it declares none). A parameter in NF4 is frozen.
  * Fails: COH_ERR_ARGUMENT (options; more than 256 MiB of tensors; a kind without functions for the
  * device), COH_ERR_MEMORY, COH_ERR_DEVICE (no such GPU, or it failed during the check, perhaps by a
  * kernel of the kind). A kind with mistakes is no failure: the report counts the findings. */

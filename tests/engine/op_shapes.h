@@ -3,8 +3,23 @@
 #ifndef COH_TESTS_ENGINE_OP_SHAPES_H
 #define COH_TESTS_ENGINE_OP_SHAPES_H
 
+#include <string.h>
+
 #include "cohobate/op_check.h"
 #include "tests/kernels/shapes.h"
+
+static inline int op_is_linear(const coh_op_kind *kind)
+{
+    static const char begin[] = "cohobate.linear";
+    return strncmp(kind->name, begin, strlen(begin)) == 0;
+}
+
+/* Has the case a weight in NF4? */
+static inline int op_shape_is_packed(const shape_case *one)
+{
+    return op_is_linear(one->kind) &&
+           ((const coh_linear_attributes *)one->attributes)->stored == COH_DTYPE_NF4;
+}
 
 /* The size of a case's attributes: of the last version of the kind's struct. */
 static inline size_t op_attribute_bytes(const coh_op_kind *kind)
@@ -18,6 +33,7 @@ static inline size_t op_attribute_bytes(const coh_op_kind *kind)
                    kind == &coh_kind_attention_grouped_documents_dropout
                ? sizeof(coh_attention_grouped_dropout_attributes)
            : kind == &coh_kind_classifier ? sizeof(coh_classifier_attributes)
+           : op_is_linear(kind)           ? sizeof(coh_linear_attributes)
            : kind == &coh_kind_position   ? sizeof(coh_position_attributes)
                                           : kind->attribute_bytes;
 }
