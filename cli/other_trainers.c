@@ -14,13 +14,13 @@ typedef struct row {
 #define SEQUENCE  "give --sequence N, in tokens"
 #define MICRO     "give --micro-batch N, and --batch N for all sequences of a step"
 #define RECOMPUTE "give --recompute all; auto, the default, does it where memory is short"
-#define FITTED    "give --documents fitted"
+#define SEPARATE  "give --documents separate"
 #define RANK      "give --lora RANK:ALPHA"
 
 static const row rows[] = {
     { "load-in-4bit", CLI_FLAG_FROZEN_DTYPE, "give --frozen-dtype nf4, with --lora or --freeze" },
-    { "packing", CLI_FLAG_DOCUMENTS, FITTED },
-    { "sample-packing", CLI_FLAG_DOCUMENTS, FITTED },
+    { "packing", CLI_FLAG_DOCUMENTS, SEPARATE },
+    { "sample-packing", CLI_FLAG_DOCUMENTS, SEPARATE },
     { "learning-rate", CLI_FLAG_LR, "give --lr X" },
     { "modules-to-save", CLI_FLAG_LORA_ALSO, "give --lora-also PATTERN" },
     { "lora-r", CLI_FLAG_LORA, RANK },

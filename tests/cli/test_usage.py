@@ -107,8 +107,8 @@ class Usage(ProgramTest):
         known = set(re.findall(r"--([a-z][a-z0-9-]*)", self.succeeds("train", "--help").out))
         gives = {
             "load-in-4bit": "--frozen-dtype nf4, with --lora or --freeze",
-            "packing": "--documents fitted",
-            "sample-packing": "--documents fitted",
+            "packing": "--documents separate",
+            "sample-packing": "--documents separate",
             "learning-rate": "--lr X",
             "modules-to-save": "--lora-also PATTERN",
             "lora-r": "--lora RANK:ALPHA",
