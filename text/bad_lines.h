@@ -7,8 +7,8 @@
  * If no line is good, the form is at fault rather than the lines: then nothing offers to leave them
  * out, and a long file is not read to its end.
  *
- * Threads that read files, or parts of one, count for themselves; joined in any order the counts and
- * the first line are the same. */
+ * Threads that read files, or parts of one, count for themselves; joined in any order the counts
+ * and the first line are the same. */
 #ifndef COH_TEXT_BAD_LINES_H
 #define COH_TEXT_BAD_LINES_H
 
