@@ -60,7 +60,8 @@ static int has_same_facts(const coh_graph_op_entry *large, const coh_graph_op_en
 {
     return memcmp(large->facts.state, small->facts.state, sizeof(large->facts.state)) == 0 &&
            memcmp(large->facts.index_range, small->facts.index_range,
-                  sizeof(large->facts.index_range)) == 0;
+                  sizeof(large->facts.index_range)) == 0 &&
+           large->facts.counting_inputs == small->facts.counting_inputs;
 }
 
 static coh_status check_op(const coh_plan *plan, const coh_graph_op_entry *large,
