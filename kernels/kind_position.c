@@ -67,29 +67,34 @@ static coh_status forward(const coh_call *call)
     return COH_OK;
 }
 
+/* The gradient of x is that of y. */
+static void pass_gradient(const coh_call *call)
+{
+    const coh_view *dy = &call->output_grad[0];
+    if (call->input_grad[0].data != NULL)
+        coh_kernel_pass(call->queue, dy->shape.dtype, call->input_grad[0].data, dy->data,
+                        coh_shape_elements(&dy->shape), (call->input_grad_adds & 1u) != 0);
+}
+
 static coh_status backward(const coh_call *call)
 {
     const coh_position_attributes *a = call->attributes;
     const int64_t *dim = call->output_grad[0].shape.dim;
-    const coh_dtype dtype = call->output_grad[0].shape.dtype;
-    const void *dy = call->output_grad[0].data;
     const coh_position_gradient gradient = {
-        .dtype = dtype,
+        .dtype = call->output_grad[0].shape.dtype,
         .B = dim[0],
         .T = dim[1],
         .C = dim[2],
         .rows = a->positions + a->offset,
         .offset = a->offset,
-        .dy = dy,
+        .dy = call->output_grad[0].data,
         .dweight = call->parameter_grad[0].data,
         .adds = (call->parameter_grad_adds & 1u) != 0,
         .f32_grads = coh_call_has_f32_grads(call, 0),
     };
     if (gradient.dweight != NULL)
         coh_kernel_position_backward(call->queue, &gradient);
-    if (call->input_grad[0].data != NULL)
-        coh_kernel_pass(call->queue, dtype, call->input_grad[0].data, dy, dim[0] * dim[1] * dim[2],
-                        (call->input_grad_adds & 1u) != 0);
+    pass_gradient(call);
     return COH_OK;
 }
 
@@ -146,15 +151,13 @@ static coh_status forward_documents(const coh_call *call)
 static coh_status backward_documents(const coh_call *call)
 {
     coh_embedding rows = rows_of(call, &call->output_grad[0].shape);
-    const void *dy = call->output_grad[0].data;
     rows.order = call->workspace;
     rows.f32_grads = coh_call_has_f32_grads(call, 0);
     if (call->parameter_grad[0].data != NULL)
-        coh_kernel_embedding_backward(call->queue, &rows, call->parameter_grad[0].data, dy,
+        coh_kernel_embedding_backward(call->queue, &rows, call->parameter_grad[0].data,
+                                      call->output_grad[0].data,
                                       (call->parameter_grad_adds & 1u) != 0);
-    if (call->input_grad[0].data != NULL)
-        coh_kernel_pass(call->queue, rows.dtype, call->input_grad[0].data, dy, rows.N * rows.C,
-                        (call->input_grad_adds & 1u) != 0);
+    pass_gradient(call);
     return COH_OK;
 }
 
