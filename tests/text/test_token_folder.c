@@ -11,6 +11,7 @@
 #include "tests/length.h"
 #include "tests/text/folder.h"
 #include "tests/text/nasty.h"
+#include "tests/text/same_file.h"
 
 /* TOKENIZERS: the folder of folders. */
 
@@ -81,20 +82,6 @@ static coh_status make_tokens(coh_token_build_options options, const char *token
     coh_status status = coh_token_file_make(tokenizer, &options, facts);
     coh_tokenizer_close(tokenizer);
     return status;
-}
-
-static void assert_same_file(const char *name, int threads)
-{
-    char one[40], many[40];
-    size_t one_bytes, many_bytes;
-    snprintf(one, sizeof(one), "%s-1", name);
-    snprintf(many, sizeof(many), "%s-%d", name, threads);
-    char *expected = folder_read(folder_file(one), &one_bytes);
-    char *text = folder_read(folder_file(many), &many_bytes);
-    assert_int_equal(many_bytes, one_bytes);
-    assert_memory_equal(text, expected, one_bytes);
-    free(text);
-    free(expected);
 }
 
 static void assert_same_by_threads(coh_token_build_options options, const char *tokenizer_path)

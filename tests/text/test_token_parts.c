@@ -13,6 +13,7 @@
 #include "tests/length.h"
 #include "tests/text/byte_tokenizer.h"
 #include "tests/text/folder.h"
+#include "tests/text/same_file.h"
 #include "text/lines.h"
 
 /* ---- the lines of parts ---- */
@@ -186,20 +187,6 @@ static coh_status make(coh_token_build_options options, int thread_count,
     options.thread_count = thread_count;
     *out_facts = (coh_token_build_facts){ .struct_bytes = sizeof(*out_facts) };
     return coh_token_file_make(byte_tokenizer, &options, out_facts);
-}
-
-static void assert_same_file(const char *name, int thread_count)
-{
-    char one[40], many[40];
-    size_t one_bytes, many_bytes;
-    snprintf(one, sizeof(one), "%s-1", name);
-    snprintf(many, sizeof(many), "%s-%d", name, thread_count);
-    char *expected = folder_read(folder_file(one), &one_bytes);
-    char *bytes = folder_read(folder_file(many), &many_bytes);
-    assert_int_equal(many_bytes, one_bytes);
-    assert_memory_equal(bytes, expected, one_bytes);
-    free(bytes);
-    free(expected);
 }
 
 static void assert_same_by_threads(coh_token_build_options options)
