@@ -372,6 +372,28 @@ static coh_status open_logits(evaluation *run)
                      run->data.facts.token_count - 1, &run->rows);
 }
 
+/* A token attends over its own document if the checkpoint's run had separate documents; else, for
+ * other weights and for text of another form, if the data marks them. */
+static void choose_attention(evaluation *run)
+{
+    cli_inference *inference = &run->inference;
+    const int marks = run->data.facts.marks_documents;
+    int *separate = &inference->model.separate_documents;
+    *separate = marks;
+    if (inference->weights.is_checkpoint && !cli_given(inference->options, CLI_FLAG_DOCUMENTS))
+        *separate = inference->recipe.form.aligned == COH_DOCUMENTS_SEPARATE;
+    if (inference->model.family == COH_FAMILY_OWN)
+        *separate = 0;
+    if (*separate != marks)
+        cli_note_choice(marks ? "note: the documents of %s are separate, but not those that the "
+                                "model was trained on: a token attends over all before it in its "
+                                "sequence"
+                              : "note: %s does not mark where its documents begin, so a token "
+                                "attends over all before it in its sequence (cohobate tokenize "
+                                "--documents separate marks them)",
+                        inference->options->data);
+}
+
 static coh_status evaluate(evaluation *run)
 {
     cli_inference *inference = &run->inference;
@@ -381,7 +403,7 @@ static coh_status evaluate(evaluation *run)
      * the same digits as in the run's validation. */
     inference->model.dropout = inference->recipe.dropout;
     CLI_TRY(open_data(run, coh_model_size_get(&inference->model).vocabulary));
-    inference->model.separate_documents = run->data.facts.marks_documents;
+    choose_attention(run);
     CLI_TRY(
         cli_score_init(&run->data, "data", options->data, run->sequence, run->stride, &run->score));
     CLI_TRY(choose_plan(run));

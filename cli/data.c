@@ -139,10 +139,10 @@ int cli_data_marks_documents(const char *path)
     struct stat is;
     if (stat(path, &is) != 0 || !S_ISREG(is.st_mode) || read_head(path, head) < 8 ||
         !cli_data_is_tokens(head, sizeof(head)) || coh_token_file_open(path, &file) != COH_OK)
-        return 0;
+        return -1;
     const coh_status status = coh_token_file_facts_get(file, &facts);
     coh_token_file_close(file);
-    return status == COH_OK && facts.marks_documents;
+    return status == COH_OK ? facts.marks_documents : -1;
 }
 
 static coh_status find_kind(const char *flag, const char *path, data_kind *out_kind)

@@ -37,7 +37,7 @@ coh_status cli_data_open_file(const struct cli_options *options, int is_raw,
 coh_status cli_data_form_from_options(const struct cli_options *options, cli_data_form *out_form);
 /* Replaces the fields of *form whose flags are given, except id_bytes. Fails: as above. */
 coh_status cli_data_form_override(const struct cli_options *options, cli_data_form *form);
-/* Is `path` a token file that marks where its documents begin? 0 also if it cannot be read. */
+/* Does the token file `path` mark where its documents begin? -1: it is none, or cannot be read. */
 int cli_data_marks_documents(const char *path);
 /* Is it a file of JSON lines by its name? A *.jl is one if it begins with an object. */
 int cli_data_is_named_lines(const char *path);

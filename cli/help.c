@@ -105,9 +105,8 @@ const char *const cli_help_details[CLI_COMMAND_COUNT] = {
     [CLI_TOKENIZE] =
         "IN is a text file, a folder (every text file under it, sorted by path), JSON lines or\n"
         "an array of JSON objects.\n"
-        "With --documents aligned, fitted or separate, documents are arranged for sequences of "
-        "--sequence\n"
-        "tokens.\n",
+        "With --documents aligned, fitted or separate, documents are arranged for sequences\n"
+        "of --sequence tokens.\n",
     [CLI_INSPECT] =
         "The hash of a checkpoint is one number for all parameters and optimizer states. It\n"
         "does not depend on the budget, chunk size, tiers or threads of the run.\n",

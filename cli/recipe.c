@@ -103,6 +103,7 @@ static void keep_frozen_dtype(cli_recipe *recipe, const cli_options *options,
 void cli_recipe_keep_sequence(cli_recipe *recipe, const cli_options *options)
 {
     cli_recipe noted;
+    int is_text;
     if (!options->operand || is_preset(options) || cli_artefact_is_folder(options->operand) ||
         !read_noted(options->operand, &noted))
         return;
@@ -111,7 +112,8 @@ void cli_recipe_keep_sequence(cli_recipe *recipe, const cli_options *options)
                                                                       : "aligned";
     keep_frozen_dtype(recipe, options, &noted);
     if (options->command == CLI_TRAIN && noted.form.aligned &&
-        !cli_given(options, CLI_FLAG_DOCUMENTS))
+        !cli_given(options, CLI_FLAG_DOCUMENTS) && options->data &&
+        cli_data_is_text("data", options->data, &is_text) == COH_OK && is_text)
         cli_note_choice("note: the documents of %s were %s; those of this run are packed "
                         "(--documents %s)",
                         options->operand, layout, layout);

@@ -28,7 +28,7 @@ static coh_status ask_for_atomics(const cli_job *job)
             attributes.scores.window = gemma->window;
     }
     if (job->model.separate_documents)
-        return cli_fail(COH_ERR_SHAPE, "separate documents: cuDNN is given none");
+        return cli_fail(COH_ERR_SHAPE, "it takes no separate documents");
     const coh_shape x = { .dtype = size.dtype,
                           .rank = 3,
                           .dim = { 1, job->recipe.sequence, size.heads * width } };
@@ -127,13 +127,42 @@ coh_status cli_settle_frozen_dtype(cli_job *job)
     return COH_OK;
 }
 
+/* A token file says by itself whether its documents are separate. */
+static coh_status take_marks(cli_job *job, int marks)
+{
+    const cli_options *options = job->options;
+    int64_t *layout = &job->recipe.form.aligned;
+    const int was_separate = *layout == COH_DOCUMENTS_SEPARATE;
+    if (cli_given(options, CLI_FLAG_DOCUMENTS) &&
+        marks != (options->documents == COH_DOCUMENTS_SEPARATE))
+        return cli_fail(COH_ERR_ARGUMENT,
+                        marks ? "--data %s has separate documents, and --documents says otherwise "
+                                "of the validation text: give --documents separate"
+                              : "--data %s does not mark where its documents begin, and "
+                                "--documents separate needs the marks: make it again with "
+                                "cohobate tokenize --documents separate, or give --documents "
+                                "fitted",
+                        options->data);
+    if (job->resumed && marks != was_separate)
+        cli_note_choice(marks ? "note: the documents of %s are separate: from now on a token "
+                                "attends over its own document only"
+                              : "note: %s does not mark where its documents begin: from now on a "
+                                "token attends over all before it in its sequence",
+                        options->data);
+    if (marks)
+        *layout = COH_DOCUMENTS_SEPARATE;
+    else if (was_separate)
+        *layout = COH_DOCUMENTS_FITTED;
+    return COH_OK;
+}
+
 coh_status cli_settle_documents(cli_job *job)
 {
     const char *data = job->options->data;
-    int64_t *layout = &job->recipe.form.aligned;
-    if (!job->options->resume && data && cli_data_marks_documents(data))
-        *layout = COH_DOCUMENTS_SEPARATE;
-    job->model.separate_documents = *layout == COH_DOCUMENTS_SEPARATE;
+    const int marks = data ? cli_data_marks_documents(data) : -1;
+    if (marks >= 0)
+        CLI_TRY(take_marks(job, marks));
+    job->model.separate_documents = job->recipe.form.aligned == COH_DOCUMENTS_SEPARATE;
     if (job->model.separate_documents && job->model.family == COH_FAMILY_OWN)
         return cli_fail(COH_ERR_ARGUMENT,
                         "%s is a model of an extension, whose tokens attend over all before them "

@@ -11,9 +11,9 @@ coh_status cli_settle_atomics(cli_job *job);
  * the same. Fails: COH_ERR_ARGUMENT if no weight can be stored so. */
 coh_status cli_settle_frozen_dtype(cli_job *job);
 
-/* Takes separate documents into the model: --documents separate, or a token file of a new run that
- * marks them. Fails: COH_ERR_ARGUMENT for a model of an extension, whose graph takes no
- * positions. */
+/* Takes separate documents into the model: of --documents separate, of a checkpoint's note, or of a
+ * token file that marks them. Fails: COH_ERR_ARGUMENT for a model of an extension, whose graph
+ * takes no positions, and for a token file and --documents that contradict one another. */
 coh_status cli_settle_documents(cli_job *job);
 
 /* Returns 1 if --frozen-dtype nf4 would store weights of a new run in fewer bits. */

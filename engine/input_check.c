@@ -82,8 +82,8 @@ static coh_status check_counts(const coh_graph *graph, int32_t counter, size_t i
             return coh_fail(
                 COH_ERR_ARGUMENT,
                 "step %" PRIu64 ": input %s holds %" PRId32 " at place %" PRIu64
-                ", and for operator %s it counts the tokens of each document: 0, or one "
-                "more than the value before it in its row",
+                ", and operator %s takes positions in documents: 0, or one more than the value "
+                "before it in its row",
                 values->step, tensor->name, integers[i], i, graph->ops[counter].name);
     return COH_OK;
 }

@@ -337,16 +337,33 @@ static coh_status run_call(void *context, uint64_t window)
 
 /* ---- data in a window ---- */
 
-/* Makes the integers of a forward's inputs: rows of the operator's own parameter, in a scattered
- * order; zeros if it has none. */
-static void make_integers(int32_t *values, int64_t count, int64_t rows)
+/* The integers of a forward's input: value i is i * factor % period. */
+typedef struct integers {
+    int64_t factor, period;
+} integers;
+
+/* Rows of the operator's own parameter, in a scattered order; zeros if it has none. Positions of
+ * documents: those of one document a row, which is the most work. */
+static integers integers_of(const bench *b, int port)
 {
-    for (int64_t i = 0; i < count; i++)
-        values[i] = (int32_t)(i * 7919 % rows);
+    const coh_call *call = &b->call;
+    const coh_shape *shape = &call->input[port].shape;
+    if (b->p->op->facts.counting_inputs >> port & 1u)
+        return (integers){ 1, shape->dim[shape->rank - 1] };
+    return (integers){ 7919,
+                       call->parameter[0].data != NULL ? call->parameter[0].shape.dim[0] : 1 };
 }
 
-static coh_status put_integers(const bench *b, const coh_view *view, int64_t rows)
+static void make_integers(int32_t *values, int64_t count, integers of)
 {
+    for (int64_t i = 0; i < count; i++)
+        values[i] = (int32_t)(i * of.factor % of.period);
+}
+
+static coh_status put_integers(const bench *b, int port)
+{
+    const coh_view *view = &b->call.input[port];
+    const integers rows = integers_of(b, port);
     const int64_t count = coh_shape_elements(&view->shape);
     const coh_bed *bed = b->bed;
     int32_t *values;
@@ -365,10 +382,9 @@ static coh_status put_integers(const bench *b, const coh_view *view, int64_t row
 static coh_status fill_integers(const bench *b)
 {
     const coh_call *call = &b->call;
-    const int64_t rows = call->parameter[0].data != NULL ? call->parameter[0].shape.dim[0] : 1;
     for (int port = 0; port < COH_PORT_MAX; port++)
         if (call->input[port].data != NULL && call->input[port].shape.dtype == COH_DTYPE_I32)
-            COH_TRY(put_integers(b, &call->input[port], rows));
+            COH_TRY(put_integers(b, port));
     return COH_OK;
 }
 

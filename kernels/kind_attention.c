@@ -346,7 +346,7 @@ RUNS(grouped_dropout_documents)
 #define KIND_WITH(kind_name, kind_revision, bytes)                                                 \
     COH_KIND(kind_name, kind_revision), .output_count = 1, .attribute_bytes = bytes
 
-/* All that is read by backward can get a gradient, but for positions of documents. */
+/* All that is read by backward can get a gradient, except positions of documents. */
 #define INPUTS(count, mask)                                                                        \
     .input_count = count, .backward_reads = { .inputs = (1u << (count)) - 1, .outputs = 1u },      \
     COH_KIND_GRADIENTS(mask, 0u)

@@ -428,6 +428,10 @@ static coh_status check_arguments(const coh_tokenizer *tokenizer,
     if (options->separate && !options->fitted)
         return coh_fail(COH_ERR_ARGUMENT,
                         "only documents that are fitted into windows are marked to be separate");
+    if (options->separate && tokenizer->vocabulary > INT32_C(1) << 30)
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "a vocabulary of %" PRId64 " ids leaves no room for marks of documents",
+                        (int64_t)tokenizer->vocabulary);
     if (options->sequence < 0)
         return coh_fail(COH_ERR_ARGUMENT,
                         "sequences of %" PRId64 " tokens: at least 1, or 0 to count no documents "

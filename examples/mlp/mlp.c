@@ -44,9 +44,10 @@ int main(int count, char **arguments)
     THEN(build(graph, status));
     THEN(coh_engine_create_within(graph, BUDGET, ".", &plan, &engine));
     THEN(coh_engine_init(engine, 1));
-    for (uint64_t step = 0; step < STEPS && status == COH_OK; step++) {
-        const uint64_t row = step * BATCH % ROWS;
-        const coh_step_input at = { sizeof(at), step, 1, 3e-3f, 1.0f, { x[row], &y[row] }, 1.0f };
+    coh_step_input at = { .struct_bytes = sizeof(at), .learning_rate = 3e-3f, .clip = 1.0f };
+    for (; at.step < STEPS && status == COH_OK; at.step++) {
+        at.inputs[0] = x[at.step * BATCH % ROWS];
+        at.inputs[1] = &y[at.step * BATCH % ROWS];
         THEN(coh_engine_step(engine, &at, &result));
     }
     const coh_checkpoint_note note = { sizeof(note), STEPS, "{}" };

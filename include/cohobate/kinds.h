@@ -280,7 +280,8 @@ extern COH_API const coh_op_kind coh_kind_attention_grouped_dropout;
  * positions i32 [B,T], has the position of each token in its document, as `position_ids` of
  * `transformers`: 0 for its first token, then one more each. Query i attends over keys from i -
  * positions[i] on, so over its own document. Blocks of keys that no query of a block sees are
- * skipped. A row of one document gives the bits of the other kinds on the host.
+ * skipped. Of a row of one document the host computes y as the other kinds do, to the bit; backward
+ * may add in another order.
  * cuDNN is not given documents: on a GPU our own kernels compute them. */
 extern COH_API const coh_op_kind coh_kind_attention_documents, coh_kind_attention_grouped_documents;
 

@@ -259,15 +259,23 @@ class Engine(Owner):
 
     # ---- steps ----
 
+    def _whole_rows(self, sequences):
+        """Positions of rows that are one document each."""
+        if self.plan.model._model.separate_documents:
+            return array("i", range(self.plan.sequence)) * sequences
+        return None
+
     def _ids(self, tokens, targets, positions, sequences):
-        """The inputs of a step. With separate documents and no positions, a row is one."""
+        """The inputs of a step."""
         sequence, is_separate = self.plan.sequence, self.plan.model._model.separate_documents
         if positions is not None and not is_separate:
             raise ValueError("positions are for a model that is made with separate_documents=True")
+        if positions is None and is_separate:
+            raise ValueError("the model has separate_documents: give the positions of the tokens "
+                             "in their documents (TokenFile.batch with positions=True)")
         given = [(tokens, "tokens"), (targets, "targets")]
         if is_separate:
-            given += [(array("i", range(sequence)) * sequences if positions is None else positions,
-                       "positions")]
+            given += [(positions, "positions")]
         return [ids_of(values, sequences, sequence, what) for values, what in given]
 
     def _input(self, tokens, targets, *positions, **numbers):
@@ -295,7 +303,7 @@ class Engine(Owner):
         learning_rate  a number, or a function of the step's number: a Schedule
         clip           limit of the global gradient norm; 0: off
         positions      of a model with separate_documents: the position of each token in its
-                       document, from 0 on. None: a sequence is one document"""
+                       document, from 0 on"""
         rate = learning_rate(self.step_count) if callable(learning_rate) else learning_rate
         ids = self._ids(tokens, targets, positions, self.plan.batch)
         step = self._input(*ids, learning_rate=rate, clip=clip)
@@ -323,9 +331,12 @@ class Engine(Owner):
 
     def evaluate(self, tokens, targets, positions=None) -> float:
         """Mean loss over the targets that count of any number of sequences, [n, sequence], without
-        training on them. They run micro-batch by micro-batch. positions as in submit()."""
+        training on them. They run micro-batch by micro-batch. positions as in submit(); None: a
+        sequence is one document."""
         sequence, total, used = self.plan.sequence, 0.0, 0
-        ids = self._ids(tokens, targets, positions, rows_of(tokens, sequence))
+        rows = rows_of(tokens, sequence)
+        positions = self._whole_rows(rows) if positions is None else positions
+        ids = self._ids(tokens, targets, positions, rows)
         piece = self.plan.micro_batch * sequence
         for begin in range(0, len(ids[0]), piece):
             parts = [padded(each[begin:begin + piece], piece, fill)
@@ -359,7 +370,7 @@ class Engine(Owner):
         ids, rows = ids_of(tokens, batch, length, "tokens"), array("i")
         for row in range(batch):
             rows += padded(ids[row * length:(row + 1) * length], sequence, 0)
-        self._forward(*self._ids(rows, array("i", [-1]) * len(rows), None, batch))
+        self._forward(*self._ids(rows, array("i", [-1]) * len(rows), self._whole_rows(batch), batch))
         data, size = c_void_p(), c_size_t()
         library().coh_engine_output(engine, self.plan._logits, byref(data), byref(size))
         row_bytes, kept = size.value // batch, size.value // batch // sequence * length

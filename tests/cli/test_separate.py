@@ -129,10 +129,48 @@ class Separate(TrainTest):
                               "--steps", 1, "--save", self.path("again"))
         self.assertNotIn("does not mark", again.err)  # a token file says by itself that it marks documents
         self.assertEqual(self.succeeds("inspect", self.path("again"), "--json").json["note"]["aligned"], 3)
-        packed = self.succeeds("tokenize", data, "-o", self.path("packed.tokens"))
-        self.assertEqual(packed.code, 0)
-        said = self.succeeds("train", "--resume", self.path("again"), "--data", self.path("packed.tokens"), "--new-data", "--steps", 2)
-        self.assertIn("packed.tokens does not mark where its documents begin, so a token attends over all", " ".join(said.err.split()))
+        self.assertNotIn("are packed", again.err)
+
+    def test_new_data_of_a_run_says_whether_its_documents_are_separate(self):
+        data, run, layouts = self.documents(), self.path("run"), {}
+        for layout in ("fitted", "separate"):
+            layouts[layout] = self.path(layout + ".tokens")
+            self.succeeds("tokenize", data, "--documents", layout, "--sequence", LENGTH, "-o", layouts[layout])
+        self.succeeds("train", "gpt2-pico", "--data", layouts["separate"], "--sequence", LENGTH, "--batch", 2, "--threads", 2, "--steps", 1,
+                      "--save", run)
+        for steps, layout, says, noted in (
+                (2, "fitted", "fitted.tokens does not mark where its documents begin: from now on a token attends over all before it", 2),
+                (3, "separate", "the documents of " + layouts["separate"] + " are separate: from now on", 3)):
+            said = self.succeeds("train", "--resume", run, "--data", layouts[layout], "--new-data", "--steps", steps)
+            self.assertIn(says, " ".join(said.err.split()))
+            self.assertEqual(self.succeeds("inspect", run, "--json").json["note"]["aligned"], noted)
+
+    def test_every_loss_of_a_run_is_taken_as_its_steps_are(self):
+        data, losses = self.documents(), {}
+        files = {layout: self.path(layout + ".tokens") for layout in ("fitted", "separate")}
+        for layout, path in files.items():
+            self.succeeds("tokenize", data, "--documents", layout, "--sequence", LENGTH, "-o", path)
+        for trained in files:
+            for validated in files:
+                run = self.path(trained + validated)
+                done = self.succeeds("train", "gpt2-pico", "--data", files[trained], "--validation", files[validated], "--sequence", LENGTH,
+                                     "--batch", 2, "--threads", 2, "--steps", 1, "--save", run, "--json")
+                told = self.succeeds("eval", run, "--data", files[validated], "--json")
+                self.assertEqual(told.json["loss"], done.json["validation_loss"], (trained, validated))
+                for said in (done.err, told.err):
+                    says = "are separate, but not those" if validated == "separate" else "does not mark where its documents begin"
+                    self.assertEqual(says in " ".join(said.split()), trained != validated, (trained, validated, said))
+                losses[trained, validated] = told.json["loss"]
+        self.assertNotEqual(losses["separate", "separate"], losses["fitted", "separate"])
+
+    def test_a_token_file_and_the_flag_must_agree(self):
+        data = self.documents()
+        for layout, other, remedy in (("separate", "fitted", "give --documents separate"),
+                                      ("fitted", "separate", "make it again with cohobate tokenize --documents separate")):
+            tokens = self.path(layout + ".tokens")
+            self.succeeds("tokenize", data, "--documents", layout, "--sequence", LENGTH, "-o", tokens)
+            self.fails(2, "train", "gpt2-pico", "--data", tokens, "--validation", data, "--documents", other, "--sequence", LENGTH,
+                       "--batch", 2, "--steps", 1, "--save", "none", says=remedy)
 
     def test_a_plan_has_the_kinds_and_is_replayed(self):
         plan = self.path("plan.json")
@@ -145,7 +183,7 @@ class Separate(TrainTest):
         planned = self.succeeds("plan", *flags, "--profile", "a100-40g", "--json")
         self.assertGreater(planned.json["tokens_per_second"], 0)
         self.fails(2, "plan", *flags, "--dtype", "bf16", "--profile", "a100-40g", "--atomics", "on",
-                   says="separate documents: cuDNN is given none")
+                   says="--atomics on is of attention on cuDNN (it takes no separate documents): leave it out")
 
 
 if __name__ == "__main__":

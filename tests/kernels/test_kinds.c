@@ -304,6 +304,30 @@ static void three_tensors_have_the_bits_of_one(void **state)
     }
 }
 
+/* Forward; backward cuts keys into other parts. */
+static void a_row_of_one_document_is_as_without_documents(void **state)
+{
+    (void)state;
+    enum { B = 2, T = 299, H = 3, D = 17 };
+    const coh_attention_attributes heads = { H };
+    for (int dtype = 0; dtype < 2; dtype++) {
+        coh_shape shapes[] = { F32(B, T, 3 * H * D), I32(B, T) };
+        shapes[0].dtype = dtype ? COH_DTYPE_BF16 : COH_DTYPE_F32;
+        coh_case plain, marked;
+        coh_case_create(&plain, &coh_kind_attention, &heads, shapes, 29);
+        coh_case_create(&marked, &coh_kind_attention_documents, &heads, shapes, 29);
+        for (int i = 0; i < B * T; i++)
+            ((int32_t *)marked.call.input[1].data)[i] = i % T;
+        assert_int_equal(coh_case_forward(&plain, pool), COH_OK);
+        assert_int_equal(coh_case_forward(&marked, pool), COH_OK);
+        assert_memory_equal(plain.call.output[0].data, marked.call.output[0].data,
+                            B * T * H * D * coh_dtype_bytes(shapes[0].dtype));
+        assert_memory_equal(plain.call.saved, marked.call.saved, B * T * H * sizeof(float));
+        coh_case_destroy(&plain);
+        coh_case_destroy(&marked);
+    }
+}
+
 /* Fills an array with a part of each row of a tensor. */
 static void part_of(void *to, const coh_view *of, int64_t begin, int64_t width)
 {
@@ -389,6 +413,7 @@ static void the_classifier_never_takes_logits_of_all_tokens_and_words(void **sta
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_row_of_one_document_is_as_without_documents),
         cmocka_unit_test(forward_and_backward_agree_with_double_precision),
         cmocka_unit_test(every_gradient_can_be_added_to),
         cmocka_unit_test(gradients_of_parameters_may_be_f32),

@@ -76,8 +76,10 @@ class Training(PackageTest):
             self.assertTrue(any(at % SEQUENCE and not counted[at] for at in range(len(counted))))
             apart = engine.evaluate(ids, targets, positions)
             self.assertNotEqual(apart, engine.evaluate(ids, targets))  # one document a sequence
-            with self.assertRaisesRegex(cohobate.Error, "counts the tokens of each document"):
+            with self.assertRaisesRegex(cohobate.Error, "takes positions in documents"):
                 engine.evaluate(ids, targets, ids)
+            with self.assertRaisesRegex(ValueError, "give the positions"):
+                engine.step(ids, targets, schedule)
             for step in range(4):
                 ids, targets, positions = data.batch(step, BATCH, SEQUENCE, positions=True)
                 if step == 2:

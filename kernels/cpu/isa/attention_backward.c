@@ -26,6 +26,7 @@ typedef struct backward_block {
     int64_t part_k0;              /* first key of the part */
     int64_t k0, seen, keys;       /* keys of the block, rounded up to four in `keys` */
     int64_t q0, rows, lanes;      /* queries of the tile, rounded up to sixteen in `lanes` */
+    int64_t first, end;           /* queries of the tile that may see the strip, in sixteens */
     int32_t first_keys[COH_ATTENTION_QUERIES];              /* with documents */
     float lse[COH_ATTENTION_QUERIES];                       /* in base 2 */
     float scores[STRIP * COH_ATTENTION_QUERIES];            /* [key][query] */
@@ -42,26 +43,21 @@ typedef struct backward_block {
     float ds_pairs[COH_ATTENTION_SCORES]; /* [key words][query]; for floats, ds_rows is used */
 } __attribute__((aligned(64))) backward_block;
 
-/* Returns the first query of the tile, a multiple of sixteen, that may see key j of the block. */
-LANES_INLINE int64_t first_query(const backward_block *t, int64_t j)
-{
-    return within(t->k0 + j - t->q0, 0, t->lanes) / 16 * 16;
-}
-
-/* Returns the end of the queries of the tile, in sixteens, that may see keys of the strip at j. */
-LANES_INLINE int64_t end_query(const backward_block *t, int64_t j)
+/* Finds the queries of the tile that may see keys of the strip at j. */
+LANES_INLINE void find_queries(backward_block *t, int64_t j)
 {
     const int64_t end = head_end_query(&t->one, t->k0 + j + STRIP - 1) - t->q0;
-    return block_round(within(end, 0, t->lanes), 16);
+    t->first = within(t->k0 + j - t->q0, 0, t->lanes) / 16 * 16;
+    t->end = block_round(within(end, 0, t->lanes), 16);
 }
 
 /* Computes scores (or gradients of p) of STRIP keys from j on. */
 static void score(const backward_block *t, float *to, const float *rows, const float *across,
                   int64_t j)
 {
-    const int64_t first = first_query(t, j);
+    const int64_t first = t->first;
     const block_product product = { .rows = smaller(STRIP, t->keys - j),
-                                    .columns = end_query(t, j) - first,
+                                    .columns = t->end - first,
                                     .depth = t->one.depth,
                                     .a = rows + j * t->one.words,
                                     .a_row = t->one.words,
@@ -139,7 +135,7 @@ LANES_INLINE void put_weights(backward_block *t, int64_t j, int64_t c, const wei
 static void draw(backward_block *t, int64_t j)
 {
     for (int64_t at = 0; at < smaller(STRIP, t->keys - j); at += 4)
-        for (int64_t c = first_query(t, j); c < end_query(t, j); c += COH_VECTOR_FLOATS) {
+        for (int64_t c = t->first; c < t->end; c += COH_VECTOR_FLOATS) {
             vector_bits kept[4];
             head_kept(&t->one, t->k0 + j + at, t->q0 + c, kept);
             for (int e = 0; e < 4; e++)
@@ -151,7 +147,7 @@ static void draw(backward_block *t, int64_t j)
  * the last are set to zero, because products of twelve queries may begin or end there. */
 LANES_INLINE void weigh_strip(backward_block *t, int64_t j, int drops)
 {
-    const int64_t first = first_query(t, j), end = end_query(t, j);
+    const int64_t first = t->first, end = t->end;
     const int64_t keys = smaller(STRIP, t->keys - j), at_0 = t->k0 + j - t->q0;
     const int64_t whole = within(at_0 + keys - 1, 0, t->lanes),
                   whole_end = head_end_query(&t->one, t->k0 + j) - t->q0;
@@ -185,11 +181,11 @@ static void weigh(backward_block *t, int64_t j)
 static void gather_keys(const backward_block *t, float *to, const float *rows, const float *deep,
                         int64_t j)
 {
-    const int64_t first = first_query(t, j) / WORD_ELEMENTS;
+    const int64_t first = t->first / WORD_ELEMENTS;
     const int64_t row_words = t->one.queries / WORD_ELEMENTS;
     const block_product product = { .rows = smaller(STRIP, t->keys - j),
                                     .columns = t->one.width,
-                                    .depth = end_query(t, j) / WORD_ELEMENTS - first,
+                                    .depth = t->end / WORD_ELEMENTS - first,
                                     .a = rows + j * row_words + first,
                                     .a_row = row_words,
                                     .a_depth = 1,
@@ -251,12 +247,12 @@ static void load_queries(backward_block *t)
 static void run_tile(backward_block *t)
 {
     load_queries(t);
-    for (int64_t j = 0; j < t->seen && first_query(t, j) < t->lanes; j += STRIP) {
-        if (end_query(t, j) <= first_query(t, j))
+    for (int64_t j = 0; j < t->seen; j += STRIP) {
+        find_queries(t, j);
+        if (t->end <= t->first)
             continue;
         score(t, t->scores, t->k_rows, t->q_across, j);
-        head_cap(&t->one, t->scores, smaller(STRIP, t->keys - j), first_query(t, j),
-                 end_query(t, j));
+        head_cap(&t->one, t->scores, smaller(STRIP, t->keys - j), t->first, t->end);
         score(t, t->gradients, t->v_rows, t->dy_across, j);
         weigh(t, j);
         gather_keys(t, t->dv, t->p_rows, t->dy_deep, j);
