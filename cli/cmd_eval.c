@@ -402,6 +402,7 @@ static coh_status evaluate(evaluation *run)
     /* Evaluation drops nothing, but kinds with dropout round differently: with them the loss has
      * the same digits as in the run's validation. */
     inference->model.dropout = inference->recipe.dropout;
+    inference->model.lora_dropout = 0; /* its kind copies here: the same bits without it */
     CLI_TRY(open_data(run, coh_model_size_get(&inference->model).vocabulary));
     choose_attention(run);
     CLI_TRY(

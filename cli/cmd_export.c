@@ -161,6 +161,7 @@ static coh_status open_run(export_run *run)
     cli_weights_say(&run->model);
     if (run->weights.checkpoint)
         CLI_TRY(cli_recipe_of_checkpoint(&run->weights.facts, options, &run->recipe));
+    run->model.lora_dropout = run->recipe.lora_dropout; /* adapters are written of runs alone */
     /* Like PEFT, copies no tokenizer with adapters unless requested. */
     if (!is_beside(run) || cli_given(options, CLI_FLAG_TOKENIZER))
         CLI_TRY(choose_tokenizer(run));

@@ -400,9 +400,9 @@ coh_status cli_job_open_unplanned(const cli_options *options, cli_job *out_job)
     CLI_TRY_GOTO(status, cli_settle_documents(out_job), fail);
     CLI_TRY_GOTO(status, cli_settle_atomics(out_job), fail);
     CLI_TRY_GOTO(status, cli_settle_frozen_dtype(out_job), fail);
+    CLI_TRY_GOTO(status, cli_settle_dropout(out_job), fail);
     if (options->command == CLI_PLAN)
         CLI_TRY_GOTO(status, cli_epochs_take_named(out_job), fail);
-    out_job->model.dropout = out_job->recipe.dropout;
     CLI_TRY_GOTO(status, check_groups(out_job), fail);
     return COH_OK;
 fail:

@@ -117,7 +117,7 @@ typedef struct cli_options {
     int64_t reset_optimizer, from_scratch;
     int64_t validation_windows, stride, keep_best, stop_after_worse, skip_bad;
     double validation_split, epochs;
-    double lr, min_lr, beta1, beta2, weight_decay, clip, dropout, temperature;
+    double lr, min_lr, beta1, beta2, weight_decay, clip, dropout, lora_dropout, temperature;
     double top_p, min_p, repetition_penalty;
     int64_t once, again, new_data, operators, hash, json, text, ascii, merge_lora, quick,
         test_poison;

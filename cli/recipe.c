@@ -100,6 +100,17 @@ static void keep_frozen_dtype(cli_recipe *recipe, const cli_options *options,
     recipe->frozen_nf4 = 1;
 }
 
+/* Likewise with the dropout that they had, as a folder of adapters keeps it. */
+static void keep_lora_dropout(cli_recipe *recipe, const cli_options *options,
+                              const cli_recipe *noted)
+{
+    if (noted->lora_dropout == 0 || cli_given(options, CLI_FLAG_LORA_DROPOUT))
+        return;
+    cli_note_choice("dropout of adapters %g: as those of %s; --lora-dropout changes it",
+                    noted->lora_dropout, options->operand);
+    recipe->lora_dropout = noted->lora_dropout;
+}
+
 void cli_recipe_keep_sequence(cli_recipe *recipe, const cli_options *options)
 {
     cli_recipe noted;
@@ -111,6 +122,7 @@ void cli_recipe_keep_sequence(cli_recipe *recipe, const cli_options *options)
                          : noted.form.aligned == COH_DOCUMENTS_FITTED ? "fitted"
                                                                       : "aligned";
     keep_frozen_dtype(recipe, options, &noted);
+    keep_lora_dropout(recipe, options, &noted);
     if (options->command == CLI_TRAIN && noted.form.aligned &&
         !cli_given(options, CLI_FLAG_DOCUMENTS) && options->data &&
         cli_data_is_text("data", options->data, &is_text) == COH_OK && is_text)
@@ -462,6 +474,7 @@ coh_status cli_recipe_from_options(const cli_options *options, cli_recipe *out_r
                             .optimizer_for = options->optimizer_for,
                             .hyperparameters = options->hyperparameters,
                             .dropout = options->dropout,
+                            .lora_dropout = options->lora_dropout,
                             .skip_bad = (uint64_t)options->skip_bad,
                             .seed = (uint64_t)options->seed };
     cli_recipe_set_clip_mode(recipe, (cli_clip_mode)options->clip_mode);

@@ -13,9 +13,10 @@
 
 static coh_status check_fixed(const cli_options *options)
 {
-    static const cli_flag fixed[] = { CLI_FLAG_SEQUENCE,  CLI_FLAG_SEED,    CLI_FLAG_VOCABULARY,
-                                      CLI_FLAG_FREEZE,    CLI_FLAG_LORA,    CLI_FLAG_LORA_TARGETS,
-                                      CLI_FLAG_LORA_ALSO, CLI_FLAG_ADAPTER, CLI_FLAG_DROPOUT };
+    static const cli_flag fixed[] = { CLI_FLAG_SEQUENCE,    CLI_FLAG_SEED,    CLI_FLAG_VOCABULARY,
+                                      CLI_FLAG_FREEZE,      CLI_FLAG_LORA,    CLI_FLAG_LORA_TARGETS,
+                                      CLI_FLAG_LORA_ALSO,   CLI_FLAG_ADAPTER, CLI_FLAG_DROPOUT,
+                                      CLI_FLAG_LORA_DROPOUT };
     if (cli_given(options, CLI_FLAG_EPOCHS) && cli_given(options, CLI_FLAG_STEPS))
         return cli_fail(COH_ERR_ARGUMENT, "--epochs and --steps both say where the run ends: leave "
                                           "one out");

@@ -37,6 +37,8 @@ coh_status cli_replay_note(const cli_job *job, cli_line *out_note)
                           job->options->disk_write_limit);
     if (job->model.dropout > 0)
         cli_line_add_json(out_note, "'dropout': %.17g", job->model.dropout);
+    if (job->model.lora_dropout > 0)
+        cli_line_add_json(out_note, "'lora_dropout': %.17g", job->model.lora_dropout);
     if (job->model.frozen_nf4)
         cli_line_add_json(out_note, "'frozen_nf4': true");
     if (job->model.separate_documents)
@@ -63,6 +65,11 @@ static int read_bytes(const char *text, uint64_t *out_bytes)
     return text[0] && text[strspn(text, "0123456789")] == '\0' && errno == 0;
 }
 
+static int is_share(double dropout)
+{
+    return dropout >= 0 && dropout < 1;
+}
+
 static coh_status read_members(const char *path, json_t *root, cli_plan_note *out,
                                coh_model *out_model)
 {
@@ -70,22 +77,23 @@ static coh_status read_members(const char *path, json_t *root, cli_plan_note *ou
     const char *device = NULL, *profile = NULL, *limit = "0";
     json_t *model = NULL;
     json_int_t version = 0, batch = 0, micro = 0, sequence = 0, steps = 0, threads = 0;
-    double dropout = 0;
+    double dropout = 0, lora_dropout = 0;
     int frozen_nf4 = 0, separate_documents = 0;
-    if (json_unpack_ex(root, &error, JSON_STRICT,
-                       "{s:I, s:I, s:I, s:I, s:I, s:F, s:I, s:s, s:s, s?s, s?F, s?b, s?b, s:o}",
-                       "version", &version, "batch", &batch, "micro_batch", &micro, "sequence",
-                       &sequence, "steps", &steps, "clip", &out->clip, "threads", &threads,
-                       "device_memory_bytes", &device, "profile", &profile, "disk_write_limit",
-                       &limit, "dropout", &dropout, "frozen_nf4", &frozen_nf4, "separate_documents",
-                       &separate_documents, "model", &model) != 0)
+    if (json_unpack_ex(
+            root, &error, JSON_STRICT,
+            "{s:I, s:I, s:I, s:I, s:I, s:F, s:I, s:s, s:s, s?s, s?F, s?F, s?b, s?b, s:o}",
+            "version", &version, "batch", &batch, "micro_batch", &micro, "sequence", &sequence,
+            "steps", &steps, "clip", &out->clip, "threads", &threads, "device_memory_bytes",
+            &device, "profile", &profile, "disk_write_limit", &limit, "dropout", &dropout,
+            "lora_dropout", &lora_dropout, "frozen_nf4", &frozen_nf4, "separate_documents",
+            &separate_documents, "model", &model) != 0)
         return corrupt(path, error.text);
     if (version != NOTE_VERSION)
         return corrupt(path, "is of another version");
     if (!read_bytes(device, &out->device_bytes) || !read_bytes(limit, &out->disk_write_limit) ||
         batch < 1 || batch > 1 << 20 || micro < 1 || batch % micro != 0 || sequence < 1 ||
-        sequence > 1 << 24 || steps < 1 || threads < 1 || threads > 1024 ||
-        !(dropout >= 0 && dropout < 1))
+        sequence > 1 << 24 || steps < 1 || threads < 1 || threads > 1024 || !is_share(dropout) ||
+        !is_share(lora_dropout))
         return corrupt(path, "has a number out of its range");
     *out = (cli_plan_note){ .batch = batch,
                             .micro_batch = micro,
@@ -103,6 +111,7 @@ static coh_status read_members(const char *path, json_t *root, cli_plan_note *ou
     coh_status status = coh_model_from_json(text, out_model);
     free(text);
     out_model->dropout = dropout;
+    out_model->lora_dropout = lora_dropout;
     out_model->frozen_nf4 = frozen_nf4;
     out_model->separate_documents = separate_documents;
     return status == COH_OK ? COH_OK : cli_blame(status, "%s", path);
@@ -250,6 +259,7 @@ coh_status cli_replay_open(const cli_options *options, cli_replay *out_replay)
                       .clips_by_previous = said.clip > 0 && !out_replay->file.deferred_update,
                       .speculates = (uint64_t)out_replay->file.speculates,
                       .dropout = job->model.dropout,
+                      .lora_dropout = job->model.lora_dropout,
                       .frozen_nf4 = (uint64_t)job->model.frozen_nf4 };
     job->made_device_bytes = said.device_bytes;
     const int is_other_profile = options->profile != NULL;

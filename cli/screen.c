@@ -190,8 +190,7 @@ static void add_model(const cli_job *job, cli_line *line)
         cli_count((uint64_t)size.layers, "layer").at, cli_count((uint64_t)size.heads, "head").at,
         size.channels, size.vocabulary);
     add_trained(&job->model, job->summary.parameter_count, line);
-    if (job->recipe.dropout > 0)
-        cli_line_add(line, "dropout: %g in training, none in validation\n", job->recipe.dropout);
+    cli_describe_dropout(&job->recipe, line);
     if (job->on_gpu)
         cli_line_add(line, "dtype:  %s (%s)\n", cli_dtype_name(size.dtype),
                      size.dtype == COH_DTYPE_BF16

@@ -16,6 +16,13 @@ coh_status cli_settle_frozen_dtype(cli_job *job);
  * takes no positions, and for a token file and --documents that contradict one another. */
 coh_status cli_settle_documents(cli_job *job);
 
+/* Takes dropout into the model. Without --lora-dropout a run that begins with --adapter has the
+ * number of its folder. Fails: COH_ERR_ARGUMENT: the flag is given, and there are no adapters. */
+coh_status cli_settle_dropout(cli_job *job);
+
+/* Adds the screen's lines about dropout, if there is any. */
+void cli_describe_dropout(const cli_recipe *recipe, cli_line *line);
+
 /* Returns 1 if --frozen-dtype nf4 would store weights of a new run in fewer bits. */
 int cli_may_pack_frozen(const cli_job *job);
 

@@ -1,6 +1,6 @@
 /* Reads a folder of adapters, as export.c or PEFT writes it. The one idea: its tensors say which
  * linears have an adapter, and which operators are trained in full next to them; of
- * adapter_config.json only rank, alpha and what would compute another formula count. Next:
+ * adapter_config.json only rank, alpha, dropout and what would compute another formula count. Next:
  * adapters.c, which makes the same names of patterns. */
 #include <errno.h>
 #include <inttypes.h>
@@ -14,6 +14,7 @@
 #include "base/json.h"
 #include "base/name_pattern.h"
 #include "cohobate/adapters.h"
+#include "cohobate/terms.h"
 #include "models/adapters.h"
 #include "models/family.h"
 #include "models/safetensors.h"
@@ -131,9 +132,9 @@ static coh_status read_member(const char *name, const json_t *value, coh_config_
             return refuse_member(name, "a number above 0");
         adapters->alpha = (float)number;
     } else if (strcmp(name, "lora_dropout") == 0) {
-        if (number != 0)
-            coh_config_note(reader, "adapters with lora_dropout %g: they are trained without it",
-                            number);
+        if (!json_is_null(value) && !(json_is_number(value) && number >= 0 && number < 1))
+            return refuse_member(name, "a number from 0 to below 1");
+        reader->model->lora_dropout = number;
     } else if (strcmp(name, "use_rslora") == 0) {
         if (!json_is_boolean(value) && !json_is_null(value))
             return refuse_member(name, "true or false");
@@ -181,6 +182,16 @@ static coh_status scale_alpha(json_t *root, coh_config_reader *reader, coh_adapt
     return COH_OK;
 }
 
+static void note_dropout(coh_config_reader *reader)
+{
+    const double share = reader->model->lora_dropout;
+    if (share > 0)
+        coh_config_note(reader,
+                        "adapters with lora_dropout %g: trained with it unless %s gives another "
+                        "number",
+                        share, coh_term_text(COH_TERM_LORA_DROPOUT));
+}
+
 static coh_status read_members(json_t *root, coh_config_reader *reader, coh_adapters *adapters)
 {
     const char *name;
@@ -198,6 +209,7 @@ static coh_status read_members(json_t *root, coh_config_reader *reader, coh_adap
     COH_TRY(check_pattern(root, "rank_pattern", "r", adapters->rank));
     COH_TRY(check_pattern(root, "alpha_pattern", "lora_alpha",
                           alpha ? json_number_value(alpha) : (double)COH_ADAPTER_ALPHA));
+    note_dropout(reader);
     return scale_alpha(root, reader, adapters);
 }
 

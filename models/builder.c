@@ -47,6 +47,18 @@ static coh_status add_op(coh_builder *b, const coh_op_kind *kind, const char *na
     return coh_graph_op(b->graph, kind, &args, out_y, out_parameters);
 }
 
+/* Drops elements of *x, the input of the adapter of the operator of that name. Each adapter has a
+ * dropout of its own, also where several linears read the same x. */
+static coh_status drop_input(coh_builder *b, const char *name, coh_tensor *x)
+{
+    const coh_dropout_attributes dropout = { .probability = b->lora_dropout };
+    char part[NAME_BYTES + sizeof(".lora_dropout")];
+    if (b->lora_dropout == 0)
+        return COH_OK;
+    snprintf(part, sizeof(part), "%s.lora_dropout", name);
+    return add_op(b, &coh_kind_dropout, part, &dropout, sizeof(dropout), x, x, NULL);
+}
+
 /* Adds (alpha / rank) (x Aᵀ) Bᵀ to y if the operator of that name has an adapter. The narrowest of
  * the three tensors is scaled. */
 static coh_status add_adapter(coh_builder *b, const char *name, int64_t outputs, coh_tensor x,
@@ -59,6 +71,7 @@ static coh_status add_adapter(coh_builder *b, const char *name, int64_t outputs,
     const coh_scale_attributes scale = { .factor = b->adapters->alpha / (float)rank };
     char part[NAME_BYTES + sizeof(".lora_scale")];
     coh_tensor inputs[2];
+    COH_TRY(drop_input(b, name, &x));
     snprintf(part, sizeof(part), "%s." COH_ADAPTER_A, name);
     COH_TRY(add_op(b, &coh_kind_linear_uniform, part, &down, sizeof(down), &x, &inputs[0], NULL));
     snprintf(part, sizeof(part), "%s.lora_scale", name);
@@ -259,6 +272,13 @@ static coh_status check_model(const coh_model *model, int64_t tokens)
     if (!(model->dropout >= 0 && model->dropout < 1))
         return coh_fail(COH_ERR_ARGUMENT, "a dropout of %g: from 0 to below 1 is possible",
                         model->dropout);
+    if (!(model->lora_dropout >= 0 && model->lora_dropout < 1))
+        return coh_fail(COH_ERR_ARGUMENT, "a lora_dropout of %g: from 0 to below 1 is possible",
+                        model->lora_dropout);
+    if (model->lora_dropout > 0 && model->adapters.rank == 0)
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "a lora_dropout of %g, and the model has no adapters: set them, or set 0",
+                        model->lora_dropout);
     COH_TRY(coh_adapters_check(model));
     const int64_t positions = coh_model_size_get(model).positions;
     if (tokens < 1 || tokens > positions)
@@ -315,6 +335,7 @@ static coh_status build(coh_builder *b, const coh_model *model, int64_t sequence
     b->block = -1;
     if (!b->decode) {
         b->dropout = model->dropout;
+        b->lora_dropout = model->lora_dropout;
         b->atomics = model->atomics;
         b->frozen_nf4 = model->frozen_nf4;
         b->separate_documents = model->separate_documents;

@@ -28,9 +28,10 @@ typedef struct coh_builder {
     coh_parameter table; /* token table, also the head of a tied model */
     int32_t block;       /* layer number of the operators being added; -1 outside of layers */
     const coh_adapters *adapters; /* frozen operators and adapted linears; NULL: none */
-    double dropout;     /* probability, wherever the family has dropout; 0: no dropout operators */
-    int32_t atomics;    /* coh_model's */
-    int32_t frozen_nf4; /* likewise; training only, as the next */
+    double dropout;      /* probability, wherever the family has dropout; 0: no dropout operators */
+    double lora_dropout; /* likewise, of the input of each adapter */
+    int32_t atomics;     /* coh_model's */
+    int32_t frozen_nf4;  /* likewise; training only, as the next */
     int32_t separate_documents;
     /* Training only: `logits`, or `losses` of each token, become an output next to the loss. */
     int with_logits, with_losses;

@@ -411,24 +411,27 @@ static coh_status add_saved(coh_text *text, const exporter *e)
     return coh_text_add(text, "\n  ]");
 }
 
-/* adapter_config.json: rank, alpha, which modules, and which model they belong to. */
+/* adapter_config.json: rank, alpha, dropout, which modules, and which model they belong to. */
 static coh_status adapters_config(const exporter *e, coh_text *text)
 {
-    char alpha[48];
+    char alpha[48], dropout[48];
     coh_text number = { .data = alpha, .capacity = sizeof(alpha), .is_fixed = 1 };
+    coh_text share = { .data = dropout, .capacity = sizeof(dropout), .is_fixed = 1 };
     const coh_adapters *adapters = &e->model->adapters;
     if (adapters->alpha == floorf(adapters->alpha) && adapters->alpha < 1e6f)
         (void)coh_text_add(&number, "%d", (int)adapters->alpha);
     else
         coh_config_text_add_float(&number, adapters->alpha);
+    (void)(e->model->lora_dropout > 0 ? coh_text_add_number(&share, e->model->lora_dropout)
+                                      : coh_text_add(&share, "0.0"));
     COH_TRY(coh_text_add(text, "{\n  \"base_model_name_or_path\": "));
     COH_TRY(e->base ? coh_text_add_quoted(text, e->base) : coh_text_add(text, "null"));
     COH_TRY(coh_text_add(text,
                          ",\n  \"bias\": \"none\",\n  \"fan_in_fan_out\": %s,\n"
                          "  \"inference_mode\": true,\n  \"init_lora_weights\": true,\n"
-                         "  \"lora_alpha\": %s,\n  \"lora_dropout\": 0.0,\n"
+                         "  \"lora_alpha\": %s,\n  \"lora_dropout\": %s,\n"
                          "  \"modules_to_save\": ",
-                         e->adapters[0].transposed ? "true" : "false", alpha));
+                         e->adapters[0].transposed ? "true" : "false", alpha, dropout));
     COH_TRY(add_saved(text, e));
     COH_TRY(coh_text_add(
         text, ",\n  \"peft_type\": \"LORA\",\n  \"r\": %" PRId32 ",\n  \"target_modules\": [",

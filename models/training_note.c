@@ -103,6 +103,7 @@ static const note_row note_rows[] = {
     LATER("frozen_nf4", NOTE_AMOUNT, frozen_nf4),
     LATER("trained_positions", NOTE_AMOUNT, trained_positions),
     LATER("skip_bad", NOTE_AMOUNT, skip_bad),
+    LATER("lora_dropout", NOTE_REAL, lora_dropout),
 };
 enum { NOTE_ROW_COUNT = sizeof(note_rows) / sizeof(note_rows[0]) };
 
@@ -269,7 +270,7 @@ static int divides_batch(const coh_training_note *note)
 
 static int has_rates_below_one(const coh_training_note *note)
 {
-    return note->beta1 < 1 && note->beta2 < 1 && note->dropout < 1;
+    return note->beta1 < 1 && note->beta2 < 1 && note->dropout < 1 && note->lora_dropout < 1;
 }
 
 /* Has it the steps of a decay exactly if its schedule needs them? */
@@ -509,9 +510,9 @@ static coh_status check_numbers(const coh_training_note *note)
                         (int64_t)coh_fold_shape_replicas(&note->replicas));
     if (!has_rates_below_one(note))
         return coh_fail(COH_ERR_ARGUMENT,
-                        "'beta1', 'beta2' and 'dropout' of the training note are %g, %g and %g: "
-                        "each must be below 1",
-                        note->beta1, note->beta2, note->dropout);
+                        "'beta1', 'beta2', 'dropout' and 'lora_dropout' of the training note are "
+                        "%g, %g, %g and %g: each must be below 1",
+                        note->beta1, note->beta2, note->dropout, note->lora_dropout);
     if (!has_own_decay(note))
         return coh_fail(COH_ERR_ARGUMENT,
                         "'decay_steps' of the training note is %" PRIu64

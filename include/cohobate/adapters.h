@@ -28,7 +28,8 @@ typedef struct coh_adapters_write_options {
 } coh_adapters_write_options;
 
 /* Writes the model's adapters into a new folder `path`: adapter_config.json,
- * adapter_model.safetensors and the tokenizer's files. The folder holds no weights of the model
+ * adapter_model.safetensors and the tokenizer's files. The configuration has the model's
+ * lora_dropout, with which PEFT continues to train. The folder holds no weights of the model
  * itself, except those trained in full next to the adapters: as PEFT's modules_to_save, whole, and
  * a token table that is the head, too, under the names of both. Written whole or not at all, as by
  * coh_folder_write. Memory: 6 MiB, or 10 MiB if a linear is trained in full that is published
@@ -50,9 +51,10 @@ COH_API coh_status coh_adapters_write_bytes(const coh_model *model,
 typedef struct coh_adapter_folder coh_adapter_folder;
 
 /* Opens folder `path`, and sets rank, alpha and targets of its adapters, and what is trained next
- * to them, in `model`, the base model (coh_model_adapters_set). The tensors alone decide which
- * linears have an adapter, and which operators are trained in full; remarks about the configuration
- * are added to the model's notes. The base that the folder names is not compared.
+ * to them, in `model`, the base model (coh_model_adapters_set), and the model's lora_dropout. The
+ * tensors alone decide which linears have an adapter, and which operators are trained in full;
+ * remarks about the configuration are added to the model's notes. The base that the folder names is
+ * not compared.
  * Fails: COH_ERR_CORRUPT (no LoRA, a variant of it that computes another formula, a tensor that
  * does not fit the model, a part of an operator's tensors, or an embedding and a head that differ
  * where the model has one table), COH_ERR_ARGUMENT (the model has adapters or frozen operators),

@@ -142,6 +142,8 @@ typedef enum coh_family {
  *
  *     y = x Wᵀ + b  +  (alpha / rank) (x Aᵀ) Bᵀ
  *
+ * If coh_model has a lora_dropout, training graphs compute A of dropout(x), drawn for each adapter.
+ *
  * A [rank, inputs] is "<operator>.lora_A.weight" and starts uniform in ±1/sqrt(inputs); B [outputs,
  * rank] is "<operator>.lora_B.weight" and starts at zero, so that training starts from the
  * unchanged model. Both have weight decay, as in PEFT.
@@ -202,6 +204,10 @@ typedef struct coh_model {
      * attends over its own document, and learned positions begin again with each. Models are read
      * with 0; it belongs to a run's data. It takes no kinds with atomics. */
     int32_t separate_documents;
+    /* Dropout probability of the input of each adapter's A in training graphs (PEFT's
+     * lora_dropout): 0 to below 1; above 0 only with adapters. It belongs to a run, as dropout
+     * does: models are read with 0, and coh_adapters_open sets that of the folder. */
+    double lora_dropout;
 } coh_model;
 
 /* Creates a model by name: gpt2-nano (6 layers, 6 heads, 384 wide), or a published one: gpt2,

@@ -53,15 +53,16 @@ typedef enum coh_term {
     COH_TERM_CHAT_FORM,
     COH_TERM_KINDS, /* "coh_extension_register" */
     COH_TERM_REPLICAS,
-    COH_TERM_WIRE,        /* "wire" */
-    COH_TERM_CLIP_MODE,   /* "clip mode" */
-    COH_TERM_REDUCE,      /* "reduce" */
-    COH_TERM_DISK_RAISED, /* "": before the size of a larger disk, as a user types it, such as
+    COH_TERM_WIRE,         /* "wire" */
+    COH_TERM_CLIP_MODE,    /* "clip mode" */
+    COH_TERM_REDUCE,       /* "reduce" */
+    COH_TERM_DISK_RAISED,  /* "": before the size of a larger disk, as a user types it, such as
                            * "--disk DIR:"; "": the message is "raise disk to 1GiB" */
-    COH_TERM_CHAT_TEXT,   /* "field": takes conversations that were written out as texts */
-    COH_TERM_ADAPTER,     /* "coh_adapters_open": takes a folder of adapters over a model */
-    COH_TERM_SKIP_BAD,    /* "skip_bad": leaves out lines of JSON that are no documents */
-    COH_TERM_FROZEN_NF4,  /* "frozen_nf4": stores frozen weights of linears in 4 bits */
+    COH_TERM_CHAT_TEXT,    /* "field": takes conversations that were written out as texts */
+    COH_TERM_ADAPTER,      /* "coh_adapters_open": takes a folder of adapters over a model */
+    COH_TERM_SKIP_BAD,     /* "skip_bad": leaves out lines of JSON that are no documents */
+    COH_TERM_FROZEN_NF4,   /* "frozen_nf4": stores frozen weights of linears in 4 bits */
+    COH_TERM_LORA_DROPOUT, /* "lora_dropout": of the inputs of adapters */
     COH_TERM_COUNT
 } coh_term;
 

@@ -162,7 +162,8 @@ typedef struct coh_training_note {
     /* Tokens of a sequence up to which the positions are trained, if the weights that the run began
      * with had been trained on longer ones than `sequence`; 0: `sequence`. It changes no number. */
     int64_t trained_positions;
-    uint64_t skip_bad; /* 1: lines of JSON that are no documents are left out */
+    uint64_t skip_bad;   /* 1: lines of JSON that are no documents are left out */
+    double lora_dropout; /* of the inputs of adapters (coh_model) */
 } coh_training_note;
 
 /* As coh_training_note_init; `bytes` is the size that the caller was compiled with. */

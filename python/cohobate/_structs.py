@@ -55,7 +55,7 @@ class coh_model(Structure):
                 ("checkpoint", c_char * 4096), ("folder", c_char * 4096), ("extras", c_char * 2048),
                 ("dtypes", c_char * 2048), ("metadata", c_char * 1024), ("notes", c_char * 2048),
                 ("dropout", c_double), ("atomics", c_int32), ("frozen_nf4", c_int32),
-                ("separate_documents", c_int32)]
+                ("separate_documents", c_int32), ("lora_dropout", c_double)]
 
 
 class coh_model_size(Structure):
@@ -307,7 +307,8 @@ class coh_training_note(Structure):
                 ("validation_every", c_uint64), ("validation_windows", c_uint64),
                 ("stop_after_worse", c_uint64), ("schedule_kind", c_uint64),
                 ("decay_steps", c_uint64), ("frozen_nf4", c_uint64),
-                ("trained_positions", c_int64), ("skip_bad", c_uint64)]
+                ("trained_positions", c_int64), ("skip_bad", c_uint64),
+                ("lora_dropout", c_double)]
 
 
 class coh_checkpoint_tensor(Structure):

@@ -26,6 +26,7 @@ class Model:
                 PEFT's defaults
     lora_also   globs of operators that are trained in full next to the adapters, such as
                 "embed_tokens,lm_head" (PEFT's modules_to_save)
+    lora_dropout  probability for the input of each adapter, in training (PEFT's lora_dropout)
     freeze      globs of operators that are frozen: "wte,h.0.*"
     frozen_nf4  True: training stores frozen weights of linears in 4.25 bits an element; they are
                 rounded to that when they are loaded
@@ -35,14 +36,15 @@ class Model:
     def __init__(self, what, vocabulary: int = 0, dtype: str | None = None, dropout: float = 0.0,
                  lora: int = 0, lora_alpha: float = 0.0, lora_targets: str = "", freeze: str = "",
                  atomics: bool = False, lora_also: str = "", frozen_nf4: bool = False,
-                 separate_documents: bool = False):
+                 separate_documents: bool = False, lora_dropout: float = 0.0):
         vocabulary = as_count(vocabulary, "vocabulary", 0, INT32_MOST)
         lora = as_count(lora, "lora", 0, INT32_MOST, "; 0: no adapters")
         if not lora and (lora_alpha or lora_targets or lora_also):
             raise ValueError("lora_alpha, lora_targets and lora_also need adapters: give lora, their "
                              "rank")
-        if not 0 <= dropout < 1:
-            raise ValueError(f"dropout is {dropout}: a probability from 0 to below 1")
+        for name, share in (("dropout", dropout), ("lora_dropout", lora_dropout)):
+            if not 0 <= share < 1:
+                raise ValueError(f"{name} is {share}: a probability from 0 to below 1")
         self._model = coh_model()
         library().coh_model_resolve(as_path(what), vocabulary, byref(self._model))
         if dtype is not None:
@@ -57,6 +59,9 @@ class Model:
                 targets=as_text(lora_targets, kinds["targets"], "lora_targets"),
                 also=as_text(lora_also, kinds["also"], "lora_also"))
             library().coh_model_adapters_set(byref(self._model), byref(adapters))
+        if lora_dropout and not self._model.adapters.rank:
+            raise ValueError("lora_dropout needs adapters: give lora, their rank")
+        self._model.lora_dropout = lora_dropout
 
     @property
     def name(self) -> str:

@@ -282,6 +282,7 @@ class Plan(Owner):
         note.batch, note.micro_batch, note.sequence = self.batch, self.micro_batch, self.sequence
         note.optimizer, note.optimizer_for = self.optimizer, self.optimizer_for
         note.f32_gradients, note.dropout = self.f32_gradients, model.dropout
+        note.lora_dropout = model.lora_dropout
         note.by_layers, note.replicas, note.atomics = self.by_layers, self.replicas, model.atomics
         note.speculates, note.frozen_nf4 = self.speculate, model.frozen_nf4
         note.clips_by_previous = not self.exact_clip and not self.speculate

@@ -128,7 +128,8 @@ class TrainingNote:
         Model("run", **note.model_options())."""
         return {"dropout": self.dropout, "atomics": bool(self.atomics),
                 "frozen_nf4": bool(self.frozen_nf4),
-                "separate_documents": self.form.aligned == DOCUMENTS_SEPARATE}
+                "separate_documents": self.form.aligned == DOCUMENTS_SEPARATE,
+                "lora_dropout": self.lora_dropout}
 
     def plan_options(self) -> dict:
         """What Model.plan needs for the numeric plan of the run, batch and sequence included.

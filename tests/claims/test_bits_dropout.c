@@ -53,7 +53,24 @@ static const coh_model llama = { .family = COH_FAMILY_LLAMA,
                                             .rmsnorm_epsilon = 1e-5f,
                                             .init_std = 0.05f,
                                             .untied = 1 } };
-static const coh_model *const models[] = { &gpt2, &opt, &llama };
+/* q, k and v drop the same x apart. */
+static const coh_model adapted = { .family = COH_FAMILY_LLAMA,
+                                   .adapters = { .rank = 3, .alpha = 6, .targets = "*" },
+                                   .lora_dropout = 0.25,
+                                   .llama = { .layers = 2,
+                                              .heads = 6,
+                                              .channels = 48,
+                                              .positions = 40,
+                                              .vocabulary = VOCABULARY,
+                                              .kv_heads = 2,
+                                              .head_width = 10,
+                                              .inner = 104,
+                                              .padding = -1,
+                                              .rope = { .theta = 1e4 },
+                                              .rmsnorm_epsilon = 1e-5f,
+                                              .init_std = 0.05f,
+                                              .untied = 1 } };
+static const coh_model *const models[] = { &gpt2, &opt, &llama, &adapted };
 
 static const trial_manner plain = { 0 };
 static const trial_manner disturbed = {
@@ -81,7 +98,7 @@ static trial_subject subject_of(const coh_model *model, coh_dtype dtype)
 static void placement_and_recomputation_change_no_bit(void **state)
 {
     (void)state;
-    for (int m = 0; m < 6; m++) {
+    for (int m = 0; m < 8; m++) {
         trial_subject subject = subject_of(models[m / 2], m % 2 ? COH_DTYPE_BF16 : COH_DTYPE_F32);
         for (int n = 0; n < 2; n++) {
             trial_outcome expected, found;
@@ -182,6 +199,44 @@ static void it_acts_in_training_alone_and_by_step_and_seed(void **state)
     }
 }
 
+/* As above with adapters, whose B is zero before the first update. */
+static void inputs_of_adapters_are_dropped_in_training_alone(void **state)
+{
+    (void)state;
+    static const struct {
+        uint64_t step, seed;
+        float rate;
+    } draws[] = { { 0, 5, 0.05f }, { 1, 5, 0 }, { 2, 5, 0 }, { 2, 6, 0 }, { 2, 5, 0 } };
+    static const trial_numbers whole = { "one micro-batch", 1, 0 };
+    double trained[5], evaluated[5];
+    trial_subject subject = subject_of(&adapted, COH_DTYPE_F32);
+    trial t;
+    trial_open(&t, &subject, &whole, &in_memory, &plain);
+    for (int i = 0; i < 5; i++) {
+        coh_step_result result = { .struct_bytes = sizeof(result) };
+        coh_step_input input = trial_input(&t, 0);
+        input.step = draws[i].step;
+        input.seed = draws[i].seed;
+        input.learning_rate = draws[i].rate;
+        assert_int_equal(coh_engine_evaluate(t.engine, &input, &evaluated[i]), COH_OK);
+        input = trial_input(&t, 0);
+        input.step = draws[i].step;
+        input.seed = draws[i].seed;
+        input.learning_rate = draws[i].rate;
+        assert_int_equal(coh_engine_submit(t.engine, &input), COH_OK);
+        assert_int_equal(coh_engine_wait(t.engine, &result), COH_OK);
+        trained[i] = result.loss;
+    }
+    trial_close(&t);
+    trial_subject_close(&subject);
+    assert_true(trained[0] == evaluated[0]); /* B is zero */
+    assert_true(evaluated[1] != evaluated[0]);
+    for (int i = 2; i < 5; i++)
+        assert_true(evaluated[i] == evaluated[1]);
+    assert_true(trained[1] != evaluated[1] && trained[1] != trained[2]);
+    assert_true(trained[2] != trained[3] && trained[2] == trained[4]);
+}
+
 /* ---- a user's own kind draws as ours do ---- */
 
 /* x -> y = x u, u uniform in [1/2, 3/2) by coh_random_words. */
@@ -279,6 +334,7 @@ int main(void)
         cmocka_unit_test(placement_and_recomputation_change_no_bit),
         cmocka_unit_test(dropout_stands_where_the_family_has_it),
         cmocka_unit_test(it_acts_in_training_alone_and_by_step_and_seed),
+        cmocka_unit_test(inputs_of_adapters_are_dropped_in_training_alone),
         cmocka_unit_test(a_users_kind_draws_the_same_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

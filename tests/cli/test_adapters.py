@@ -176,7 +176,7 @@ class Adapters(ProgramTest):
                 self.fails(4, *train, says=says)
         with open(os.path.join(out, "adapter_config.json"), "w", encoding="utf-8") as file:
             json.dump({**config, "lora_dropout": 0.1, "use_dora": False, "peft_version": "0.18.0"}, file)
-        self.assertIn("lora_dropout 0.1", self.succeeds(*train, "--steps", 1, "--save", "none").err)
+        self.assertIn("dropout: 0.1 of the inputs of adapters", self.succeeds(*train, "--steps", 1, "--save", "none").err)
         path = os.path.join(out, "adapter_model.safetensors")
         _, tensors = self.read_adapters("adapters-gpt2")
         twice = {name.removeprefix("base_model.model."): tensor for name, tensor in tensors.items()}
@@ -222,6 +222,61 @@ class Adapters(ProgramTest):
         self.assertEqual(self.says_hash(done), self.says_hash(whole))
         for flags in (["--lora", 4], ["--freeze", "norm"], ["--lora-targets", "q_proj"]):
             self.fails(2, "train", "--resume", self.path("run"), "--steps", 6, *flags, says="comes from the checkpoint")
+
+    def test_adapters_drop_their_inputs(self):
+        folder, _ = self.model("llama", dtype="F32")
+        same = ["--dtype", "f32", "--micro-batch", 1]
+        told = [folder, "--lora", "3:6", "--lora-targets", "*", *same, *MOVING]
+        some = [*told, "--lora-dropout", 0.25, "--schedule-steps", 4]
+        plain = self.train(*told, "--steps", 4, "--save", "none")
+        self.assertNotIn("dropout", plain.err)
+        none = self.train(*told, "--lora-dropout", 0, "--steps", 4, "--save", "none")
+        self.assertEqual(self.says_hash(none), self.says_hash(plain))
+        whole = self.train(*some, "--steps", 4, "--save", self.path("whole"))
+        self.assertRegex(whole.err, r"(?m)^dropout: 0.25 of the inputs of adapters in training, none in validation$")
+        self.assertNotEqual(self.says_hash(whole), self.says_hash(plain))
+        # a resumed run, also within less memory, keeps it
+        self.train(*some, "--steps", 2, "--save", self.path("run"))
+        memory = self.succeeds("plan", *some, *SMALL, "--json").json["in_memory_bytes"]
+        resume = ["train", "--resume", self.path("run"), "--steps", 4, "--threads", 1]
+        done = self.succeeds(*resume, "--disk", self.folder, "--device-memory", f"{memory // 2048}KiB", "--json")
+        self.assertGreater(done.json["link_bytes"]["read"], 0)
+        self.assertIn("dropout: 0.25 of the inputs", done.err)
+        self.assertEqual(done.json["hash"], self.says_hash(whole))
+        self.fails(2, "train", "--resume", self.path("whole"), "--steps", 6, "--lora-dropout", 0.1, says="comes from the checkpoint")
+        # evaluation has no dropout, and the digits of the run's validation
+        held = self.write("held.txt", "a line that was held out\n" * 20)
+        measured = self.train(self.path("whole"), *same, "--steps", 1, "--lr", 0, "--weight-decay", 0, "--validation", held,
+                              "--tokenizer", folder, "--save", "none", "--json")
+        self.assertIn(f"dropout of adapters 0.25: as those of {self.path('whole')}; --lora-dropout changes it", measured.err)
+        loss = self.succeeds("eval", self.path("whole"), "--data", held, "--sequence", 16, "--micro-batch", 1, "--json").json["loss"]
+        self.assertEqual(loss, measured.json["validation_loss"])
+
+    def test_a_folder_of_adapters_keeps_their_dropout(self):
+        folder, _ = self.model("gpt2", dtype="F32")
+        config, out = self.path("out", "adapter_config.json"), self.path("out")
+        for flags, share in (([], "0.0"), (["--lora-dropout", 0.05], "0.05")):
+            shutil.rmtree(out, ignore_errors=True)
+            self.train(folder, "--lora", 2, *flags, "--steps", 2, *MOVING, "--save", self.path("run" + share))
+            self.succeeds("export", self.path("run" + share), "-o", out)
+            with open(config, encoding="utf-8") as file:
+                self.assertIn(f'"lora_dropout": {share},', file.read())
+        again = [folder, "--adapter", out, "--steps", 1]
+        done = self.train(*again, "--save", self.path("next"))
+        self.assertIn("adapters with lora_dropout 0.05: trained with it unless --lora-dropout gives another number", done.err)
+        self.assertIn("dropout: 0.05 of the inputs", done.err)
+        self.assertIn("dropout: 0.05 of the inputs", self.succeeds("train", "--resume", self.path("next"), "--steps", 2).err)
+        self.assertIn("dropout: 0.5 of the inputs", self.train(*again, "--save", "none", "--lora-dropout", 0.5).err)
+        self.assertNotIn("of the inputs", self.train(*again, "--save", "none", "--lora-dropout", 0).err)
+        score = ["--data", self.corpus(60), "--sequence", 16, "--micro-batch", 2, "--threads", 2, "--json"]
+        self.assertEqual(*(self.succeeds("eval", *what, *score).json["loss"]
+                           for what in ([folder, "--adapter", out, "--dtype", "f32"], [self.path("run0.05"), "--dtype", "f32"])))
+        for flags in ([], ["--freeze", "wte"]):
+            self.fails(2, "train", folder, "--data", self.corpus(), *flags, "--lora-dropout", 0.1,
+                       says="--lora-dropout is of the inputs of adapters, and this run has none: add --lora 8")
+        for share in (1, -0.5, "half"):
+            self.fails(2, "train", folder, "--data", self.corpus(), "--lora", 2, f"--lora-dropout={share}",
+                       says="--lora-dropout takes a number")
 
     def test_a_checkpoint_gets_adapters_once(self):
         folder, _ = self.model("gpt2")

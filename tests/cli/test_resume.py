@@ -303,7 +303,7 @@ class Resume(TrainTest):
     def test_what_cannot_change_is_refused_and_leaves_the_run_as_it_was(self):
         self.begin("run", "--batch", 2, "--steps", 1)
         before = sorted(os.listdir(self.path("run")))
-        for flags in (["--seed", 2], ["--sequence", 8], ["--vocabulary", 300], ["--dropout", 0.1], ["--freeze", "wte"],
+        for flags in (["--seed", 2], ["--sequence", 8], ["--vocabulary", 300], ["--dropout", 0.1], ["--lora-dropout", 0.1], ["--freeze", "wte"],
                       ["--lora", 4], ["--epochs", 2], ["--chat"], ["--id-bytes", 2]):
             self.fails(2, "train", "--resume", self.path("run"), "--steps", 2, *flags, says=flags[0])
         for flags, says in ((["--min-lr", 1], "--min-lr"), (["--warmup", 9, "--schedule-steps", 8], "--warmup"),

@@ -286,7 +286,8 @@ class Replays(ProgramTest):
         self.assertLessEqual(len(said.split("\n")), 42)
 
     def test_what_a_run_makes_of_a_model_is_in_its_plan(self):
-        for flags in (["--dropout", "0.125"], ["--freeze", "wte,wpe"], ["--lora", "4"], ["--gradients", "f32", "--dtype", "bf16"]):
+        for flags in (["--dropout", "0.125"], ["--freeze", "wte,wpe"], ["--lora", "4"],
+                      ["--lora", "4", "--lora-dropout", "0.125"], ["--gradients", "f32", "--dtype", "bf16"]):
             path, made = self.made(*flags)
             again = self.succeeds("simulate", path, "--json").json
             self.assertEqual((again["program_hash"], again["numeric_fingerprint"]),

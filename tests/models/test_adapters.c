@@ -319,6 +319,66 @@ static void every_linear_can_carry_one_and_fused_kinds_come_apart(void **state)
     recorded_each(check_all);
 }
 
+/* As in PEFT, the linear reads x and A reads dropout(x), which q_proj and v_proj do not share. */
+static void check_dropout(const json_t *one, const coh_model *plain)
+{
+    const coh_adapters adapters = { .rank = RANK };
+    coh_model model = with(plain, &adapters);
+    coh_graph *without = build(&model, 0);
+    (void)one;
+    model.lora_dropout = 0.3;
+    coh_graph *graph = build(&model, 0), *decoder = build(&model, 1);
+    int64_t drops = 0;
+    for (size_t i = 0; i < graph->op_count; i++) {
+        char name[160];
+        const coh_graph_op_entry *op = &graph->ops[i];
+        if (!ends_with(op->name, ".lora_dropout"))
+            continue;
+        drops++;
+        snprintf(name, sizeof(name), "%.*s", (int)(strrchr(op->name, '.') - op->name), op->name);
+        const coh_graph_op_entry *linear = op_named(graph, name);
+        snprintf(name + strlen(name), sizeof(name) - strlen(name), ".lora_A");
+        const coh_graph_op_entry *down = op_named(graph, name);
+        assert_string_equal(op->kind.name, coh_kind_dropout.name);
+        assert_true(((const coh_dropout_attributes *)op->attributes)->probability == 0.3);
+        assert_int_equal(op->input[0], linear->input[0]);
+        assert_int_equal(down->input[0], op->output[0]);
+        assert_int_equal(op->block, linear->block);
+        for (size_t r = 0; r < graph->op_count; r++)
+            for (int32_t port = 0; port < graph->ops[r].kind.input_count; port++)
+                assert_true(graph->ops[r].input[port] != op->output[0] || &graph->ops[r] == down);
+    }
+    assert_int_equal(drops, coh_model_adapter_count(&model));
+    assert_int_equal(graph->op_count, without->op_count + (size_t)drops);
+    for (size_t i = 0; i < without->op_count; i++)
+        assert_false(ends_with(without->ops[i].name, ".lora_dropout"));
+    for (size_t i = 0; i < decoder->op_count; i++)
+        assert_false(ends_with(decoder->ops[i].name, ".lora_dropout"));
+    coh_graph_destroy(without);
+    coh_graph_destroy(graph);
+    coh_graph_destroy(decoder);
+}
+
+static void every_adapter_drops_an_input_of_its_own(void **state)
+{
+    (void)state;
+    recorded_each(check_dropout);
+    const coh_model plain = gpt2();
+    coh_model model = with(&plain, &(coh_adapters){ .rank = RANK });
+    coh_graph *graph;
+    static const double odd[] = { 1, -0.1, NAN };
+    for (int i = 0; i < 3; i++) {
+        model.lora_dropout = odd[i];
+        assert_int_equal(coh_model_train_graph(&model, 1, 1, &graph), COH_ERR_ARGUMENT);
+        assert_non_null(strstr(coh_last_error(), "from 0 to below 1 is possible"));
+    }
+    model = plain;
+    model.lora_dropout = 0.1;
+    assert_int_equal(coh_model_train_graph(&model, 1, 1, &graph), COH_ERR_ARGUMENT);
+    assert_non_null(
+        strstr(coh_last_error(), "a lora_dropout of 0.1, and the model has no adapters"));
+}
+
 static void activations_stand_behind_the_adapter(void **state)
 {
     (void)state;
@@ -603,6 +663,7 @@ int main(void)
         cmocka_unit_test(what_stands_for_nothing_is_refused_with_what_there_is),
         cmocka_unit_test(adapters_go_by_default_where_peft_puts_them),
         cmocka_unit_test(every_linear_can_carry_one_and_fused_kinds_come_apart),
+        cmocka_unit_test(every_adapter_drops_an_input_of_its_own),
         cmocka_unit_test(activations_stand_behind_the_adapter),
         cmocka_unit_test(operators_are_trained_in_full_next_to_adapters),
         cmocka_unit_test(the_table_and_the_last_operator_of_every_family_can_be_trained),

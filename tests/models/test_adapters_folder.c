@@ -4,6 +4,8 @@
 
 #include <math.h>
 
+#include "base/alloc.h"
+#include "base/file_text.h"
 #include "base/half.h"
 #include "base/name_pattern.h"
 #include "models/adapters.h"
@@ -412,6 +414,52 @@ static void adapters_with_rslora_have_the_scale_of_peft(void **state)
     assert_non_null(strstr(coh_last_error(), "\"lora_alpha\" must be smaller"));
 }
 
+/* The text of "lora_dropout" in the folder of a model with that one. */
+static void assert_written(double dropout, const char *text)
+{
+    const coh_adapters adapters = { .rank = 3 };
+    coh_model model = made_model(LLAMA, &adapters);
+    char wanted[80], *config;
+    size_t bytes;
+    model.lora_dropout = dropout;
+    write_to(folder_file("out"), &model, COH_DTYPE_F32, NULL);
+    assert_int_equal(
+        coh_file_read_whole(folder_file("out/adapter_config.json"), 1 << 16, &config, &bytes),
+        COH_OK);
+    snprintf(wanted, sizeof(wanted), "\"lora_dropout\": %s,\n", text);
+    assert_non_null(strstr(config, wanted));
+    coh_free(config);
+    assert_int_equal(temporary_remove(folder_file("out")), 0);
+}
+
+static void dropout_is_written_and_read(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        double value; /* below 0: refused */
+    } all[] = { { "0.05", 0.05 }, { "0", 0 },       { "null", 0 },   { "0.999", 0.999 },
+                { "1.0", -1 },    { "-0.125", -1 }, { "\"a\"", -1 }, { "true", -1 } };
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+        char members[200];
+        coh_model base;
+        snprintf(members, sizeof(members),
+                 "\"r\": 3, \"peft_type\": \"LORA\", \"lora_dropout\": %s", all[i].text);
+        const coh_status status = open_configured(members, &base);
+        if (status != (all[i].value < 0 ? COH_ERR_CORRUPT : COH_OK))
+            fail_msg("%s: %d", all[i].text, status);
+        if (status != COH_OK)
+            assert_non_null(
+                strstr(coh_last_error(), "\"lora_dropout\" must be a number from 0 to below 1"));
+        assert_true(base.lora_dropout == (all[i].value < 0 ? 0 : all[i].value));
+        assert_int_equal(strstr(base.notes, "trained with it unless lora_dropout gives") != NULL,
+                         all[i].value > 0);
+    }
+    assert_written(0, "0.0");
+    assert_written(0.05, "0.05");
+    assert_written(1.0 / 3, "0.3333333333333333");
+}
+
 static void what_cannot_be_written_leaves_nothing_behind(void **state)
 {
     (void)state;
@@ -626,6 +674,7 @@ int main(void)
                                         set_up, folder_remove),
         cmocka_unit_test_setup_teardown(adapters_with_rslora_have_the_scale_of_peft, set_up,
                                         folder_remove),
+        cmocka_unit_test_setup_teardown(dropout_is_written_and_read, set_up, folder_remove),
         cmocka_unit_test_setup_teardown(what_cannot_be_written_leaves_nothing_behind, set_up,
                                         folder_remove),
         cmocka_unit_test_setup_teardown(a_number_that_is_not_finite_is_refused_with_its_place,

@@ -65,6 +65,7 @@ static void a_note_is_read_as_it_was_written(void **state)
     note.data_first_window = 60;
     note.replicas = (coh_fold_shape){ { 2, 2 } };
     note.trained_positions = 1024;
+    note.lora_dropout = 0.05;
     assert_int_equal(coh_training_note_write(&note, &model, text, sizeof(text)), COH_OK);
     assert_non_null(strstr(text, "\"data_hash\": \"0123456789abcdef\""));
     assert_non_null(strstr(text, "\"replicas\": \"2x2\""));
@@ -135,6 +136,8 @@ static void what_no_reader_takes_is_not_written(void **state)
     REFUSED(clip, INFINITY, "'clip'");
     REFUSED(beta1, 1, "each must be below 1");
     REFUSED(dropout, 1, "each must be below 1");
+    REFUSED(lora_dropout, 1, "each must be below 1");
+    REFUSED(lora_dropout, -0.1, "'lora_dropout'");
     REFUSED(replicas, ((coh_fold_shape){ { 4 } }), "times the replicas (4)");
     REFUSED(replicas, ((coh_fold_shape){ { -1 } }), "'replicas'");
     REFUSED(lr_for.count, COH_NOTE_PATTERNS + 1, "'lr_for'");

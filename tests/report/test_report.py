@@ -322,7 +322,7 @@ def settings(folder):
     runs = {"usual": [], "same": [], "rates": ["--lr", "1.25e-3", "--warmup", "1", "--lr-for", "wte=1e-4"],
             "shape": ["--batch", "2", "--dropout", "0.1", "--seed", "2", "--steps", "3", "--clip", "0.5"],
             "part": ["--freeze", "wpe"], "held": ["--validation", corpus],
-            "seed": ["--seed", "1234567890123"], "seeds": ["--seed", "1234567890124"], "lora": ["--lora", "2:4", "--lora-also", "ln_f"],
+            "seed": ["--seed", "1234567890123"], "seeds": ["--seed", "1234567890124"], "lora": ["--lora", "2:4", "--lora-also", "ln_f", "--lora-dropout", "0.1"],
             "ranks": ["--replicas", "2", "--ranks", "2", "--pattern", "zero1"], "far": ["--disk", folder],
             "stable": ["--schedule", "wsd"]}
     for name, flags in runs.items():
@@ -332,7 +332,7 @@ def settings(folder):
             os.path.join(folder, name), *few, *flags)
     expected = {"same": [], "rates": ["warmup-steps", "lr", "min-lr", "lr-for"],
                 "shape": ["batch", "micro-batch", "dropout", "seed", "steps", "schedule-steps", "clip"],
-                "part": ["freeze"], "held": ["validation-hash"], "lora": ["lora-rank", "lora-alpha", "lora-targets", "lora-also"],
+                "part": ["freeze"], "held": ["validation-hash"], "lora": ["lora-rank", "lora-alpha", "lora-targets", "lora-also", "lora-dropout"],
                 "ranks": ["replicas", "ranks", "pattern"], "far": ["disk budget"], "stable": ["schedule", "decay-steps"]}
     made = ["plan", "planned limit", "device budget", "threads", "micro-batch", "profile"]
     texts = {}
