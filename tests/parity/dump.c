@@ -7,7 +7,7 @@
  *                           write theirs) bf16 (1: the model's dtype)
  *                           logits (1: writes those of the first micro-batch's tokens)
  *                           lora (rank of adapters; 0: none) folders (1: writes them at the end)
- *                           numbers: lr min_lr clip alpha
+ *                           numbers: lr min_lr clip alpha dropout lora_dropout
  *                           texts: model batches weights out disk states targets device profile
  *
  * `model`: the path of a config.json; without it a GPT-2 of those sizes. `batches`: i32, per step
@@ -17,6 +17,7 @@
  * GPU, prices a GPU's plan. The folder `out` gets, in graph order and f32:
  *
  *     tensors            a line for each parameter: name, whether it decays, dims
+ *     operators          their names, in the order that numbers them
  *     frozen             names of untrained parameters: they have no gradient, m and v
  *     published          a line each: name, name in a folder, whether it is transposed there
  *     logits             [sequences, tokens, vocabulary], of a decoder with the initial weights
@@ -118,6 +119,10 @@ static void write_tensors(const dump *d)
         fprintf(file, "\n");
     }
     close_out(file);
+    file = open_out(d, "operators", -1);
+    for (size_t i = 0; i < d->graph->op_count; i++)
+        fprintf(file, "%s\n", d->graph->ops[i].name);
+    close_out(file);
     file = open_out(d, "frozen", -1);
     for (size_t i = 0; i < d->graph->parameter_count; i++)
         if (d->graph->parameters[i].frozen)
@@ -213,6 +218,7 @@ static void make_model(dump *d)
     snprintf(adapters.targets, sizeof(adapters.targets), "%s", text_or(d, "targets", ""));
     check(coh_model_adapters_set(&d->model, &adapters), "adapters");
     d->model.dropout = number(d, "dropout");
+    d->model.lora_dropout = number(d, "lora_dropout");
 }
 
 static void make_graph(dump *d)

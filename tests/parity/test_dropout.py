@@ -28,7 +28,7 @@ def philox(counter, key):
 
 
 class Masks:
-    """drop(x, place) of one micro-batch of one step."""
+    """drop(x, place) of one micro-batch of one step; drop.of_operator(x, operator) outside of attention."""
 
     def __init__(self, probability, step, microbatch):
         self.probability, self.step, self.microbatch = probability, step, microbatch
@@ -49,10 +49,16 @@ class Masks:
             head, query, key = (part.astype(numpy.uint64) for part in numpy.indices((x.shape[0] * x.shape[1], *x.shape[2:])))
             row = head * numpy.uint64((x.shape[2] + 3) // 4) + key // numpy.uint64(4)
             words = self.words(operator, query, row, key % numpy.uint64(4))
-        else:
-            number = numpy.arange(x.numel(), dtype=numpy.uint64)
-            block = number // numpy.uint64(64) * numpy.uint64(16) + number % numpy.uint64(16)
-            words = self.words(operator, block, numpy.zeros_like(block), number % numpy.uint64(64) // numpy.uint64(16))
+            return self.masked(x, words)
+        return self.of_operator(x, operator)
+
+    def of_operator(self, x, operator):
+        number = numpy.arange(x.numel(), dtype=numpy.uint64)
+        block = number // numpy.uint64(64) * numpy.uint64(16) + number % numpy.uint64(16)
+        return self.masked(x, self.words(operator, block, numpy.zeros_like(block),
+                                         number % numpy.uint64(64) // numpy.uint64(16)))
+
+    def masked(self, x, words):
         dropped = torch.from_numpy((words < int(self.probability * 2 ** 32)).reshape(x.shape))
         return x.masked_fill(dropped, 0) / (1 - self.probability)
 

@@ -5,6 +5,8 @@ With g a gradient of ours, g32 and g64 those of PEFT in float and double, for ev
 
     |g - g64| <= 1e-5 |g64| + 1e-7 |all g64|     and     |g - g64| <= max(4 |g32 - g64|, 1e-7 |all g64|)
 
+With dropout PEFT gets our masks in the modules where it drops (test_dropout.py computes them).
+
 After 100 steps of AdamW the losses differ by at most 1e-3, and no bit of the model has changed. PEFT loads the folder
 of adapters that we write and gives the same logits; so does `transformers` with the folder of the merged model. Run as
 test_x.py PATH-OF-DUMP [unittest arguments]; SKIPPED (77) if PEFT is not installed."""
@@ -19,6 +21,7 @@ reference_python.need("numpy", "torch", "transformers", "peft")
 import parity  # noqa: E402
 from parity import SETTINGS, main, norm_of, remember  # noqa: E402
 import test_transformers  # noqa: E402
+from test_dropout import Masks  # noqa: E402
 from test_transformers import LLAMA, OPT, RUN, GPT2, gradients_of  # noqa: E402
 
 import gpt2_torch  # noqa: E402
@@ -54,6 +57,17 @@ def is_factor(name):
     return ".lora_" in name
 
 
+class Drop(torch.nn.Module):
+    """Our dropout of an operator, in step 0."""
+
+    def __init__(self, count, probability, operator):
+        super().__init__()
+        self.count, self.probability, self.operator = count, probability, operator
+
+    def forward(self, x):
+        return Masks(self.probability, 0, self.count["at"]).of_operator(x, self.operator)
+
+
 class Side(test_transformers.Side):
     """A case with adapters: its base weights and factors, one run of ours, PEFT's model of the same."""
 
@@ -61,6 +75,7 @@ class Side(test_transformers.Side):
         kind, fields, (rank, alpha, targets), self.their_targets = CASES[case]
         self.rank, self.alpha, self.drawn_up = rank, alpha, drawn_up
         self.told = {"lora": rank, "alpha": alpha, "targets": targets or ""}
+        self.dropout = more.get("lora_dropout", 0.0)
         super().__init__(test, case, **self.told, **more)
         for name in [name for name in self.run.tensors if name.endswith(".lora_A.weight")]:
             op = name[:-len(".lora_A.weight")]
@@ -95,7 +110,7 @@ class Side(test_transformers.Side):
 
     def model(self, dtype):
         config = peft.LoraConfig(r=self.rank, lora_alpha=self.alpha, target_modules=self.their_targets,
-                                 lora_dropout=0.0, task_type="CAUSAL_LM")
+                                 lora_dropout=self.dropout, task_type="CAUSAL_LM")
         model = peft.get_peft_model(self.base(dtype), config, autocast_adapter_dtype=False).to(dtype)
         factors = {name: p for name, p in model.named_parameters() if p.requires_grad}
         ours = self.publish({name: value for name, value in self.weights.items() if is_factor(name)})
@@ -105,8 +120,23 @@ class Side(test_transformers.Side):
                 factor.copy_(torch.from_numpy(ours[name]))
         return model
 
+    def drop_as_ours(self, model):
+        """Puts the masks of our step 0 where PEFT drops."""
+        with open(self.run.path("operators"), encoding="utf-8") as file:
+            operators = file.read().split()
+        count = {"at": -1}  # the micro-batch whose forward pass runs
+        model.register_forward_pre_hook(lambda *_: count.update(at=count["at"] + 1))
+        for name in [name for name in operators if name.endswith(".lora_dropout")]:
+            module = self.published[name[:-len("lora_dropout")] + "weight"][0][:-len(".weight")]
+            dropouts = model.get_submodule("base_model.model." + module).lora_dropout
+            assert isinstance(dropouts["default"], torch.nn.Dropout), dropouts
+            dropouts["default"] = Drop(count, self.dropout, operators.index(name))
+        assert not any(isinstance(module, torch.nn.Dropout) for name, module in model.named_modules()
+                       if "lora_dropout" in name)
+        return model
+
     def gradients(self, dtype):
-        model = self.model(dtype)
+        model = self.drop_as_ours(self.model(dtype)) if self.dropout else self.model(dtype)
         loss = gradients_of(model, self.run.batches[0])
         return loss, {name: p.grad.double().numpy() for name, p in model.named_parameters() if p.requires_grad}
 
@@ -117,8 +147,8 @@ class Adapters(parity.ParityTest):
             with self.subTest(case):
                 check(case)
 
-    def gradients_agree(self, case):
-        side = Side(self, case, drawn_up=True, steps=1, gradients=1)
+    def gradients_agree(self, case, **more):
+        side = Side(self, case, drawn_up=True, steps=1, gradients=1, **more)
         found = side.publish(side.run.stream("gradient", 0))
         loss64, exact = side.gradients(torch.float64)
         loss32, single = side.gradients(torch.float32)
@@ -134,6 +164,13 @@ class Adapters(parity.ParityTest):
 
     def test_gradients_are_pefts(self):
         self.each(self.gradients_agree)
+
+    def test_gradients_are_pefts_with_dropout(self):
+        for case in ("gpt2, behind gelu and residuals", "opt 350M, everywhere", "llama, everywhere",
+                     "phi3, as by default"):
+            for more in ({}, {"percent": 50}):
+                with self.subTest(case, **more):
+                    self.gradients_agree(case, lora_dropout=0.3, **more)
 
     def trained(self, case, model, side):
         """Losses of PEFT's model over our batches."""

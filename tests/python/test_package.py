@@ -314,6 +314,8 @@ class Package(PackageTest):
                     ("need adapters: give lora", lambda: self.model(lora_also="wte")),
                     ("need adapters: give lora", lambda: self.model(lora_alpha=4.0)),
                     *((f"dropout is {x}: a probability", lambda x=x: self.model(dropout=x)) for x in (-0.5, 1.0, float("nan"))),
+                    ("lora_dropout is 1.0: a probability", lambda: self.model(lora=2, lora_dropout=1.0)),
+                    ("lora_dropout needs adapters", lambda: self.model(lora_dropout=0.5)),
                     *((f"batch is {n}: 1 to", lambda n=n: self.model().plan(n, SEQUENCE, **SIZES)) for n in (2**31, 2**64 + 4, 4 - 2**64)),
                     *((f"vocabulary is {n}: 0 to", lambda n=n: cohobate.Model("gpt2-nano", n)) for n in (-1, 2**64 + 257)),
                     *((f"batch is {n}: 1 to", lambda n=n: ids.batch(0, n, SEQUENCE)) for n in (0, -1)),

@@ -149,7 +149,7 @@ class Training(PackageTest):
                 for tokens, targets in data.batches(**{**note.data_options(), "stop": steps}, start=engine.step_count):
                     engine.step(tokens, targets, note.schedule, note.clip)
                 again = engine.training_note(note.schedule, steps=note.steps, clip=note.clip)
-                for name in ("by_layers", "replicas", "f32_gradients", "speculates", "clips_by_previous", "dropout",
+                for name in ("by_layers", "replicas", "f32_gradients", "speculates", "clips_by_previous", "dropout", "lora_dropout",
                              "weight_decay_for", "optimizer_for", "batch", "micro_batch", "sequence", "weight_decay"):
                     self.assertEqual(getattr(again, name), getattr(note, name), name)
                 return hash_of(engine)
@@ -161,7 +161,8 @@ class Training(PackageTest):
                  "--weight-decay-for", "wte=0.2", "--weight-decay", 0.05],
                 ["--beta1", 0.8, "--beta2", 0.99], ["--optimizer", "lion", "--hyperparameter", "lion.beta2=0.9", "--seed", 7],
                 ["--dropout", 0.1], ["--dtype", "bf16", "--gradients", "f32"], ["--clip-mode", "previous", "--clip", 0.01],
-                ["--clip", 0.01], ["--sweep-order", "layer"], ["--replicas", 2, "--micro-batch", 1], ["--lora", 2])):
+                ["--clip", 0.01], ["--sweep-order", "layer"], ["--replicas", 2, "--micro-batch", 1], ["--lora", 2],
+                ["--lora", 2, "--lora-dropout", 0.25])):
             with self.subTest(flags=flags):
                 run = self.path(f"run-{number}")
                 self.succeeds("train", self.preset, *same, *flags, "--steps", 2, "--save", run)
