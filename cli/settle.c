@@ -127,6 +127,30 @@ coh_status cli_settle_frozen_dtype(cli_job *job)
     return COH_OK;
 }
 
+coh_status cli_settle_dropout(cli_job *job)
+{
+    const int is_given = cli_given(job->options, CLI_FLAG_LORA_DROPOUT);
+    if (is_given && job->model.adapters.rank == 0)
+        return cli_fail(COH_ERR_ARGUMENT,
+                        "--lora-dropout is of the inputs of adapters, and this run has none: add "
+                        "--lora 8, or leave it out");
+    if (!is_given && job->options->adapter)
+        job->recipe.lora_dropout = job->model.lora_dropout;
+    job->model.lora_dropout = job->recipe.lora_dropout;
+    job->model.dropout = job->recipe.dropout;
+    return COH_OK;
+}
+
+void cli_describe_dropout(const cli_recipe *recipe, cli_line *line)
+{
+    if (recipe->dropout > 0)
+        cli_line_add(line, "dropout: %g in training, none in validation\n", recipe->dropout);
+    if (recipe->lora_dropout > 0)
+        cli_line_add(line,
+                     "dropout: %g of the inputs of adapters in training, none in validation\n",
+                     recipe->lora_dropout);
+}
+
 /* A token file says by itself whether its documents are separate. */
 static coh_status take_marks(cli_job *job, int marks)
 {
@@ -154,30 +178,6 @@ static coh_status take_marks(cli_job *job, int marks)
     else if (was_separate)
         *layout = COH_DOCUMENTS_FITTED;
     return COH_OK;
-}
-
-coh_status cli_settle_dropout(cli_job *job)
-{
-    const int is_given = cli_given(job->options, CLI_FLAG_LORA_DROPOUT);
-    if (is_given && job->model.adapters.rank == 0)
-        return cli_fail(COH_ERR_ARGUMENT,
-                        "--lora-dropout is of the inputs of adapters, and this run has none: add "
-                        "--lora 8, or leave it out");
-    if (!is_given && job->options->adapter)
-        job->recipe.lora_dropout = job->model.lora_dropout;
-    job->model.lora_dropout = job->recipe.lora_dropout;
-    job->model.dropout = job->recipe.dropout;
-    return COH_OK;
-}
-
-void cli_describe_dropout(const cli_recipe *recipe, cli_line *line)
-{
-    if (recipe->dropout > 0)
-        cli_line_add(line, "dropout: %g in training, none in validation\n", recipe->dropout);
-    if (recipe->lora_dropout > 0)
-        cli_line_add(line,
-                     "dropout: %g of the inputs of adapters in training, none in validation\n",
-                     recipe->lora_dropout);
 }
 
 coh_status cli_settle_documents(cli_job *job)
