@@ -438,7 +438,7 @@ static void kinds_of_the_library_pass(void **state)
         if (from->is_large || from->kind->devices[COH_DEVICE_CUDA].forward == NULL)
             continue;
         coh_case one;
-        coh_shape inputs[3];
+        coh_shape inputs[4];
         coh_op_check_options options = { 0 };
         findings all;
         op_shape_create(&one, index, inputs, &options);
