@@ -36,6 +36,7 @@ PASSES = {**{f"{name} {dtype}": count * bytes_ for name, count in OF_TYPE.items(
           **{f"update of {name} f32": 4 * (2 + 1 + 2) for name in ("lion", "sgd")},
           **{f"update of {name} bf16": 2 * (2 + 1) + 2 * 2 + 4 * 2 for name in ("lion", "sgd")},
           "soft cap bf16": 4 + 4,
+          **{f"weights in 4 bits {dtype}": bytes_ + 34 / 64 for dtype, bytes_ in (("f32", 4), ("bf16", 2))},
           **{f"wire {way}, int8 {dtype}": bytes_ + 1 for way in ("pack", "unpack") for dtype, bytes_ in (("f32", 4), ("bf16", 2))}}
 
 
