@@ -209,7 +209,7 @@ static coh_status make(gpu_rows *t)
     t->order = take(&arena, (size_t)coh_cuda_embedding_order(t->N) * sizeof(int32_t));
     t->partials =
         take(&arena, (partials[0] > partials[1] ? partials[0] : partials[1]) * sizeof(float));
-    t->scratch = take(&arena, coh_cuda_decode_bytes(t->N / t->T * (t->C / 128), 128, t->T));
+    t->scratch = take(&arena, coh_cuda_decode_bytes(t->N / t->T * (t->C / 128), 1, 128, t->T));
     t->last = take(&arena, sizeof(*t->last));
     t->cells = take(&arena, sizeof(*t->cells));
     t->squares = take(&arena, (size_t)(t->most / COH_GRAIN_ELEMENTS + 1) * sizeof(double));

@@ -263,11 +263,21 @@ static int has_decoder(const text_run *run)
     return run->inference.model.family != COH_FAMILY_OWN;
 }
 
+/* A prompt's last token is always fed alone, and two tokens are no chunk. */
+static int has_chunks(const text_run *run)
+{
+    for (size_t i = 0; i < run->prompts.count; i++)
+        if (run->prompts.list[i].count > 2)
+            return 1;
+    return 0;
+}
+
 /* Limits a chunk by the model alone, not by the window, which depends on the other prompts. */
 static void choose_chunk(text_run *run)
 {
     const int64_t positions = coh_model_size_get(&run->inference.model).positions;
-    const int64_t wanted = has_decoder(run) ? run->inference.options->prefill_chunk : 1;
+    const int takes_chunks = has_decoder(run) && has_chunks(run);
+    const int64_t wanted = takes_chunks ? run->inference.options->prefill_chunk : 1;
     run->chunk = wanted < positions ? wanted : positions;
 }
 
@@ -280,6 +290,29 @@ static coh_status make_graph(text_run *run)
         return coh_model_decode_graph(&of->model, run->window, &of->graph, &run->logits);
     CLI_TRY(coh_model_prefill_graph(&of->model, run->window, 1, &of->small_graph, &run->logits));
     return coh_model_prefill_graph(&of->model, run->window, run->chunk, &of->graph, &run->logits);
+}
+
+/* A plan was refused. Names --prefill-chunk 1 if single tokens fit, which need less memory. */
+static coh_status refuse_chunk(text_run *run)
+{
+    char refused[2048];
+    snprintf(refused, sizeof(refused), "%s", coh_last_error());
+    coh_graph_destroy(run->inference.graph);
+    coh_graph_destroy(run->inference.small_graph);
+    run->inference.graph = run->inference.small_graph = NULL;
+    run->chunk = 1;
+    CLI_TRY(make_graph(run));
+    return cli_fail(COH_ERR_FULL, "%s%s", refused,
+                    cli_inference_plan(&run->inference) == COH_OK
+                        ? "; or give --prefill-chunk 1, which fits and reads prompts more slowly"
+                        : "");
+}
+
+static coh_status make_plan(text_run *run)
+{
+    CLI_TRY(make_graph(run));
+    const coh_status status = cli_inference_plan(&run->inference);
+    return status == COH_ERR_FULL && run->chunk > 1 ? refuse_chunk(run) : status;
 }
 
 static coh_status no_memory(const text_run *run)
@@ -326,8 +359,7 @@ static coh_status generate(text_run *run)
     cli_generation_config_sampler(&run->config, inference, &run->sampler);
     choose_window(run);
     choose_chunk(run);
-    CLI_TRY(make_graph(run));
-    CLI_TRY(cli_inference_plan(inference));
+    CLI_TRY(make_plan(run));
     CLI_TRY(cli_inference_start(inference));
     CLI_TRY(allocate(run));
     run->answer.stops = inference->options->stop;

@@ -463,11 +463,12 @@ static coh_status evaluate(coh_engine *engine, const coh_step_input *given, doub
     const coh_step_input *input = &known;
     coh_struct_read(given, &known, sizeof(known));
     COH_TRY(coh_engine_check_ready(engine, "evaluate"));
-    if (input->graph != NULL && input->graph != engine->options.small_graph)
-        return coh_fail(COH_ERR_ARGUMENT,
-                        "the input's graph is not the engine's small graph: give that graph, or "
-                        "NULL for the plan's");
     const coh_graph *graph = input->graph != NULL ? input->graph : engine->plan->graph;
+    if (graph != engine->plan->graph && graph != engine->options.small_graph)
+        return coh_fail(
+            COH_ERR_ARGUMENT,
+            "the input's graph is neither the plan's nor the engine's small graph: give "
+            "one of them, or NULL for the plan's");
     COH_TRY(coh_input_check(graph, engine->limits, input, 1));
     engine->ran = graph;
     int trains = engine->plan->options.mode == COH_PLAN_TRAIN;

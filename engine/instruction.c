@@ -559,11 +559,11 @@ void coh_instruction_record_all(coh_step *step)
     coh_device_facts facts;
     coh_status status = COH_OK;
     step->device_ops->facts(step->device, &facts);
+    if (facts.records && step->small.program != NULL) /* first: it gains the most */
+        status = record_program(step, &step->small);
     for (int kind = 0; kind < COH_PROGRAM_KIND_COUNT && facts.records && status == COH_OK; kind++)
         if (step->bounds[kind].program != NULL)
             status = record_program(step, &step->bounds[kind]);
-    if (status == COH_OK && facts.records && step->small.program != NULL)
-        status = record_program(step, &step->small);
     if (status == COH_OK || step->options.log == NULL)
         return;
     char text[COH_ERROR_TEXT_BYTES];

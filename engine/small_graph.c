@@ -23,11 +23,14 @@ static coh_status check_counts(const coh_graph *large, const coh_graph *small)
         large->parameter_count == small->parameter_count &&
         large->input_count == small->input_count && large->loss == small->loss)
         return COH_OK;
-    return coh_fail(COH_ERR_ARGUMENT,
-                    "the small graph has %zu operators and %zu parameters, the plan's has %zu and "
-                    "%zu: build both graphs by the same calls, with smaller inputs",
-                    small->op_count, small->parameter_count, large->op_count,
-                    large->parameter_count);
+    return coh_fail(
+        COH_ERR_ARGUMENT,
+        "the small graph has %zu inputs, %zu operators, %zu tensors, %zu parameters and "
+        "%s loss, the plan's has %zu, %zu, %zu, %zu and %s: build both graphs by the "
+        "same calls, with smaller inputs",
+        small->input_count, small->op_count, small->tensor_count, small->parameter_count,
+        small->loss < 0 ? "no" : "a", large->input_count, large->op_count, large->tensor_count,
+        large->parameter_count, large->loss < 0 ? "none" : "one");
 }
 
 static coh_status check_tensor(const coh_graph_tensor *large, const coh_graph_tensor *small)
@@ -69,7 +72,9 @@ static coh_status check_op(const coh_plan *plan, const coh_graph_op_entry *large
 {
     const int device = plan->profile.device_kind;
     if (strcmp(large->kind.name, small->kind.name) != 0 ||
-        large->kind.revision != small->kind.revision || !has_same_ports(large, small))
+        large->kind.revision != small->kind.revision ||
+        large->kind.devices[device].forward != small->kind.devices[device].forward ||
+        !has_same_ports(large, small))
         return refuse("operator", small->name, "is not the plan's");
     if (!has_same_facts(large, small))
         return refuse("operator", small->name, "has other states or ids than the plan's");

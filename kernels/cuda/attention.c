@@ -180,7 +180,7 @@ void coh_cuda_attention_backward(void *queue, const coh_attention *a)
 
 void coh_cuda_attention_decode(void *queue, const coh_attention_decode *d)
 {
-    const int64_t heads = d->B * d->T * d->H, parts = coh_cuda_decode_parts(d->positions);
+    const int64_t heads = d->B * d->T * d->H, parts = coh_cuda_decode_parts(d->positions, d->T);
     const coh_attention_decode_arguments arguments = {
         .q_stride = d->q_stride,
         .kv_stride = d->kv_stride,
@@ -199,7 +199,7 @@ void coh_cuda_attention_decode(void *queue, const coh_attention_decode *d)
         .keys = d->keys,
         .values = d->values,
         .y = d->y,
-        .part_keys = COH_CUDA_DECODE_KEYS,
+        .part_keys = coh_cuda_decode_part_keys(d->T),
         .parts = parts,
         .sums = d->scratch,
         .facts = parts > 1 ? d->scratch + heads * parts * d->D : NULL,

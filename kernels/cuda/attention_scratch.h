@@ -139,16 +139,26 @@ static inline size_t coh_cuda_attention_atomic_bytes(coh_dtype dtype, int64_t B,
  * cache has room for more, each part writes a maximum, a sum and D sums of values. */
 #define COH_CUDA_DECODE_KEYS 256
 
-static inline int64_t coh_cuda_decode_parts(int64_t positions)
+/* T rows of queries are T times the blocks, so their parts are T times as long. */
+static inline int64_t coh_cuda_decode_part_keys(int64_t T)
 {
-    return (positions + COH_CUDA_DECODE_KEYS - 1) / COH_CUDA_DECODE_KEYS;
+    return COH_CUDA_DECODE_KEYS * T;
 }
 
-/* heads: of all queries. */
-static inline size_t coh_cuda_decode_bytes(int64_t heads, int64_t D, int64_t positions)
+static inline int64_t coh_cuda_decode_parts(int64_t positions, int64_t T)
 {
-    const int64_t parts = coh_cuda_decode_parts(positions);
-    return parts > 1 ? (size_t)(heads * parts * (D + 2)) * sizeof(float) : 0;
+    const int64_t keys = coh_cuda_decode_part_keys(T);
+    return (positions + keys - 1) / keys;
+}
+
+/* heads: of one row of queries of all sequences. As much as one row needs alone, at least, since a
+ * step of one row may run in the memory of a longer one. */
+static inline size_t coh_cuda_decode_bytes(int64_t heads, int64_t T, int64_t D, int64_t positions)
+{
+    const int64_t parts = coh_cuda_decode_parts(positions, T);
+    const int64_t alone = coh_cuda_decode_parts(positions, 1);
+    const int64_t most = parts > 1 && T * parts > alone ? T * parts : alone > 1 ? alone : 0;
+    return (size_t)(heads * most * (D + 2)) * sizeof(float);
 }
 
 #endif

@@ -151,7 +151,7 @@ size_t coh_cuda_workspace_attention_decode(const void *attributes, const coh_sha
     const int64_t D = inputs[0].dim[2] / 3 / a->heads;
     if (phase != COH_PHASE_FORWARD)
         return 0;
-    return coh_cuda_decode_bytes(coh_shape_rows(&inputs[0]) * a->heads, D, a->positions);
+    return coh_cuda_decode_bytes(inputs[0].dim[0] * a->heads, inputs[0].dim[1], D, a->positions);
 }
 
 size_t coh_cuda_workspace_attention_grouped_decode(const void *attributes, const coh_shape *inputs,
@@ -161,7 +161,7 @@ size_t coh_cuda_workspace_attention_grouped_decode(const void *attributes, const
     const int64_t D = inputs[0].dim[2] / a->heads;
     if (phase != COH_PHASE_FORWARD)
         return 0;
-    return coh_cuda_decode_bytes(coh_shape_rows(&inputs[0]) * a->heads, D, a->positions);
+    return coh_cuda_decode_bytes(inputs[0].dim[0] * a->heads, inputs[0].dim[1], D, a->positions);
 }
 
 /* ---- norms, embedding, classifier ---- */

@@ -54,6 +54,14 @@ class Generate(ProgramTest):
         self.assertEqual([answer["seed"] for answer in self.answers(*flags, "--seed", 5)], [5, 6, 7, 8])
         self.assertNotEqual(*(self.answers(*flags, "--seed", 5)[i]["text"] for i in (0, 3)))
 
+    def test_a_budget_that_is_too_small_for_a_chunk_only_is_said_to_be(self):
+        flags = [*self.model(), "--tokens", 5, "--disk", self.path("")]
+        self.succeeds("generate", *flags, "--prompt", "xyz", "--prefill-chunk", 1, "--device-memory", "80KiB")
+        self.fails(3, "generate", *flags, "--prompt", "xyz", "--device-memory", "80KiB", says="; or give --prefill-chunk 1, which fits")
+        none = self.fails(3, "generate", *flags, "--prompt", "xyz", "--device-memory", "20KiB")
+        self.assertNotIn("--prefill-chunk", none.err)
+        self.succeeds("generate", *flags, "--prompt", "xy", "--device-memory", "80KiB")  # two tokens are no chunk
+
     def test_a_prompt_is_read_in_chunks_of_any_size(self):
         long = "".join(chr(32 + i * i % 90) for i in range(125))
         counts = [1, 2, 3, 6, 7, 8, 9, 13, 14, 15, 63, 64, 65, 66, 124, 125]

@@ -343,7 +343,7 @@ static decoder open_decoder(checked *c, int32_t rows)
 {
     const coh_call *call = &c->one.call;
     const attention_shape *s = c->shape;
-    const size_t scratch = coh_cuda_decode_bytes(s->B * rows * s->H, s->D, s->T);
+    const size_t scratch = coh_cuda_decode_bytes(s->B * s->H, rows, s->D, s->T);
     decoder d = { .rows = rows, .position = take(c, sizeof(*d.position)) };
     for (int i = 0; i < 3; i++) {
         const size_t bytes = step_bytes(c, &call->input[i], rows);
