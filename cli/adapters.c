@@ -62,8 +62,7 @@ static coh_status check_flags(const cli_options *options, const coh_model *model
 
 static int trains_any_weight(const coh_model *model)
 {
-    coh_model_tensor tensor;
-    for (int64_t i = 0; coh_model_tensor_at(model, i, &tensor) == COH_OK; i++)
+    for (int64_t i = 0; i < coh_model_tensor_count(model); i++)
         if (!coh_model_is_frozen(model, i))
             return 1;
     return 0;

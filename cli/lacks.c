@@ -35,7 +35,8 @@ static int is_single(const cli_job *job)
     return !o->max && !o->sweep && !o->what_if[0] && !o->launch;
 }
 
-/* A single budget needs no second plan, which may take seconds. JSON has the refusal as data. */
+/* A single budget needs no second plan, which may take seconds, except that of frozen weights in 4
+ * bits. JSON has the refusal as data. */
 static int has_several_limits(const cli_job *job)
 {
     const cli_options *o = job->options;
@@ -202,16 +203,15 @@ static coh_status variant_init(variant *out_variant, const cli_job *job, const c
     return COH_OK;
 }
 
-/* Adds frozen weights in 4 bits to a refusal if a plan then fits within the same budgets. Returns 1
- * if it was tried: the thread's last refusal is then another one. */
-static int add_frozen_change(const cli_job *job, const coh_batch *batch, coh_refusal *refusal)
+/* Adds frozen weights in 4 bits to a refusal if a plan then fits within the same budgets. */
+static void add_frozen_change(const cli_job *job, const coh_batch *batch, coh_refusal *refusal)
 {
     coh_plan_summary summary = { .struct_bytes = sizeof(summary) };
     coh_change change = { .kind = COH_CHANGE_FROZEN_NF4, .tier = refusal->tier };
     variant packed;
     if (refusal->change_count == COH_REFUSAL_CHANGES || !cli_may_pack_frozen(job) ||
         variant_init(&packed, job, batch) != COH_OK)
-        return 0;
+        return;
     packed.job->model.frozen_nf4 = 1;
     if (check_budgets(&packed.batch, &job->plan_options, &summary) == COH_OK) {
         if (change.tier >= 0 && summary.peak_bytes[change.tier] == 0) /* needs no far tier */
@@ -222,7 +222,6 @@ static int add_frozen_change(const cli_job *job, const coh_batch *batch, coh_ref
         refusal->changes[refusal->change_count++] = change;
     }
     free(packed.job);
-    return 1;
 }
 
 /* ---- a limit of disk writes ---- */
@@ -417,9 +416,10 @@ coh_status cli_lacks_name(const cli_job *job, const coh_batch *batch, coh_status
     if (status != COH_ERR_FULL || !is_single(job) || !coh_last_refusal(&refusal))
         return status;
     const int is_of_writes = refusal.reason == COH_REFUSAL_WRITES;
-    const int is_replaced = !is_of_writes && add_frozen_change(job, batch, &refusal);
+    if (!is_of_writes)
+        add_frozen_change(job, batch, &refusal);
     if (!has_several_limits(job))
-        return is_replaced ? coh_refuse(&refusal) : status;
+        return coh_refuse(&refusal); /* the plans that were tried have left others */
     cli_line_clear(&kept);
     cli_line_clear(&flags);
     if (is_of_writes)

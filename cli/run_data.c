@@ -392,12 +392,20 @@ static coh_status open_training(cli_run *run, const char *what)
                                                         : COH_OK;
 }
 
+/* The number in the note by which losses compare: with separate documents they do not compare with
+ * others of the same ids. */
+static uint64_t validation_hash_of(const cli_run *run)
+{
+    const uint64_t hash = run->validation.file ? run->validation.facts.hash : 0;
+    return hash != 0 && run->job.model.separate_documents ? ~hash : hash;
+}
+
 /* `is_chat`: its conversations were written by this version, maybe otherwise than by the one that
  * began the run. */
 static coh_status check_same_validation(const cli_run *run, int has_other_data, int is_chat)
 {
     const cli_recipe *recipe = &run->job.recipe;
-    const uint64_t hash = run->validation.file ? run->validation.facts.hash : 0;
+    const uint64_t hash = validation_hash_of(run);
     if (recipe->validation_hash == 0 || hash == 0 || recipe->validation_hash == hash)
         return COH_OK;
     if (!run->options->validation && !has_other_data)
@@ -455,7 +463,7 @@ static coh_status open_validation(cli_run *run, int has_other_data)
         CLI_TRY(cli_score_init(&run->validation, what ? "validation" : "validation-split",
                                what ? what : "", recipe->sequence, recipe->sequence, &run->score));
     CLI_TRY(check_same_validation(run, has_other_data, is_text && recipe->form.chat));
-    recipe->validation_hash = run->validation.file ? run->validation.facts.hash : 0;
+    recipe->validation_hash = validation_hash_of(run);
     if (run->options->validation && run->validation.file)
         cli_recipe_keep_path(what, recipe->validation);
     else if (run->options->validation)

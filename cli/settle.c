@@ -69,9 +69,10 @@ coh_status cli_settle_atomics(cli_job *job)
 /* Counts the frozen weights that can be stored in NF4. */
 static int64_t count_packable(const coh_model *model)
 {
+    const int64_t tensors = coh_model_tensor_count(model);
     coh_model_tensor tensor;
     int64_t count = 0;
-    for (int64_t i = 0; coh_model_tensor_at(model, i, &tensor) == COH_OK; i++)
+    for (int64_t i = 0; i < tensors && coh_model_tensor_at(model, i, &tensor) == COH_OK; i++)
         count +=
             tensor.linear && tensor.dim[1] % COH_NF4_ROW_UNIT == 0 && coh_model_is_frozen(model, i);
     return count;
@@ -90,11 +91,12 @@ int cli_may_pack_frozen(const cli_job *job)
 
 void cli_describe_frozen_dtype(const coh_model *model, cli_line *line)
 {
+    const int64_t tensors = coh_model_tensor_count(model);
     coh_model_tensor tensor;
     int64_t frozen = 0;
     if (!model->frozen_nf4)
         return;
-    for (int64_t i = 0; coh_model_tensor_at(model, i, &tensor) == COH_OK; i++)
+    for (int64_t i = 0; i < tensors && coh_model_tensor_at(model, i, &tensor) == COH_OK; i++)
         frozen += tensor.linear && coh_model_is_frozen(model, i);
     const int64_t packed = count_packable(model);
     cli_line_add(line, "        frozen weights of linear layers in nf4, 4.25 bits each");
@@ -157,7 +159,10 @@ static coh_status take_marks(cli_job *job, int marks)
     const cli_options *options = job->options;
     int64_t *layout = &job->recipe.form.aligned;
     const int was_separate = *layout == COH_DOCUMENTS_SEPARATE;
-    if (cli_given(options, CLI_FLAG_DOCUMENTS) &&
+    int validates_text = 0; /* else the flag is refused later, as one of text */
+    if (options->validation &&
+        cli_data_is_text("validation", options->validation, &validates_text) == COH_OK &&
+        validates_text && cli_given(options, CLI_FLAG_DOCUMENTS) &&
         marks != (options->documents == COH_DOCUMENTS_SEPARATE))
         return cli_fail(COH_ERR_ARGUMENT,
                         marks ? "--data %s has separate documents, and --documents says otherwise "

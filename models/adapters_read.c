@@ -187,7 +187,7 @@ static void note_dropout(coh_config_reader *reader)
     const double share = reader->model->lora_dropout;
     if (share > 0)
         coh_config_note(reader,
-                        "adapters with lora_dropout %g: trained with it unless %s gives another "
+                        "adapters with lora_dropout %g: training keeps it unless %s gives another "
                         "number",
                         share, coh_term_text(COH_TERM_LORA_DROPOUT));
 }

@@ -143,7 +143,9 @@ typedef struct coh_training_note {
     /* The text or token file for validation; "none"; "": the documents held out of the data, if
      * any. The hash is that of its ids. */
     char validation[COH_PATH_BYTES];
-    uint64_t validation_hash;     /* 0 if nothing is held out */
+    /* Hash of its ids; the complement with separate documents, whose losses do not compare with
+     * others. 0: nothing is held out. */
+    uint64_t validation_hash;
     int64_t validation_id_bytes;  /* of a *.bin without a header; 0: by the vocabulary */
     coh_text_form form;           /* how the token file was made from text */
     char kernels[COH_PATH_BYTES]; /* the kernel table; "": none */

@@ -263,7 +263,7 @@ class Adapters(ProgramTest):
                 self.assertIn(f'"lora_dropout": {share},', file.read())
         again = [folder, "--adapter", out, "--steps", 1]
         done = self.train(*again, "--save", self.path("next"))
-        self.assertIn("adapters with lora_dropout 0.05: trained with it unless --lora-dropout gives another number", done.err)
+        self.assertIn("adapters with lora_dropout 0.05: training keeps it unless --lora-dropout gives another number", done.err)
         self.assertIn("dropout: 0.05 of the inputs", done.err)
         self.assertIn("dropout: 0.05 of the inputs", self.succeeds("train", "--resume", self.path("next"), "--steps", 2).err)
         self.assertIn("dropout: 0.5 of the inputs", self.train(*again, "--save", "none", "--lora-dropout", 0.5).err)

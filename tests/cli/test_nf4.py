@@ -114,8 +114,10 @@ class Nf4(TrainTest):
                 made = self.succeeds(*plan, *NF4, *flags, short, "--json").json
                 self.assertLessEqual(made["peak_bytes"][part], change["bytes"])
         for flags in (["8MiB", *LORA], ["15MiB", "--freeze", "wpe"], ["9MiB", *LORA, *NF4]):
-            refused = self.fails(3, "plan", "gpt2-nano", "--sequence", 16, "--batch", 2, *QUICK, "--disk", "none", "--device-memory", *flags)
-            self.assertNotIn("--frozen-dtype", refused.err)
+            short = ["plan", "gpt2-nano", "--sequence", 16, "--batch", 2, *QUICK, "--disk", "none", "--device-memory", *flags]
+            self.assertNotIn("--frozen-dtype", self.fails(3, *short, says="raise --device-memory to").err)
+            told = self.fails(3, *short, "--json", says="raise --device-memory to").json
+            self.assertTrue(told["reason"] and told["changes"], told)
 
     @on_any_processor
     def test_a_limit_of_writes_names_it_where_it_is_kept_then(self):

@@ -145,6 +145,15 @@ class Separate(TrainTest):
             self.assertIn(says, " ".join(said.err.split()))
             self.assertEqual(self.succeeds("inspect", run, "--json").json["note"]["aligned"], noted)
 
+    def test_losses_of_the_two_attentions_do_not_compare(self):
+        data, run = self.documents(), self.path("run")
+        for layout in ("fitted", "separate"):
+            self.succeeds("tokenize", data, "--documents", layout, "--sequence", LENGTH, "-o", self.path(layout))
+        self.succeeds("train", "gpt2-pico", "--data", self.path("separate"), "--validation", self.path("separate"), "--sequence", LENGTH,
+                      "--batch", 2, "--threads", 2, "--steps", 2, "--save-every", 1, "--keep-best", "--save", run)
+        said = self.succeeds("train", "--resume", run, "--data", self.path("fitted"), "--new-data", "--lr", 1e-9, "--steps", 3)
+        self.assertIn("other validation data than before: its losses do not compare with those so far", said.err)
+
     def test_every_loss_of_a_run_is_taken_as_its_steps_are(self):
         data, losses = self.documents(), {}
         files = {layout: self.path(layout + ".tokens") for layout in ("fitted", "separate")}

@@ -452,7 +452,7 @@ static void dropout_is_written_and_read(void **state)
             assert_non_null(
                 strstr(coh_last_error(), "\"lora_dropout\" must be a number from 0 to below 1"));
         assert_true(base.lora_dropout == (all[i].value < 0 ? 0 : all[i].value));
-        assert_int_equal(strstr(base.notes, "trained with it unless lora_dropout gives") != NULL,
+        assert_int_equal(strstr(base.notes, "training keeps it unless lora_dropout gives") != NULL,
                          all[i].value > 0);
     }
     assert_written(0, "0.0");
