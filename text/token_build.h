@@ -9,6 +9,8 @@
 #ifndef COH_TEXT_TOKEN_BUILD_H
 #define COH_TEXT_TOKEN_BUILD_H
 
+#include <sys/types.h>
+
 #include "text/bad_lines.h"
 #include "text/chat.h"
 #include "text/conversations.h"
@@ -71,7 +73,15 @@ void coh_token_builder_add_binaries(coh_token_builder *builder, uint64_t count, 
 typedef struct coh_token_part {
     size_t file;
     uint64_t begin, end;
+    int is_cut; /* the file is read in parts: it must stay the one with these facts */
+    dev_t device;
+    ino_t inode;
+    uint64_t file_bytes;
 } coh_token_part;
+
+/* Fails with COH_ERR_IO if `fd` is another file than the one that was cut, or has other bytes: then
+ * the parts would be a mixture of both. */
+coh_status coh_token_part_check(const coh_token_part *part, int fd, const char *path);
 
 /* Adds the documents of a part of a file to any builder. */
 typedef coh_status coh_token_add(coh_token_builder *builder, const char *path,

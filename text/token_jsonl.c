@@ -278,6 +278,8 @@ static coh_status add_part(coh_token_builder *b, const char *path, const coh_tok
     coh_status status = coh_lines_open(path, &lines);
     coh_lines_part(&lines, part->begin, part->end);
     if (status == COH_OK)
+        status = coh_token_part_check(part, lines.fd, path);
+    if (status == COH_OK)
         status = add_lines(b, &lines, part->file > 0);
     b->replaced_count += lines.replaced_count;
     coh_lines_close(&lines);

@@ -39,32 +39,47 @@ void coh_token_builder_add_binaries(coh_token_builder *b, uint64_t count, size_t
 /* ---- parts ---- */
 
 /* Returns the bytes of a part of the file; 0: it is one part. */
-static uint64_t part_bytes_for(const char *path, int thread_count)
+static uint64_t part_bytes_for(const char *path, const struct stat *facts, int thread_count)
 {
-    struct stat facts;
-    if (stat(path, &facts) != 0 || facts.st_size < 2 * (off_t)PART_BYTES_LEAST ||
-        !coh_lines_are_lines(path))
+    if (facts->st_size < 2 * (off_t)PART_BYTES_LEAST || !coh_lines_are_lines(path))
         return 0;
-    const uint64_t share = (uint64_t)facts.st_size / (uint64_t)(thread_count * PARTS_PER_THREAD);
+    const uint64_t share = (uint64_t)facts->st_size / (uint64_t)(thread_count * PARTS_PER_THREAD);
     return share < PART_BYTES_LEAST  ? PART_BYTES_LEAST
            : share > PART_BYTES_MOST ? PART_BYTES_MOST
                                      : share;
 }
 
-/* The last part goes on to the end of the file, wherever it is by then. */
-static coh_status cut(parts_job *job, size_t file, uint64_t part_bytes)
+/* Each part opens the file for itself, and knows which one it was when it was cut. */
+static coh_status cut(parts_job *job, size_t file, int may_cut)
 {
-    struct stat facts;
-    const int is_whole = part_bytes == 0 || stat(job->paths[file], &facts) != 0 ||
-                         (uint64_t)facts.st_size < part_bytes;
-    const size_t count = is_whole ? 1 : (size_t)((uint64_t)facts.st_size / part_bytes);
+    struct stat facts = { 0 };
+    may_cut = may_cut && stat(job->paths[file], &facts) == 0;
+    const uint64_t part_bytes =
+        may_cut ? part_bytes_for(job->paths[file], &facts, job->thread_count) : 0;
+    const size_t count = part_bytes ? (size_t)((uint64_t)facts.st_size / part_bytes) : 1;
     COH_TRY(COH_GROW(&job->parts, &job->capacity, job->part_count + count));
     for (size_t i = 0; i < count; i++)
         job->parts[job->part_count++] =
             (coh_token_part){ .file = file,
                               .begin = i * part_bytes,
-                              .end = i + 1 < count ? (i + 1) * part_bytes : UINT64_MAX };
+                              .end = i + 1 < count ? (i + 1) * part_bytes : UINT64_MAX,
+                              .is_cut = part_bytes > 0,
+                              .device = facts.st_dev,
+                              .inode = facts.st_ino,
+                              .file_bytes = (uint64_t)facts.st_size };
     return COH_OK;
+}
+
+coh_status coh_token_part_check(const coh_token_part *part, int fd, const char *path)
+{
+    struct stat facts;
+    if (!part->is_cut)
+        return COH_OK;
+    if (fstat(fd, &facts) == 0 && facts.st_dev == part->device && facts.st_ino == part->inode &&
+        (uint64_t)facts.st_size == part->file_bytes)
+        return COH_OK;
+    return coh_fail(COH_ERR_IO,
+                    "%s was replaced or changed while it was read: give the command again", path);
 }
 
 static int thread_count_for(const coh_token_build_options *options)
@@ -173,7 +188,7 @@ coh_status coh_token_build_parts(coh_token_builder *builder, char *const *paths,
     const int cuts = has_lines && job.thread_count > 1;
     coh_status status = COH_OK;
     for (size_t i = 0; status == COH_OK && i < count; i++)
-        status = cut(&job, i, cuts ? part_bytes_for(paths[i], job.thread_count) : 0);
+        status = cut(&job, i, cuts);
     if (status == COH_OK)
         status = run(&job);
     coh_free(job.parts);

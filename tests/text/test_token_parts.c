@@ -387,6 +387,42 @@ static void a_stop_ends_all_threads_and_leaves_nothing(void **state)
         }
 }
 
+/* ---- files that change ---- */
+
+/* Another file takes the name of the one that is read, at the first line. */
+static coh_status replace(void *context)
+{
+    int *calls = context;
+    if (__atomic_add_fetch(calls, 1, __ATOMIC_RELAXED) == 1 &&
+        rename(folder_file("new.jsonl"), folder_file("in.jsonl")) != 0)
+        abort();
+    return COH_OK;
+}
+
+static void a_file_that_is_replaced_while_it_is_read_is_no_mixture(void **state)
+{
+    (void)state;
+    make_lines();
+    for (int i = 0; i < 2; i++) {
+        coh_token_build_options options = options_for(COH_DATA_JSONL);
+        coh_token_build_facts facts;
+        int calls = 0;
+        folder_write("in.jsonl", made.bytes, made.count);
+        folder_write("new.jsonl", made.bytes, made.count); /* of as many bytes */
+        options.go_on = replace;
+        options.go_on_context = &calls;
+        if (threads[i] == 1) { /* it is opened once, and read to its end */
+            assert_int_equal(make(options, 1, &facts), COH_OK);
+            assert_int_equal(remove(folder_file("out-1")), 0);
+            continue;
+        }
+        assert_int_equal(make(options, threads[i], &facts), COH_ERR_IO);
+        assert_non_null(strstr(coh_last_error(), "in.jsonl was replaced or changed while it was "
+                                                 "read: give the command again"));
+        assert_int_equal(folder_count(), 1);
+    }
+}
+
 static void every_failing_allocation_is_said_and_leaves_nothing_behind(void **state)
 {
     (void)state;
@@ -425,6 +461,7 @@ int main(void)
         IN_FOLDER(bad_lines_of_parts_are_counted_and_the_first_is_named),
         IN_FOLDER(a_refusal_names_the_bad_lines_of_all_parts),
         IN_FOLDER(a_stop_ends_all_threads_and_leaves_nothing),
+        IN_FOLDER(a_file_that_is_replaced_while_it_is_read_is_no_mixture),
         IN_FOLDER(every_failing_allocation_is_said_and_leaves_nothing_behind),
     };
     return cmocka_run_group_tests(tests, open_bytes, close_bytes);
