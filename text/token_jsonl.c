@@ -222,7 +222,8 @@ static coh_status find_bad(coh_token_builder *b, coh_lines *lines, coh_bad_place
     return COH_OK;
 }
 
-/* A line that is no document. `has_good`: an earlier one of the file is. */
+/* A line that is no document. `has_good`: an earlier one of the file is. Only the first part that
+ * has a bad line looks for the others: behind good parts, so that the earlier lines are good. */
 static coh_status take_bad(coh_token_builder *b, coh_lines *lines, int has_good)
 {
     char why[COH_ERROR_TEXT_BYTES];
@@ -231,6 +232,8 @@ static coh_status take_bad(coh_token_builder *b, coh_lines *lines, int has_good)
         return COH_OK;
     }
     coh_error_save(why);
+    if (b->documents.turn)
+        COH_TRY(coh_turn_wait(b->documents.turn));
     lines->limit = UINT64_MAX; /* the bad lines of the whole file are named */
     coh_bad_places places = { .has_good = has_good || lines->has_earlier };
     coh_bad_places_add(&places, lines->number);

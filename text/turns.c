@@ -93,6 +93,17 @@ coh_status coh_turn_put(coh_turn *turn, const void *bytes, size_t byte_count)
     return status;
 }
 
+coh_status coh_turn_wait(coh_turn *turn)
+{
+    turns *t = turn->all;
+    pthread_mutex_lock(&t->lock);
+    while (t->turn != turn->index && t->failed > turn->index)
+        pthread_cond_wait(&t->moved, &t->lock);
+    const int is_needed = t->failed >= turn->index;
+    pthread_mutex_unlock(&t->lock);
+    return is_needed ? COH_OK : coh_fail(COH_ERR_INTERNAL, "a part before this one has failed");
+}
+
 /* Delivers all finished parts, from `turn` on. */
 static void advance(turns *t)
 {

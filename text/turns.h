@@ -38,4 +38,7 @@ coh_status coh_turns_run(const coh_turns_job *job);
 /* Fails: as `take`; or if an earlier part failed, so that this one is not needed. */
 coh_status coh_turn_put(coh_turn *turn, const void *bytes, size_t byte_count);
 
+/* Waits until all parts before this one are delivered. Fails: an earlier part failed. */
+coh_status coh_turn_wait(coh_turn *turn);
+
 #endif

@@ -362,6 +362,32 @@ static void a_refusal_names_the_bad_lines_of_all_parts(void **state)
     assert_refused_alike("at least 1000 lines of the file are bad, ");
 }
 
+static coh_status count_calls(void *context)
+{
+    (void)__atomic_add_fetch((int *)context, 1, __ATOMIC_RELAXED);
+    return COH_OK;
+}
+
+/* Each line that is looked at asks whether to go on: 1,000 of them, and the first of each part. */
+static void a_wrong_form_is_found_without_reading_the_file_by_each_thread(void **state)
+{
+    (void)state;
+    made.count = made.line_count = 0;
+    while (made.count < FILE_BYTES)
+        add_line("{\"content\": \"a\"}");
+    folder_write("in.jsonl", made.bytes, made.count);
+    for (int i = 0; i < THREADS; i++) {
+        coh_token_build_options options = options_for(COH_DATA_JSONL);
+        coh_token_build_facts facts;
+        int calls = 0;
+        options.go_on = count_calls;
+        options.go_on_context = &calls;
+        assert_int_equal(make(options, threads[i], &facts), COH_ERR_CORRUPT);
+        assert_non_null(strstr(coh_last_error(), "at least 1000 lines of the file are bad, "));
+        assert_true(calls < 1100);
+    }
+}
+
 /* ---- stopping ---- */
 
 static coh_status stop(void *context)
@@ -460,6 +486,7 @@ int main(void)
         IN_FOLDER(files_of_a_folder_are_read_in_parts_in_their_order),
         IN_FOLDER(bad_lines_of_parts_are_counted_and_the_first_is_named),
         IN_FOLDER(a_refusal_names_the_bad_lines_of_all_parts),
+        IN_FOLDER(a_wrong_form_is_found_without_reading_the_file_by_each_thread),
         IN_FOLDER(a_stop_ends_all_threads_and_leaves_nothing),
         IN_FOLDER(a_file_that_is_replaced_while_it_is_read_is_no_mixture),
         IN_FOLDER(every_failing_allocation_is_said_and_leaves_nothing_behind),
