@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <xxhash.h>
@@ -255,23 +256,45 @@ static coh_status build_member(coh_token_builder *b, const char *path, const coh
 
 static coh_status list_folder(coh_file_list *list, const char *folder, int depth);
 
-/* Next to lines, other objects of JSON describe the data, or are a tokenizer's; without lines they
- * may be the documents, except those with names of the former. */
-static int holds_objects(const coh_file_list *list, const char *path, const char *name)
+int coh_text_is_about_data(const char *name)
 {
     static const char about[] =
         " dataset_info.json dataset_infos.json dataset_dict.json state.json config.json "
         "generation_config.json preprocessor_config.json tokenizer.json tokenizer_config.json "
-        "special_tokens_map.json added_tokens.json vocab.json adapter_config.json ";
+        "special_tokens_map.json added_tokens.json vocab.json adapter_config.json "
+        "model.safetensors.index.json trainer_state.json ";
     char word[40];
+    const int length = name ? snprintf(word, sizeof(word), " %s ", name) : 0;
+    if (length == 0)
+        return 0;
+    return strncasecmp(name, "readme", 6) == 0 || strncasecmp(name, "license", 7) == 0 ||
+           (length < (int)sizeof(word) && !strchr(name, ' ') && strcasestr(about, word));
+}
+
+/* Next to lines, other objects of JSON describe the data, or are a tokenizer's; without lines they
+ * may be the documents, except those with names of the former. */
+static int holds_objects(const coh_file_list *list, const char *path, const char *name)
+{
     if (coh_lines_is_named(path))
         return 1;
-    if (!coh_lines_has_ending(path, ".json"))
-        return 0;
-    const int length = snprintf(word, sizeof(word), " %s ", name);
-    return coh_lines_is_array(path) ||
-           (list->takes_objects && coh_lines_is_object(path) &&
-            !(length < (int)sizeof(word) && strchr(name, ' ') == NULL && strstr(about, word)));
+    return coh_lines_has_ending(path, ".json") &&
+           (coh_lines_is_array(path) ||
+            (list->takes_objects && coh_lines_is_object(path) && !coh_text_is_about_data(name)));
+}
+
+/* Do only the first bytes of the file say what it is, so that it would be missed? */
+static int needs_bytes(const coh_file_list *list, const char *name)
+{
+    return list->is_lines && !coh_text_is_about_data(name) &&
+           (coh_lines_has_ending(name, ".json") || coh_lines_has_ending(name, ".jl"));
+}
+
+static coh_status check_opens(const char *path)
+{
+    int fd;
+    COH_TRY(coh_file_open_text(path, &fd));
+    close(fd);
+    return COH_OK;
 }
 
 static coh_status list_entry(coh_file_list *list, const char *folder, const char *name, int depth)
@@ -288,9 +311,12 @@ static coh_status list_entry(coh_file_list *list, const char *folder, const char
     /* Links to files are followed; links to folders are not, since they may form a loop. A link to
      * nothing fails, unless the file would be left out by its name. */
     const int is_other = list->is_lines && !holds_objects(list, path, name);
-    if (S_ISLNK(facts.st_mode) && stat(path, &facts) != 0 && !is_other)
+    const int is_missed = !is_other || needs_bytes(list, name);
+    if (S_ISLNK(facts.st_mode) && stat(path, &facts) != 0 && is_missed)
         return coh_fail(COH_ERR_IO, "cannot follow the link %s: %s: mend it, or take it away", path,
                         strerror(errno));
+    if (S_ISREG(facts.st_mode) && is_other && is_missed)
+        COH_TRY(check_opens(path));
     list->other_count += is_other && S_ISREG(facts.st_mode);
     if (!S_ISREG(facts.st_mode) || is_other)
         return COH_OK;

@@ -256,6 +256,11 @@ typedef struct coh_token_build_facts {
     uint64_t target_count, held_out_target_count;
 } coh_token_build_facts;
 
+/* Has the file a name, in letters of any case, by which it says something about a data set or a
+ * model: README*, LICENSE*, and names of Hugging Face's libraries (dataset_info.json, config.json,
+ * tokenizer.json, ...)? An object of JSON in it is no document. */
+COH_API int coh_text_is_about_data(const char *name);
+
 /* Tokenizes options->in_path, a file or a folder, as a stream. Memory: a block of 1 MiB and the
  * longest word; for JSONL, the longest line (at most 256 MiB); for a folder and for JSONL, that
  * much per thread and 32 MiB of ids waiting to be written in order.

@@ -52,5 +52,5 @@ LEFT_OUT = {
         """coh_engine_create_within coh_engine_drain coh_engine_ledger coh_engine_load_from coh_engine_step coh_gpt2_preset
         coh_gpt2_train_graph coh_graph_parameter_find coh_model_from_json coh_model_is_frozen coh_model_preset
         coh_model_trained_count coh_schedule_kind_name coh_schedule_rate coh_optimizer_find coh_parameter_group_count coh_plan_create coh_plan_destroy
-        coh_daily_round_up coh_size_format coh_size_round_up coh_token_file_build coh_token_file_stretch coh_token_file_unigram_entropy coh_token_file_window coh_tokenizer_own_vocabulary""",
+        coh_daily_round_up coh_size_format coh_size_round_up coh_text_is_about_data coh_token_file_build coh_token_file_stretch coh_token_file_unigram_entropy coh_token_file_window coh_tokenizer_own_vocabulary""",
 }

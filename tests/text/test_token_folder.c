@@ -236,6 +236,40 @@ static void files_that_hold_no_lines_are_counted_and_not_looked_at(void **state)
     assert_int_equal(unlink(folder_file("chats/zz.jsonl")), 0);
 }
 
+/* Their first bytes would say what they are: left out, they might be missed. */
+static void a_file_that_only_its_bytes_tell_must_be_there(void **state)
+{
+    (void)state;
+    static const char *const missed[] = { "4.json", "b.jl", "B.JSON" };
+    static const char *const about[] = { "config.json", "Config.JSON", "trainer_state.json" };
+    coh_token_build_facts facts = { .struct_bytes = sizeof(facts) };
+    coh_token_build_options options = { .in_path = keep_path("linked"), .form = COH_DATA_JSONL };
+    make_folder("linked");
+    folder_write("linked/1.json", "{\"text\": \"c\"}", 13);
+    for (int has_lines = 0; has_lines < 2; has_lines++) {
+        char link[40];
+        if (has_lines)
+            folder_write("linked/a.jsonl", "{\"text\": \"c\"}", 13);
+        for (int i = 0; i < 3; i++) {
+            snprintf(link, sizeof(link), "linked/%s", missed[i]);
+            assert_int_equal(symlink("nowhere", folder_file(link)), 0);
+            assert_int_equal(make_tokens(options, "bytes", 1, &facts), COH_ERR_IO);
+            assert_non_null(strstr(coh_last_error(), "cannot follow the link "));
+            assert_non_null(strstr(coh_last_error(), missed[i]));
+            assert_int_equal(unlink(folder_file(link)), 0);
+            snprintf(link, sizeof(link), "linked/%s", about[i]);
+            assert_int_equal(symlink("nowhere", folder_file(link)), 0);
+            if (make_tokens(options, "bytes", 1, &facts) != COH_OK)
+                fail_msg("%s", coh_last_error());
+            assert_int_equal(unlink(folder_file(link)), 0);
+            folder_write(link, "{\"text\": \"about\"}", 17);
+            assert_int_equal(make_tokens(options, "bytes", 1, &facts), COH_OK);
+            assert_int_equal(facts.document_count, 1);
+            assert_int_equal(unlink(folder_file(link)), 0);
+        }
+    }
+}
+
 static void lines_and_conversations_do_too(void **state)
 {
     (void)state;
@@ -301,6 +335,7 @@ int main(void)
         IN_FOLDER(the_first_file_that_is_no_text_is_first_by_its_whole_path),
         IN_FOLDER(the_end_of_a_long_path_begins_with_a_character),
         IN_FOLDER(files_that_hold_no_lines_are_counted_and_not_looked_at),
+        IN_FOLDER(a_file_that_only_its_bytes_tell_must_be_there),
         IN_FOLDER(lines_and_conversations_do_too),
         IN_FOLDER(the_first_bad_file_is_named_whoever_meets_one_first),
         IN_FOLDER(every_failing_allocation_is_said_and_leaves_nothing_behind),
