@@ -382,14 +382,15 @@ void cli_data_say_build(const cli_data_source *source, const char *what,
                         facts->first_binary);
     else if (facts->other_count)
         cli_note_choice("%s: %" PRIu64 " file%s read; %" PRIu64
-                        " left out, neither *.jsonl or *.ndjson nor a *.json of documents",
+                        " left out: named as a configuration, or neither *.jsonl, *.ndjson or "
+                        "*.jl nor a *.json of documents",
                         what, facts->file_count, plural(facts->file_count), facts->other_count);
     else if (facts->file_count)
         cli_note_choice("%s: %" PRIu64 " file%s read", what, facts->file_count,
                         plural(facts->file_count));
     if (facts->lines_as_text_count)
         cli_note_choice("%s: %" PRIu64
-                        " file%s *.jsonl or *.ndjson: read as text; --field NAME (or "
+                        " file%s *.jsonl, *.ndjson or *.jl: read as text; --field NAME (or "
                         "--chat) reads the lines",
                         what, facts->lines_as_text_count, plural(facts->lines_as_text_count));
     if (facts->replaced_count)

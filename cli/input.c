@@ -618,8 +618,9 @@ static content look_into(const char *path)
         held.has_adapters |= strcmp(name, "adapter_config.json") == 0;
         held.has_weights |= is_weights(name);
         held.has_others |= !is_weights(name) && !is_of_model(name);
-        held.has_lines |=
-            cli_foreign_has_ending(name, ".jsonl") || cli_foreign_has_ending(name, ".ndjson");
+        held.has_lines |= cli_foreign_has_ending(name, ".jsonl") ||
+                          cli_foreign_has_ending(name, ".ndjson") ||
+                          cli_foreign_has_ending(name, ".jl");
         if (ends_in(name, ".safetensors") && !held.tensors[0])
             snprintf(held.tensors, sizeof(held.tensors), "%s", name);
     }
@@ -695,8 +696,8 @@ static coh_status check_texts(const cli_options *options, const char *flag, cons
                     "%s%s is %s, whose text files are its configuration and its tokenizer: give a "
                     "file of text, or a folder that holds nothing but texts%s",
                     flag, path, is_model ? "a Hugging Face model's folder" : "a folder of adapters",
-                    held.has_lines ? "; --field NAME or --chat reads the lines of its *.jsonl and "
-                                     "*.ndjson"
+                    held.has_lines ? "; --field NAME or --chat reads the lines of its *.jsonl, "
+                                     "*.ndjson and *.jl"
                                    : "");
 }
 

@@ -304,10 +304,10 @@ coh_status coh_token_build_jsonl(coh_token_builder *builder, int is_folder)
                         " are bad; the first: %s",
                         path, coh_bad_lines_count(&builder->bad), builder->bad.first);
     if (is_folder && builder->list.count == 0)
-        return coh_fail(
-            COH_ERR_CORRUPT,
-            "folder %s holds no file *.jsonl or *.ndjson, nor a *.json of objects that are no "
-            "configuration: give one that does, or leave %s and %s out",
-            path, coh_term_text(COH_TERM_FIELD), coh_term_text(COH_TERM_CHAT));
+        return coh_fail(COH_ERR_CORRUPT,
+                        "folder %s holds no file *.jsonl, *.ndjson or *.jl, nor a *.json of "
+                        "objects that are no configuration: give one that does, or leave %s and "
+                        "%s out",
+                        path, coh_term_text(COH_TERM_FIELD), coh_term_text(COH_TERM_CHAT));
     return coh_fail(COH_ERR_CORRUPT, "%s holds no line with an object: add some", path);
 }

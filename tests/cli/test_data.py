@@ -183,7 +183,7 @@ class Data(ProgramTest):
             self.write(f"lines/{name}", "other")
         os.symlink("nowhere", self.path("lines/zz.txt"))
         lines = ["tokenize", "--tokenizer", "bytes", self.path("lines"), "--field", "text", "-o", self.path("lines.tokens")]
-        self.assertIn(": 1 file read; 2 left out, neither *.jsonl or *.ndjson nor a *.json of documents\n", self.succeeds(*lines).err)
+        self.assertIn(": 1 file read; 2 left out: named as a configuration, or neither *.jsonl, *.ndjson or *.jl nor a *.json of documents\n", self.succeeds(*lines).err)
 
     # ---- abandoned files ----
 
@@ -310,9 +310,9 @@ class Data(ProgramTest):
         self.write("folder/c.txt", "not these")
         self.documents("folder/a.jsonl", "body", DOCUMENTS[:3])
         told = ["tokenize", self.path("folder"), "-o", self.path("as-text")]
-        self.assertIn("folder: 1 file *.jsonl or *.ndjson: read as text; ", self.succeeds(*told).err)
+        self.assertIn("folder: 1 file *.jsonl, *.ndjson or *.jl: read as text; ", self.succeeds(*told).err)
         self.documents("folder/b.jsonl", "body", DOCUMENTS[3:])
-        self.assertIn("folder: 2 files *.jsonl or *.ndjson: read as text; ", self.succeeds(*told[:3], self.path("two")).err)
+        self.assertIn("folder: 2 files *.jsonl, *.ndjson or *.jl: read as text; ", self.succeeds(*told[:3], self.path("two")).err)
         self.assertEqual(self.tokenize(self.path("folder"), "--field", "body").ids, file.ids)
 
     def test_aligned_documents_have_windows_of_their_own(self):
@@ -428,9 +428,9 @@ class Data(ProgramTest):
         # lines in such a folder are read with the flag that the refusal names
         refused = ["tokenize", model, "-o", self.path("lines")]
         self.assertNotIn("--field", self.fails(4, *refused).err)
-        for name in ("a.jsonl", "a.ndjson"):
+        for name in ("a.jsonl", "a.ndjson", "a.jl"):
             path = self.documents("model/" + name, "text", DOCUMENTS[:3])
-            self.fails(4, *refused, says="; --field NAME or --chat reads the lines of its *.jsonl and *.ndjson")
+            self.fails(4, *refused, says="; --field NAME or --chat reads the lines of its *.jsonl, *.ndjson and *.jl")
             self.succeeds(*refused, "--field", "text")
             os.remove(path)
 
@@ -506,7 +506,7 @@ class Data(ProgramTest):
         none = f"folder {self.path('folder')} holds no text file"
         self.fails(4, *train, self.path("folder"), says=none)
         self.fails(4, "tokenize", self.path("folder"), "-o", self.path("o"), says="of its 1 file none is text")
-        self.fails(4, *train, self.path("folder"), "--field", "text", says="holds no file *.jsonl or *.ndjson")
+        self.fails(4, *train, self.path("folder"), "--field", "text", says="holds no file *.jsonl, *.ndjson or *.jl")
         self.fails(4, *train, self.write("blank.jsonl", "\n"), says="no line with an object")
         for before in (1, 100, 8000):  # a NUL is what tells a binary file, as in a folder
             self.fails(4, *train, self.write("archive", b"x" * before + b"\0" * 20 + b"x" * 400), says="archive is no text")

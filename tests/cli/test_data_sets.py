@@ -127,7 +127,7 @@ class DataSets(ProgramTest):
         self.succeeds("train", "--resume", run, "--steps", 2)  # the validation text, too, is read as before
         self.assertEqual(self.succeeds("eval", run, "--data", folder, "--json").json["tokens"], len(expected[0]) - 1)
         mixed = self.set_of("mixed", {**parts, "notes.txt": "a text"})
-        self.assertIn("2 files *.jsonl or *.ndjson: read as text; --field NAME (or --chat) reads the lines",
+        self.assertIn("2 files *.jsonl, *.ndjson or *.jl: read as text; --field NAME (or --chat) reads the lines",
                       self.succeeds("tokenize", mixed, "-o", self.path("o")).err)
 
     def test_arrays_of_a_folder_are_read_with_a_flag_and_refused_without(self):
@@ -143,7 +143,7 @@ class DataSets(ProgramTest):
         self.fails(4, "tokenize", self.set_of("none", {"a.json": "{}"}), "--chat", "-o", self.path("o"),
                    says="none/a.json:1: \"messages\" is missing")
         self.fails(4, "tokenize", self.set_of("none", {"config.json": "{}"}), "--chat", "-o", self.path("o"),
-                   says="holds no file *.jsonl or *.ndjson, nor a *.json of objects that are no configuration: give one that does")
+                   says="holds no file *.jsonl, *.ndjson or *.jl, nor a *.json of objects that are no configuration: give one that does")
 
     def test_a_folder_of_one_object_a_file_is_read_as_its_objects(self):
         """Each file is one conversation or text, however it is laid out; what describes the data is none."""
@@ -156,7 +156,7 @@ class DataSets(ProgramTest):
                     each = {f"{i:03d}.json": json.dumps(chat, indent=indent) + end for i, chat in enumerate(chats)}
                     folder = self.set_of("objects", {**each, **about})
                     self.assertEqual(self.tokenize(folder, *flags), expected)
-                    self.assertIn(f": {len(chats)} file{'s' * (len(chats) > 1)} read; 4 left out, neither *.jsonl or *.ndjson nor a *.json of documents", self.succeeds("tokenize", folder, *flags, "-o", self.path("o")).err)
+                    self.assertIn(f": {len(chats)} file{'s' * (len(chats) > 1)} read; 4 left out: named as a configuration, or neither *.jsonl, *.ndjson or *.jl nor a *.json of documents", self.succeeds("tokenize", folder, *flags, "-o", self.path("o")).err)
                     all_of_them = {"all.JSON": "".join(json.dumps(chat, indent=indent) + "\n" for chat in chats)}
                     self.assertEqual(self.tokenize(self.set_of("objects", {**all_of_them, **about}), *flags), expected)
                     self.assertEqual(self.tokenize(self.path("objects", "all.JSON"), *flags), expected)
