@@ -4,23 +4,27 @@
 #include "cli/other_trainers.h"
 
 #include <string.h>
+#include <strings.h>
 
 typedef struct row {
     const char *name; /* with "-" for "_" */
     cli_flag flag;    /* that the command must have */
     const char *give;
+    const char *off; /* what to do where the value is false; NULL: it is no such flag */
 } row;
 
 #define SEQUENCE  "give --sequence N, in tokens"
 #define MICRO     "give --micro-batch N, and --batch N for all sequences of a step"
 #define RECOMPUTE "give --recompute all; auto, the default, does it where memory is short"
 #define SEPARATE  "give --documents separate"
+#define ALIGNED   "give --documents aligned: a sequence holds tokens of one document"
 #define RANK      "give --lora RANK:ALPHA"
 
 static const row rows[] = {
-    { "load-in-4bit", CLI_FLAG_FROZEN_DTYPE, "give --frozen-dtype nf4, with --lora or --freeze" },
-    { "packing", CLI_FLAG_DOCUMENTS, SEPARATE },
-    { "sample-packing", CLI_FLAG_DOCUMENTS, SEPARATE },
+    { "load-in-4bit", CLI_FLAG_FROZEN_DTYPE, "give --frozen-dtype nf4, with --lora or --freeze",
+      "leave it out: it is off without a flag" },
+    { "packing", CLI_FLAG_DOCUMENTS, SEPARATE, ALIGNED },
+    { "sample-packing", CLI_FLAG_DOCUMENTS, SEPARATE, ALIGNED },
     { "learning-rate", CLI_FLAG_LR, "give --lr X" },
     { "modules-to-save", CLI_FLAG_LORA_ALSO, "give --lora-also PATTERN" },
     { "lora-r", CLI_FLAG_LORA, RANK },
@@ -40,9 +44,10 @@ static const row rows[] = {
     { "max-length", CLI_FLAG_SEQUENCE, SEQUENCE },
     { "sequence-len", CLI_FLAG_SEQUENCE, SEQUENCE },
     { "block-size", CLI_FLAG_SEQUENCE, SEQUENCE },
-    { "gradient-checkpointing", CLI_FLAG_RECOMPUTE, RECOMPUTE },
-    { "bf16", CLI_FLAG_DTYPE, "give --dtype bf16" },
-    { "fp16", CLI_FLAG_DTYPE, "give --dtype bf16, which is as long: f16 is not computed in" },
+    { "gradient-checkpointing", CLI_FLAG_RECOMPUTE, RECOMPUTE, "give --recompute none" },
+    { "bf16", CLI_FLAG_DTYPE, "give --dtype bf16", "give --dtype f32" },
+    { "fp16", CLI_FLAG_DTYPE, "give --dtype bf16, of the same size: f16 is not computed in",
+      "leave it out: it is off without a flag" },
     { "warmup-steps", CLI_FLAG_WARMUP, "give --warmup N" },
     { "warmup-ratio", CLI_FLAG_WARMUP, "give --warmup X%: 3% for a ratio of 0.03" },
     { "lr-scheduler-type", CLI_FLAG_SCHEDULE, "give --schedule cosine, linear, constant or wsd" },
@@ -64,6 +69,15 @@ static int is_name(const char *word, size_t length, const char *name)
     return 1;
 }
 
+static int is_false(const char *value)
+{
+    static const char *const words[] = { "false", "0", "no", "off" };
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+        if (strcasecmp(value, words[i]) == 0)
+            return 1;
+    return 0;
+}
+
 const char *cli_other_trainers_find(cli_command command, const char *word)
 {
     if (strncmp(word, "--", 2) != 0)
@@ -72,6 +86,8 @@ const char *cli_other_trainers_find(cli_command command, const char *word)
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
         if (is_name(word + 2, length, rows[i].name) &&
             (cli_flag_table[rows[i].flag].commands >> command & 1))
-            return rows[i].give;
+            return rows[i].off && word[2 + length] == '=' && is_false(word + 3 + length)
+                       ? rows[i].off
+                       : rows[i].give;
     return NULL;
 }

@@ -5,8 +5,8 @@
 #include "cli/options.h"
 
 /* Returns what to give in place of the word "--NAME[=VALUE]", a flag of another trainer, in any
- * case of "-" and "_"; NULL: no flag of the command does the same, or the name is not known.
- * Static storage. */
+ * case of "-" and "_", or if VALUE is false what turns that off; NULL: no flag of the command does
+ * the same, or the name is not known. Static storage. */
 const char *cli_other_trainers_find(cli_command command, const char *word);
 
 #endif

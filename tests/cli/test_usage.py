@@ -129,7 +129,7 @@ class Usage(ProgramTest):
             "block-size": "--sequence N, in tokens",
             "gradient-checkpointing": "--recompute all; auto, the default, does it where memory is short",
             "bf16": "--dtype bf16",
-            "fp16": "--dtype bf16, which is as long: f16 is not computed in",
+            "fp16": "--dtype bf16, of the same size: f16 is not computed in",
             "warmup-steps": "--warmup N",
             "warmup-ratio": "--warmup X%: 3% for a ratio of 0.03",
             "lr-scheduler-type": "--schedule cosine, linear, constant or wsd",
@@ -145,6 +145,11 @@ class Usage(ProgramTest):
                 with self.subTest(typed=typed):
                     said = self.fails(2, "train", "gpt2-pico", typed).err
                     self.assertEqual(said, f"cohobate train: '{typed}' is not a flag of cohobate train: give {give}\n")
+        left_out = "leave it out: it is off without a flag"
+        for typed, says in (("--packing=False", "give --documents aligned: a sequence holds tokens of one document"), ("--sample_packing=no", "give --documents aligned: "),
+                            ("--gradient_checkpointing=false", "give --recompute none"), ("--load_in_4bit=False", left_out), ("--bf16=0", "give --dtype f32"),
+                            ("--fp16=FALSE", left_out), ("--packing=True", "give --documents separate"), ("--max-steps=0", "give --steps N")):
+            self.fails(2, "train", "gpt2-pico", typed, says=f"'{typed}' is not a flag of cohobate train: {says}")
         self.fails(2, "generate", "gpt2-pico", "--max_new_tokens", 9, says="'--max_new_tokens' is not a flag of cohobate generate: give --tokens N")
         self.assertNotIn("give", self.fails(2, "generate", "gpt2-pico", "--learning-rate", 1, says="is not a flag").err)
 
