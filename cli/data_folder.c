@@ -7,12 +7,12 @@
 #include <fts.h>
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "cli/data.h"
 #include "cli/foreign.h"
+#include "cohobate/text.h"
 
 /* As many bytes as are looked at for a NUL when the folder is read. */
 enum { HEAD_BYTES = 8192 };
@@ -25,6 +25,7 @@ typedef struct found {
 
 typedef struct content {
     found texts, lines, arrays, objects, tables, foreign;
+    found about;  /* JSON that says something about the data or a model, by its name */
     found packed; /* of `foreign`: in a format that a command converts, and not converted yet */
     found shards; /* of `packed`: JSON lines, as their names say */
     uint64_t text_bytes; /* of all of these but `foreign` */
@@ -37,17 +38,6 @@ static void add(found *files, const char *path)
 {
     if (files->count++ == 0)
         snprintf(files->first, sizeof(files->first), "%s", path);
-}
-
-/* Small files that come with a data set, and say something about it. */
-static int is_about_data(const char *name)
-{
-    static const char *const names[] = { "dataset_info.json", "dataset_infos.json",
-                                         "dataset_dict.json", "state.json" };
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-        if (strcmp(name, names[i]) == 0)
-            return 1;
-    return strncasecmp(name, "readme", 6) == 0 || strncasecmp(name, "license", 7) == 0;
 }
 
 static size_t read_head(const char *path, char head[HEAD_BYTES])
@@ -142,8 +132,8 @@ static void take(const char *path, const char *name, uint64_t file_bytes, conten
         of = &out->lines;
     else if (memchr(head, 0, got))
         return;
-    else if (is_about_data(name))
-        of = NULL;
+    else if (coh_text_is_about_data(name))
+        of = cli_foreign_is_json(path, head, got) ? &out->about : NULL;
     else if (cli_foreign_is_table(path, head, got))
         of = &out->tables;
     else if (cli_foreign_is_array(path, head, got))
@@ -152,7 +142,7 @@ static void take(const char *path, const char *name, uint64_t file_bytes, conten
         of = &out->objects;
     if (of)
         add(of, path);
-    *(of ? &out->text_bytes : &out->about_bytes) += file_bytes;
+    *(of && of != &out->about ? &out->text_bytes : &out->about_bytes) += file_bytes;
 }
 
 static int compare_names(const FTSENT **left, const FTSENT **right)
@@ -179,6 +169,18 @@ static void walk(const char *folder, uint64_t files_most, content *out)
         (void)fts_close(tree);
 }
 
+/* Are its lines read without a flag? Objects of JSON next to lines say something about them. */
+static int are_lines(const content *held)
+{
+    return held->texts.count + held->tables.count == 0 && held->lines.count > 0;
+}
+
+/* Are its objects of JSON read with a flag, one a file or several? */
+static int are_objects(const content *held)
+{
+    return held->lines.count + held->arrays.count == 0 && held->objects.count > 0;
+}
+
 /* Is what is no text the data, next to texts that say something about it? */
 static int is_foreign(const content *held)
 {
@@ -193,7 +195,8 @@ static coh_status refuse_foreign(const char *flag, const char *folder, int takes
                                  const content *held)
 {
     const found *foreign = &held->foreign;
-    const int has_texts = !takes_lines && held->texts.count + held->lines.count > 0;
+    const int has_texts =
+        takes_lines ? are_objects(held) : held->texts.count + held->lines.count > 0;
     char head[HEAD_BYTES];
     const size_t got = read_head(foreign->first, head);
     return cli_foreign_refuse_folder(flag, folder, foreign->first, foreign->count, has_texts, head,
@@ -206,11 +209,14 @@ static coh_status check_left_out(const char *flag, const char *folder, int is_li
 {
     const found *files = is_lines && held->shards.count > 0 ? &held->shards : &held->packed;
     char head[HEAD_BYTES];
+    if (is_lines && held->objects.count > 0 && !are_objects(held))
+        cli_foreign_note_objects(folder, held->objects.first, held->objects.count);
     if (files->count == 0)
         return COH_OK;
     const size_t got = read_head(files->first, head);
     if (files == &held->shards)
-        return cli_foreign_refuse_shards(flag, folder, files->first, files->count, head, got);
+        return cli_foreign_refuse_shards(flag, folder, files->first, files->count,
+                                         are_objects(held), head, got);
     cli_foreign_note_left_out(folder, files->first, files->count, head, got);
     return COH_OK;
 }
@@ -223,17 +229,20 @@ coh_status cli_data_folder_look(const char *flag, const char *folder, int takes_
     walk(folder, UINT64_MAX, &held);
     const int is_none = takes_lines ? held.lines.count + held.arrays.count + held.objects.count == 0
                                     : held.lines.count + held.texts.count == 0;
-    const int may_be_foreign = !takes_lines || held.lines.count + held.arrays.count == 0;
+    /* objects next to an archive are the data; next to compressed lines they may be about these */
+    const int may_be_foreign = !takes_lines || (held.lines.count + held.arrays.count == 0 &&
+                                                (!are_objects(&held) || held.shards.count > 0));
     if (held.foreign.count > 0 &&
         ((takes_lines && is_none) || (may_be_foreign && is_foreign(&held))))
         return refuse_foreign(flag, folder, takes_lines, &held);
     if (is_none && held.tables.count > 0)
         return cli_foreign_refuse_table(NULL, held.tables.first);
-    if (is_none && !takes_lines && held.arrays.count + held.objects.count > 0)
-        return cli_foreign_refuse_json(NULL, held.arrays.count > 0 ? held.arrays.first
-                                                                   : held.objects.first);
-    *out_is_lines |=
-        held.texts.count + held.objects.count + held.tables.count == 0 && held.lines.count > 0;
+    const found *json = held.arrays.count > 0    ? &held.arrays
+                        : held.objects.count > 0 ? &held.objects
+                                                 : &held.about;
+    if (is_none && !takes_lines && json->count > 0)
+        return cli_foreign_refuse_json(NULL, json->first);
+    *out_is_lines |= are_lines(&held);
     return is_none ? COH_OK : check_left_out(flag, folder, *out_is_lines, &held);
 }
 
@@ -242,7 +251,5 @@ uint64_t cli_data_folder_text_bytes(const char *folder)
     enum { FILES_MOST = 4096 };
     content held = { 0 };
     walk(folder, FILES_MOST, &held);
-    const int is_lines =
-        held.texts.count + held.objects.count + held.tables.count == 0 && held.lines.count > 0;
-    return is_lines ? 0 : held.text_bytes + held.about_bytes;
+    return are_lines(&held) ? 0 : held.text_bytes + held.about_bytes;
 }

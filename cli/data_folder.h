@@ -8,6 +8,7 @@
  *     a thousand texts, logo.gz       texts: what is no text is counted and left out
  *     a.jsonl, b.jsonl.gz             refused: half of the data set would be left out
  *     a.jsonl, a.jsonl.gz             lines: the one is the other
+ *     a.jsonl, metadata.json          lines, and a note: an object next to lines is about them
  *
  * Data that is no text (compressed, Parquet, Arrow, ids) is refused if the texts next to it are
  * smaller, few and short: then the data set would be left out, and what describes it be learned. */

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "cli/say.h"
+#include "cohobate/text.h"
 
 typedef struct known {
     const char *magic;
@@ -220,7 +221,8 @@ int cli_foreign_is_shard(const char *path, const void *head, size_t head_bytes)
 {
     char converted[CLI_PATH_BYTES];
     name_converted(find_format(head, head_bytes), path, converted);
-    return json_ending(converted) != NULL;
+    const char *slash = strrchr(converted, '/');
+    return json_ending(converted) && !coh_text_is_about_data(slash ? slash + 1 : converted);
 }
 
 /* Writes "2 files; the first, F/b.gz, is compressed by gzip", or "F/b.gz, which is ...". */
@@ -232,19 +234,39 @@ static void add_files(const char *first, uint64_t count, const known *format, cl
 }
 
 coh_status cli_foreign_refuse_shards(const char *flag, const char *folder, const char *first,
-                                     uint64_t count, const void *head, size_t head_bytes)
+                                     uint64_t count, int has_objects, const void *head,
+                                     size_t head_bytes)
 {
     const known *found = find_format(head, head_bytes);
+    char converted[CLI_PATH_BYTES];
+    const char *move = count > 1 ? "move them out of the folder (or give them hidden names)"
+                                 : "move it out of the folder (or give it a hidden name)";
     cli_line files, command;
     cli_line_clear(&files);
     add_files(first, count, found, &files);
     add_command(found, first, &command);
+    name_converted(found, first, converted);
+    if (has_objects && !cli_foreign_has_ending(converted, ".json"))
+        return cli_fail(COH_ERR_CORRUPT,
+                        "%s%s%s%s would be read without %s, and lines are not read together with "
+                        "objects of *.json files: %s, or put each object on a line of a *.jsonl "
+                        "first",
+                        dashes(flag), flag ? flag : "", flag ? " " : "", folder, files.text, move);
     return cli_fail(COH_ERR_CORRUPT,
-                    "%s%s%s%s would be read without %s: convert %s with %s, and give the folder "
-                    "again%s",
-                    dashes(flag), flag ? flag : "", flag ? " " : "", folder, files.text,
-                    count > 1 ? "each" : "it", command.text,
-                    count > 1 ? ALONE("them", "hidden names") : ALONE("it", "a hidden name"));
+                    "%s%s%s%s would be read without %s: if the folder holds the texts already, %s; "
+                    "else convert %s with %s, and give the folder again",
+                    dashes(flag), flag ? flag : "", flag ? " " : "", folder, files.text, move,
+                    count > 1 ? "each" : "it", command.text);
+}
+
+void cli_foreign_note_objects(const char *folder, const char *first, uint64_t count)
+{
+    char files[64] = "";
+    if (count > 1)
+        snprintf(files, sizeof(files), "%" PRIu64 " *.json of objects; the first, ", count);
+    cli_note_choice("note: %s is read without %s%s%s: next to lines and arrays an object says "
+                    "something about the data; if it is a document, put it on a line of a *.jsonl",
+                    folder, files, first, count > 1 ? "" : ", an object of JSON");
 }
 
 void cli_foreign_note_left_out(const char *folder, const char *first, uint64_t count,

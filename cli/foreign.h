@@ -41,9 +41,13 @@ int cli_foreign_is_converted(const char *path, const void *head, size_t head_byt
 /* Of such a file: does its command make JSON lines, by their name? */
 int cli_foreign_is_shard(const char *path, const void *head, size_t head_bytes);
 /* Refuses a folder of lines next to which are `count` such files of lines, such as the file `first`
- * with this head. Returns COH_ERR_CORRUPT. */
+ * with this head. `has_objects`: it is one of objects in *.json files, which lines would end.
+ * Returns COH_ERR_CORRUPT. */
 coh_status cli_foreign_refuse_shards(const char *flag, const char *folder, const char *first,
-                                     uint64_t count, const void *head, size_t head_bytes);
+                                     uint64_t count, int has_objects, const void *head,
+                                     size_t head_bytes);
+/* Prints that `count` *.json of objects, such as `first`, are left out next to lines and arrays. */
+void cli_foreign_note_objects(const char *folder, const char *first, uint64_t count);
 /* Prints how many such files are left out of a folder, and the command for the first of them. */
 void cli_foreign_note_left_out(const char *folder, const char *first, uint64_t count,
                                const void *head, size_t head_bytes);

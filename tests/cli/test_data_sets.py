@@ -228,10 +228,10 @@ class DataSets(ProgramTest):
         """Half of the data set would be."""
         text = [json.dumps({"text": f"document {i}"}) + "\n" for i in range(40)]
         first, packed = "".join(text[:20]), gzip.compress("".join(text[20:]).encode())
-        for files, says in (({"a.jsonl": first * 9, "b.jsonl.gz": packed}, "would be read without {}/b.jsonl.gz, which is compressed by gzip: convert it with gunzip -c {}/b.jsonl.gz > {}/b.jsonl, and "),
+        for files, says in (({"a.jsonl": first * 9, "b.jsonl.gz": packed}, "would be read without {}/b.jsonl.gz, which is compressed by gzip: if the folder holds the texts already, move it out of the folder (or give it a hidden name); else convert it with gunzip -c {}/b.jsonl.gz > {}/b.jsonl, and "),
                             ({"a.jsonl": first * 9, "b.ndjson.zst": b"\x28\xb5\x2f\xfd" + packed, "c.jsonl.gz": packed},
-                             "would be read without 2 files; the first, {}/b.ndjson.zst, is compressed by zstd: convert each with zstd -dc {}/b.ndjson.zst > {}/b.ndjson, and "),
-                            ({"a.jsonl": first * 9, "c.parquet": PARQUET}, "would be read without {}/c.parquet, which is a Parquet file: convert it with python3 "),
+                             "would be read without 2 files; the first, {}/b.ndjson.zst, is compressed by zstd: if the folder holds the texts already, move them out of the folder (or give them hidden names); else convert each with zstd -dc {}/b.ndjson.zst > {}/b.ndjson, and "),
+                            ({"a.jsonl": first * 9, "c.parquet": PARQUET}, "would be read without {}/c.parquet, which is a Parquet file: if the folder holds the texts already, move it out of the folder (or give it a hidden name); else convert it with python3 "),
                             ({"a.jsonl": first * 9, "B.JSON.XZ": b"\xfd7zXZ\0" + packed}, "would be read without {}/B.JSON.XZ, which is compressed by xz")):
             folder, run = self.set_of("shards", files), self.path("run")
             for command in (["tokenize", folder, "-o", self.path("o")], ["train", *TINY, "--data", folder, "--save", run],
@@ -239,7 +239,7 @@ class DataSets(ProgramTest):
                 for flags in ([], ["--field", "text"]):
                     with self.subTest(files=list(files), command=command, flags=flags):
                         said = self.fails(4, *command, *flags, says=folder + " " + says.format(folder, folder, folder)).err
-                        self.assertIn(") to read the texts alone\n", said)
+                        self.assertIn(", and give the folder again\n", said)
                         self.assertEqual(said.count("\n"), 1)
                         self.assertFalse(os.path.exists(run))
         # the command of the refusal leads to a folder that is read whole
@@ -255,6 +255,47 @@ class DataSets(ProgramTest):
             name = list(files)[-1]
             self.assertIn(f"note: {folder} is read without {folder}/{name}, which is compressed by gzip: if it holds texts of the data, convert it with gunzip -c {folder}/"
                           + says.format(folder) + ", and give the folder again\n", self.succeeds("tokenize", folder, *flags, "-o", self.path("o")).err)
+
+    def test_objects_next_to_lines_are_not_left_out_silently(self):
+        """They may describe the lines, so that a note is enough; no flag makes texts of them."""
+        lines, about = '{"text": "a"}\n', '{"text": "about"}'
+        one, two = ["{}/metadata.json, an object of JSON: next to lines "], ["2 *.json of objects; the first, {}/1.json: next to lines "]
+        for files, says in (({"a.jsonl": lines, "metadata.json": about}, one), ({"a.jsonl": lines, "1.json": about * 9, "2.json": about}, two),
+                            ({"a.jsonl": lines, "Config.json": about, "trainer_state.json": about, "README.md": "about"}, [])):
+            folder = self.set_of("noted", files)
+            for flags in ([], ["--field", "text"]):
+                with self.subTest(files=list(files), flags=flags):
+                    self.assertEqual(self.tokenize(folder, *flags)[0], [*b"a", END])
+                    said = self.succeeds("tokenize", folder, *flags, "-o", self.path("o")).err
+                    for note in says:
+                        self.assertIn(f"note: {folder} is read without " + note.format(folder), said)
+                    self.assertEqual(said.count("is read without"), len(says))
+        self.assertIn("1 file read; 1 left out: named as a configuration", self.succeeds(
+            "tokenize", self.set_of("named", {"1.json": '{"text": "a"}', "Config.json": about}), "--field", "text", "-o", self.path("o")).err)
+        self.fails(4, "tokenize", self.set_of("alone", {"config.json": about}), "-o", self.path("o"), says="config.json is JSON, and would be learned")
+
+    def test_archives_next_to_objects_do_not_hide_them(self):
+        """Converted lines would end the reading of objects: the refusal does not advise them."""
+        each = {f"{i}.json": json.dumps({"text": str(i)}) for i in range(5)}
+        expected = self.tokenize(self.write("all.jsonl", "\n".join(each.values())), "--field", "text")
+        zipped = {"backup.zip": b"PK\3\4" + bytes(range(256)) * 9}
+        self.assertEqual(self.tokenize(self.set_of("zipped", {**each, **zipped}), "--field", "text"), expected)
+        self.assertIn("backup.zip, which is a zip archive: if it holds texts", self.succeeds(
+            "tokenize", self.path("zipped"), "--field", "text", "-o", self.path("o")).err)
+        packed = gzip.compress(b'{"text": "more"}\n')
+        for files in ({"more.jsonl.gz": packed}, {"more.jsonl.gz": packed + bytes(range(256)) * 9}):
+            folder = self.set_of("objects", {**each, **files})
+            said = self.fails(4, "tokenize", folder, "--field", "text", "-o", self.path("o"), says="more.jsonl.gz").err
+            self.assertIn("move it out of the folder (or give it a hidden name)", said)
+            self.assertNotIn("give the folder again", said)
+            os.rename(folder + "/more.jsonl.gz", folder + "/.more.jsonl.gz")
+            self.assertEqual(self.tokenize(folder, "--field", "text"), expected)
+        # an object of JSON that is packed may be one more; a configuration is none
+        folder = self.set_of("packed", {**{f"{i}.json": json.dumps({"text": "a text" * 20}) for i in range(5)}, "5.json.gz": packed})
+        self.fails(4, "tokenize", folder, "--field", "text", "-o", self.path("o"), says="5.json, and give the folder again")
+        folder = self.set_of("config", {"a.jsonl": '{"text": "a"}\n' * 20, "config.json.gz": packed})
+        for flags in ([], ["--field", "text"]):
+            self.succeeds("tokenize", folder, *flags, "-o", self.path("o"))
 
     # ---- names ----
 
