@@ -26,6 +26,12 @@ coh_status coh_file_open_text(const char *path, int *out_fd)
     return COH_OK;
 }
 
+static coh_status fail_read(const char *path)
+{
+    return coh_fail(COH_ERR_IO, "reading %s failed: %s: copy it elsewhere, or leave it out", path,
+                    strerror(errno));
+}
+
 coh_status coh_file_read_more(int fd, const char *path, uint8_t *bytes, size_t room, size_t *count)
 {
     while (*count < room) {
@@ -33,8 +39,7 @@ coh_status coh_file_read_more(int fd, const char *path, uint8_t *bytes, size_t r
         if (got < 0 && errno == EINTR)
             continue;
         if (got < 0)
-            return coh_fail(COH_ERR_IO, "reading %s failed: %s: copy it elsewhere, or leave it out",
-                            path, strerror(errno));
+            return fail_read(path);
         if (got == 0)
             break;
         *count += (size_t)got;
@@ -111,7 +116,7 @@ static coh_status find_first(coh_lines *lines)
     lines->offset = lines->first - 1;
     lines->is_relative = 1;
     if (lseek(lines->fd, (off_t)lines->offset, SEEK_SET) < 0)
-        return coh_fail(COH_ERR_IO, "reading %s failed: %s", lines->path, strerror(errno));
+        return fail_read(lines->path);
     while (!found && !lines->is_at_end && lines->offset + lines->begin < lines->limit) {
         COH_TRY(read_more(lines));
         if (lines->end > 0)
@@ -131,9 +136,14 @@ coh_status coh_lines_count(coh_lines *lines)
         const uint64_t left = lines->first - at;
         const ssize_t got =
             pread(lines->fd, bytes, left < sizeof(bytes) ? left : sizeof(bytes), (off_t)at);
-        if (got <= 0)
-            return coh_fail(COH_ERR_IO, "reading %s failed: %s", lines->path,
-                            got < 0 ? strerror(errno) : "it became shorter");
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return fail_read(lines->path);
+        if (got == 0)
+            return coh_fail(COH_ERR_IO,
+                            "%s became shorter while it was read: give the command again",
+                            lines->path);
         for (ssize_t i = 0; i < got; i++) {
             lines->number += bytes[i] == '\n';
             lines->has_earlier |= !is_white((char)bytes[i]);

@@ -103,6 +103,25 @@ static void a_part_that_begins_with_a_mark_is_bad(void **state)
     coh_lines_close(&lines);
 }
 
+/* The number of a line counts those before it, which may be gone by then. */
+static void a_file_that_became_shorter_is_said_with_what_to_do(void **state)
+{
+    (void)state;
+    static const char bytes[] = "{\"t\":\"1\"}\n{\"t\":\"2\"}\n{\"t\":\"3\"}\n";
+    coh_lines lines;
+    json_t *object;
+    folder_write("in", bytes, sizeof(bytes) - 1);
+    assert_int_equal(coh_lines_open(folder_file("in"), &lines), COH_OK);
+    coh_lines_part(&lines, 12, UINT64_MAX);
+    assert_int_equal(coh_lines_next(&lines, &object), COH_OK);
+    json_decref(object);
+    assert_int_equal(truncate(folder_file("in"), 3), 0);
+    assert_int_equal(coh_lines_count(&lines), COH_ERR_IO);
+    assert_non_null(strstr(coh_last_error(), "in became shorter while it was read: give the "
+                                             "command again"));
+    coh_lines_close(&lines);
+}
+
 static void arrays_and_the_like_have_no_parts(void **state)
 {
     (void)state;
@@ -480,6 +499,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         IN_FOLDER(each_line_is_in_one_part_and_has_its_number),
         IN_FOLDER(a_part_that_begins_with_a_mark_is_bad),
+        IN_FOLDER(a_file_that_became_shorter_is_said_with_what_to_do),
         IN_FOLDER(arrays_and_the_like_have_no_parts),
         IN_FOLDER(lines_become_the_same_bytes_by_any_number_of_threads),
         IN_FOLDER(parts_that_begin_with_a_line_lose_none),
