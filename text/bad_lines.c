@@ -26,6 +26,8 @@ void coh_bad_lines_join(coh_bad_lines *bad, const coh_bad_lines *other)
     if (!other->first[0] || (bad->first[0] && bad->first_part < other->first_part))
         return;
     bad->first_part = other->first_part;
+    bad->first_begin = other->first_begin;
+    bad->first_number = other->first_number;
     memcpy(bad->first, other->first, sizeof(bad->first));
 }
 

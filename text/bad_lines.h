@@ -44,6 +44,8 @@ typedef struct coh_bad_lines {
     uint64_t counts[COH_BAD_KINDS];
     size_t first_part;
     char first[COH_ERROR_TEXT_BYTES]; /* why the first one is bad; "": there is none */
+    /* If `first` has no place yet: its number among the lines from this byte of its file on. */
+    uint64_t first_begin, first_number;
 } coh_bad_lines;
 
 /* Adds a line of part `part`, for the reason in the current error message. Lines of a part, and

@@ -228,7 +228,12 @@ static coh_status take_bad(coh_token_builder *b, coh_lines *lines, int has_good)
 {
     char why[COH_ERROR_TEXT_BYTES];
     if (b->options->skip_bad) {
+        const int is_first = !b->bad.first[0];
         coh_bad_lines_add(&b->bad, b->at_fault, b->part);
+        if (is_first && lines->is_relative) {
+            b->bad.first_begin = lines->first;
+            b->bad.first_number = lines->number;
+        }
         return COH_OK;
     }
     coh_error_save(why);
@@ -260,11 +265,11 @@ static coh_status add_next(coh_token_builder *b, coh_lines *lines, int *out_is_e
 }
 
 /* `has_good`: an earlier file has lines, none of which is bad. Of the lines that are left out, only
- * the first gets a place, as that takes a pass through a file that is read in parts. */
+ * the first gets a place; in a part, once all threads are done, as that takes a pass. */
 static coh_status add_lines(coh_token_builder *b, coh_lines *lines, int has_good)
 {
     for (int is_end = 0; !is_end;) {
-        lines->has_no_place = b->options->skip_bad && b->bad.first[0];
+        lines->has_no_place = b->options->skip_bad && (b->bad.first[0] || lines->first > 0);
         coh_status status = add_next(b, lines, &is_end);
         if (status == COH_ERR_CORRUPT && b->at_fault != COH_BAD_NONE)
             status = take_bad(b, lines, has_good);

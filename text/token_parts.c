@@ -150,6 +150,33 @@ static void fini_workers(const parts_job *job)
     coh_free(job->workers);
 }
 
+/* Puts the place before the message of the first line that was left out, if its part did not. */
+static coh_status place_first(const parts_job *job)
+{
+    coh_bad_lines *bad = &job->out->bad;
+    if (bad->first_begin == 0)
+        return COH_OK;
+    const coh_token_part *part = &job->parts[bad->first_part];
+    const char *path = job->paths[part->file];
+    coh_lines lines;
+    coh_status status = coh_lines_open(path, &lines);
+    if (status == COH_OK)
+        status = coh_token_part_check(part, lines.fd, path);
+    if (status == COH_OK) {
+        lines.first = bad->first_begin;
+        lines.number = bad->first_number;
+        lines.is_relative = 1;
+        coh_error_restore(bad->first);
+        status = coh_lines_place(&lines);
+    }
+    if (status == COH_ERR_CORRUPT) {
+        coh_error_save(bad->first);
+        status = COH_OK;
+    }
+    coh_lines_close(&lines);
+    return status;
+}
+
 static coh_status run(parts_job *job)
 {
     coh_status status = COH_OK;
@@ -175,7 +202,7 @@ static coh_status run(parts_job *job)
         status = coh_turns_run(&turns);
     }
     fini_workers(job);
-    return status;
+    return status == COH_OK ? place_first(job) : status;
 }
 
 coh_status coh_token_build_parts(coh_token_builder *builder, char *const *paths, size_t count,

@@ -339,6 +339,38 @@ static void assert_refused_alike(const char *says)
     }
 }
 
+/* Returns the bytes that this process has read; 0: the system does not say it. */
+static uint64_t bytes_read(void)
+{
+    unsigned long long bytes = 0;
+    FILE *file = fopen("/proc/self/io", "r");
+    if (file && fscanf(file, "rchar: %llu", &bytes) != 1)
+        bytes = 0;
+    if (file)
+        fclose(file);
+    return bytes;
+}
+
+/* The lines before a bad one are counted once, not by each thread: a look at the beginning of the
+ * file (at most 1 MiB), its lines, and the count. */
+static void a_place_is_counted_once_for_all_threads(void **state)
+{
+    (void)state;
+    made.count = made.line_count = 0;
+    for (uint64_t i = 0; made.count < FILE_BYTES; i++)
+        add_line(made.count > FILE_BYTES / 2 && i % 8 == 0 ? "{}" : "{\"text\": \"a text of it\"}");
+    folder_write("in.jsonl", made.bytes, made.count);
+    for (int i = 1; i < THREADS; i++) {
+        coh_token_build_options options = options_for(COH_DATA_JSONL);
+        coh_token_build_facts facts;
+        options.skip_bad = 1;
+        const uint64_t before = bytes_read();
+        assert_int_equal(make(options, threads[i], &facts), COH_OK);
+        assert_non_null(strstr(facts.first_skipped, "in.jsonl:"));
+        assert_true(bytes_read() - before < (uint64_t)made.count * 13 / 4);
+    }
+}
+
 static void a_refusal_names_the_bad_lines_of_all_parts(void **state)
 {
     (void)state;
@@ -505,6 +537,7 @@ int main(void)
         IN_FOLDER(parts_that_begin_with_a_line_lose_none),
         IN_FOLDER(files_of_a_folder_are_read_in_parts_in_their_order),
         IN_FOLDER(bad_lines_of_parts_are_counted_and_the_first_is_named),
+        IN_FOLDER(a_place_is_counted_once_for_all_threads),
         IN_FOLDER(a_refusal_names_the_bad_lines_of_all_parts),
         IN_FOLDER(a_wrong_form_is_found_without_reading_the_file_by_each_thread),
         IN_FOLDER(a_stop_ends_all_threads_and_leaves_nothing),
