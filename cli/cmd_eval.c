@@ -384,14 +384,7 @@ static void choose_attention(evaluation *run)
         *separate = inference->recipe.form.aligned == COH_DOCUMENTS_SEPARATE;
     if (inference->model.family == COH_FAMILY_OWN)
         *separate = 0;
-    if (*separate != marks)
-        cli_note_choice(marks ? "note: the documents of %s are separate, but not those that the "
-                                "model was trained on: a token attends over all before it in its "
-                                "sequence"
-                              : "note: %s does not mark where its documents begin, so a token "
-                                "attends over all before it in its sequence (cohobate tokenize "
-                                "--documents separate marks them)",
-                        inference->options->data);
+    cli_data_say_attention(inference->options->data, marks, *separate);
 }
 
 static coh_status evaluate(evaluation *run)

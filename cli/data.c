@@ -404,6 +404,18 @@ void cli_data_say_build(const cli_data_source *source, const char *what,
                         facts->empty_window_count == 1 ? "it" : "them");
 }
 
+void cli_data_say_attention(const char *what, int marks, int is_separate)
+{
+    if (marks != is_separate)
+        cli_note_choice(marks
+                            ? "note: the documents of %s are separate, but not those of training: "
+                              "a token attends over all before it in its sequence"
+                            : "note: %s does not mark where its documents begin, so a token "
+                              "attends over all before it in its sequence (cohobate tokenize "
+                              "--documents separate marks them)",
+                        what);
+}
+
 /* Some models, such as Gemma, are trained with the token before a text. The note on it names no
  * file, so that it is printed once for data and validation. */
 void cli_data_say_stream(const coh_tokenizer *tokenizer, const coh_token_build_options *options)

@@ -78,6 +78,9 @@ coh_status cli_data_build_options(const cli_data_source *source, const char *fla
 /* Prints notes about a build that its result does not show. */
 void cli_data_say_build(const cli_data_source *source, const char *what,
                         const coh_token_build_facts *facts);
+/* Says that the loss of `what`, whose documents the token file marks or does not, is taken as the
+ * steps of training are: `is_separate`. Says nothing if the two agree. */
+void cli_data_say_attention(const char *what, int marks, int is_separate);
 /* Prints notes about text: that it has no bad lines to leave out, and that a single file is read
  * without the token that the tokenizer puts before a text, if it puts one. */
 void cli_data_say_stream(const coh_tokenizer *tokenizer, const coh_token_build_options *options);

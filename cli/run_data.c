@@ -423,19 +423,6 @@ static coh_status check_same_validation(const cli_run *run, int has_other_data, 
     return COH_OK;
 }
 
-/* A validation computes as the run's steps do, whatever a token file marks. */
-static void say_marks(const cli_run *run, const char *what)
-{
-    const int marks = run->validation.facts.marks_documents;
-    if (marks != run->job.model.separate_documents)
-        cli_note_choice(marks ? "note: the documents of %s are separate, but not those of this "
-                                "run: a token attends over all before it in its sequence"
-                              : "note: %s does not mark where its documents begin, so a token "
-                                "attends over all before it in its sequence (cohobate tokenize "
-                                "--documents separate marks them)",
-                        what);
-}
-
 /* Opens validation data: named by the flag or by the note, or held out when the data was opened. */
 static coh_status open_validation(cli_run *run, int has_other_data)
 {
@@ -457,7 +444,8 @@ static coh_status open_validation(cli_run *run, int has_other_data)
         source.is_form_given = source.is_form_given && is_text;
         source.takes_json = !run->options->validation;
         CLI_TRY(cli_data_open(&source, "validation", what, NULL, NULL, &run->validation, NULL));
-        say_marks(run, what);
+        cli_data_say_attention(what, run->validation.facts.marks_documents,
+                               run->job.model.separate_documents);
     }
     if (run->validation.file)
         CLI_TRY(cli_score_init(&run->validation, what ? "validation" : "validation-split",

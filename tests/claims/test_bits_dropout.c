@@ -38,38 +38,18 @@ static const coh_model opt = { .family = COH_FAMILY_OPT,
                                         .norm_before = 1,
                                         .last_norm = 1,
                                         .biases = 1 } };
-static const coh_model llama = { .family = COH_FAMILY_LLAMA,
-                                 .dropout = 0.2,
-                                 .llama = { .layers = 2,
-                                            .heads = 6,
-                                            .channels = 48,
-                                            .positions = 40,
-                                            .vocabulary = VOCABULARY,
-                                            .kv_heads = 2,
-                                            .head_width = 10,
-                                            .inner = 104,
-                                            .padding = -1,
-                                            .rope = { .theta = 1e4 },
-                                            .rmsnorm_epsilon = 1e-5f,
-                                            .init_std = 0.05f,
-                                            .untied = 1 } };
+#define SMALL_LLAMA                                                                                \
+    {                                                                                              \
+        .layers = 2, .heads = 6, .channels = 48, .positions = 40, .vocabulary = VOCABULARY,        \
+        .kv_heads = 2, .head_width = 10, .inner = 104, .padding = -1, .rope = { .theta = 1e4 },    \
+        .rmsnorm_epsilon = 1e-5f, .init_std = 0.05f, .untied = 1                                   \
+    }
+static const coh_model llama = { .family = COH_FAMILY_LLAMA, .dropout = 0.2, .llama = SMALL_LLAMA };
 /* q, k and v drop the same x apart. */
 static const coh_model adapted = { .family = COH_FAMILY_LLAMA,
                                    .adapters = { .rank = 3, .alpha = 6, .targets = "*" },
                                    .lora_dropout = 0.25,
-                                   .llama = { .layers = 2,
-                                              .heads = 6,
-                                              .channels = 48,
-                                              .positions = 40,
-                                              .vocabulary = VOCABULARY,
-                                              .kv_heads = 2,
-                                              .head_width = 10,
-                                              .inner = 104,
-                                              .padding = -1,
-                                              .rope = { .theta = 1e4 },
-                                              .rmsnorm_epsilon = 1e-5f,
-                                              .init_std = 0.05f,
-                                              .untied = 1 } };
+                                   .llama = SMALL_LLAMA };
 static const coh_model *const models[] = { &gpt2, &opt, &llama, &adapted };
 
 static const trial_manner plain = { 0 };
