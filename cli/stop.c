@@ -7,12 +7,15 @@
 #include <errno.h>
 #include <signal.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { EXIT_NOTHING_KEPT = 1, EXIT_STOPPED = 75 };
+enum { REPEAT_MS = 1000 }; /* the same signal again within this time is the same request */
 
 static const char *volatile kept_line, *volatile lost_line; /* the handler may run at any time */
-static volatile sig_atomic_t asked, pressed, kept_any;
+static volatile sig_atomic_t asked, pressed, kept_any;      /* pressed: the first signal's number */
+static volatile int64_t pressed_ms;
 static void (*volatile tell_one)(void *);
 static void *volatile told_one;
 static void (*former_sigpipe)(int) = SIG_DFL;
@@ -23,10 +26,26 @@ static volatile sig_atomic_t skipped_bytes; /* of those lines: no newline withou
 static const int requests[] = { SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU };
 enum { REQUEST_COUNT = sizeof(requests) / sizeof(*requests) };
 
+static int64_t now_ms(void)
+{
+    struct timespec now = { 0 };
+    (void)clock_gettime(CLOCK_MONOTONIC, &now); /* async-signal-safe */
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* Is the signal the first request again? timeout(1) sends each signal twice: to the process, then
+ * to its group. */
+static int is_repeat(int number)
+{
+    return number == pressed && now_ms() - pressed_ms < REPEAT_MS;
+}
+
 static void on_signal(int number)
 {
     /* The system repeats SIGXCPU every second; the hard limit ends the process. A lost terminal
      * sends SIGHUP twice, by the shell and by the system, and a logout sends it after SIGTERM. */
+    if (is_repeat(number))
+        return;
     if (pressed && number != SIGXCPU && number != SIGHUP) {
         const size_t skip = (size_t)skipped_bytes;
         const char *line = kept_any ? kept_line : lost_line;
@@ -34,8 +53,10 @@ static void on_signal(int number)
         (void)written;
         _exit(cli_stop_exit_code());
     }
-    if (number != SIGHUP)
-        pressed = 1;
+    if (number != SIGHUP) {
+        pressed_ms = now_ms();
+        pressed = number;
+    }
     asked = 1;
     if (tell_one != NULL)
         tell_one(told_one);

@@ -1,8 +1,8 @@
 /* stop.h - handles signals that request a stop: SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2 and
  * SIGXCPU. The first signal asks the running command to stop at the next safe point; the second
- * ends the process at once. SIGHUP counts as neither, it only asks; a repeated SIGXCPU ends
- * nothing. SIGHUP, SIGUSR1, SIGUSR2 and SIGXCPU stay ignored if they were ignored when the program
- * started (nohup). */
+ * ends the process at once. The first signal again within one second is the same request. SIGHUP
+ * counts as neither, it only asks; a repeated SIGXCPU ends nothing. SIGHUP, SIGUSR1, SIGUSR2 and
+ * SIGXCPU stay ignored if they were ignored when the program started (nohup). */
 #ifndef COH_CLI_STOP_H
 #define COH_CLI_STOP_H
 

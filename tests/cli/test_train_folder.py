@@ -198,16 +198,45 @@ class TrainFolder(TrainTest):
         self.assertEqual(arguments, ["train", "--resume", self.path("run"), "--threads", "2", *QUICK])
         self.succeeds(*arguments, "--steps", last_save(self.path("run")) + 1)
 
+    def sent(self, process, number):
+        """Sends the signal and waits until the process has got it. The system merges it with one that it has not."""
+        process.send_signal(number)
+        def is_pending():
+            with open(f"/proc/{process.pid}/status", encoding="utf-8") as file:
+                return any(int(line.split()[1], 16) >> (number - 1) & 1 for line in file if line.startswith(("SigPnd:", "ShdPnd:")))
+        while process.poll() is None and is_pending():
+            time.sleep(0.001)
+
+    def test_a_signal_that_is_sent_twice_at_once_is_one_request(self):
+        """timeout(1) sends its signal to the process and then to its own group, of which the process is. The save is slow, so
+        that both signals come before its end."""
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
+            with self.subTest(number=number):
+                took = 1
+                while took >= 1:  # on a machine under load a second may have passed
+                    shutil.rmtree(self.path("run"), ignore_errors=True)
+                    process = self.begun("--save", self.path("run"), program=FAULTY, env={**environment(), "COH_TEST_SYNC_MS": "300"},
+                                         preexec_fn=lambda: signal.signal(number, signal.SIG_DFL))
+                    self.addCleanup(process.kill)
+                    begun = time.monotonic()
+                    self.sent(process, number)
+                    self.sent(process, number)
+                    took = time.monotonic() - begun
+                    _, err = process.communicate(timeout=120)
+                self.assertEqual(process.returncode, 75, err)
+                self.succeeds("check", self.path("run"))
+
     def test_a_second_signal_during_the_first_save_leaves_a_folder_that_says_what_to_do(self):
         """The save is slow: flushes take long. No command takes what is left of it for a checkpoint."""
         folder, command = self.path("run"), ["train", *TINY, "--data", self.corpus(), "--save", self.path("run")]
-        process = start(*command, "--steps", 1, program=FAULTY, env={**environment(), "COH_TEST_SYNC_MS": "1500"})
+        process = start(*command, "--steps", 1, program=FAULTY, env={**environment(), "COH_TEST_SYNC_MS": "4000"})
         while not any(name.endswith(".partial") and name.startswith("step-") for name in
                       (os.listdir(folder) if os.path.isdir(folder) else [])):
             self.assertIsNone(process.poll())
             time.sleep(0.01)
         process.send_signal(signal.SIGINT)
-        process.send_signal(signal.SIGTERM)
+        time.sleep(1.1)  # within a second it would be the same request
+        process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=120)
         self.assertEqual(process.returncode, 1, err)
         self.assertTrue(err.decode().endswith("\ncohobate train: stopped at once; nothing was saved yet: the same command "
