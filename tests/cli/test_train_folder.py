@@ -59,6 +59,19 @@ class TrainFolder(TrainTest):
         for line, rate in zip(lines, [0.5e-3, 1e-3, 0.55e-3, 1e-4]):
             self.assertAlmostEqual(line["lr"], rate, places=12)
 
+    def test_a_run_that_reached_its_end_continues_at_the_lowest_rate_or_with_a_longer_schedule(self):
+        self.train("--steps", 2, "--warmup", 0, "--lr", "1e-3", "--save", self.path("run"))
+        shutil.copytree(self.path("run"), self.path("longer"))
+        flags = ["--lr", "2e-3", "--log"]
+        done = self.resumed(self.path("run"), "--steps", 3, *flags, self.path("lowest"))
+        self.assertIn("--lr 2e-3 is the rate of no step: the schedule ends at step 2: ", done.err)
+        self.assertEqual([line["lr"] for line in lines_of(self.path("lowest"))], [2e-4])
+        done = self.resumed(self.path("longer"), "--steps", 6, "--schedule-steps", 6, *flags, self.path("rates"))
+        self.assertNotIn("rate of no step", done.err)
+        # by hand: half a cosine from 2e-3 down to 2e-4 in six steps, of which this is the second half
+        for line, rate in zip(lines_of(self.path("rates")), [1.1e-3, 0.65e-3, 1.1e-3 - 0.9e-3 * 0.75 ** 0.5, 2e-4], strict=True):
+            self.assertAlmostEqual(line["lr"], rate, places=12)
+
     def test_a_warm_up_given_as_a_share_is_that_share_of_the_schedule(self):
         for share, schedule, steps in (("50%", 4, 2), ("12.5%", 20, 3), ("0%", 20, 0), ("100%", 3, 3)):
             done = self.train("--steps", 1, "--schedule-steps", schedule, "--warmup", share, "--save",
