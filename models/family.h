@@ -177,7 +177,7 @@ coh_model_size coh_family_size(const coh_family_table *family, const void *confi
 
 /* Makes a preset, with its own vocabulary. Returns 0 if none has this name. */
 int coh_preset_find(const char *name, coh_model *out_model);
-/* Writes the names of all presets, separated by ", ". */
+/* Writes " (<names of all presets>)", for a refusal with no name to suggest. */
 enum { COH_PRESET_NAMES_BYTES = 1024 };
 void coh_preset_names(char names[COH_PRESET_NAMES_BYTES]);
 /* Writes ": is X meant?" with the name of a preset or of an extension's model, "" if none is near.

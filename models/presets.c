@@ -171,8 +171,8 @@ static coh_model model_of(const struct preset *p)
 void coh_preset_names(char names[COH_PRESET_NAMES_BYTES])
 {
     for (int i = 0, at = 0; i < PRESET_COUNT; i++)
-        at += snprintf(names + at, (size_t)(COH_PRESET_NAMES_BYTES - at), "%s%s", i ? ", " : "",
-                       presets[i].name);
+        at += snprintf(names + at, (size_t)(COH_PRESET_NAMES_BYTES - at), "%s%s%s", i ? ", " : " (",
+                       presets[i].name, i + 1 < PRESET_COUNT ? "" : ")");
 }
 
 const char *coh_model_preset_name(int32_t index)
@@ -227,10 +227,11 @@ coh_status coh_model_preset(const char *name, int64_t vocabulary, coh_model *out
     if (coh_own_find(name, vocabulary, out_model))
         return COH_OK;
     if (!coh_preset_find(name, &model)) {
-        char names[COH_PRESET_NAMES_BYTES], meant[COH_PRESET_MEANT_BYTES];
-        coh_preset_names(names);
+        char names[COH_PRESET_NAMES_BYTES] = "", meant[COH_PRESET_MEANT_BYTES];
         coh_preset_meant(name, meant);
-        return coh_fail(COH_ERR_ARGUMENT, "\"%.200s\" is not a preset (%s)%s", name, names, meant);
+        if (!meant[0])
+            coh_preset_names(names);
+        return coh_fail(COH_ERR_ARGUMENT, "\"%.200s\" is not a preset%s%s", name, names, meant);
     }
     if (vocabulary > 0)
         model.gpt2.vocabulary = vocabulary; /* every configuration begins with the sizes */

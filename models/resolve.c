@@ -285,14 +285,14 @@ static coh_status check_folder(const char *path)
     struct stat facts;
     if (stat(path, &facts) == 0 && S_ISDIR(facts.st_mode))
         return COH_OK;
-    char names[COH_PRESET_NAMES_BYTES], meant[COH_PRESET_MEANT_BYTES];
-    coh_preset_names(names);
+    char names[COH_PRESET_NAMES_BYTES] = "", meant[COH_PRESET_MEANT_BYTES];
     coh_preset_meant(path, meant);
-    return coh_fail(
-        COH_ERR_ARGUMENT,
-        "\"%.300s\" is neither a preset (%s) nor the folder of a checkpoint, a run or a "
-        "Hugging Face model%s",
-        path, names, meant);
+    if (!meant[0])
+        coh_preset_names(names);
+    return coh_fail(COH_ERR_ARGUMENT,
+                    "\"%.300s\" is neither a preset%s nor the folder of a checkpoint, a run or a "
+                    "Hugging Face model%s",
+                    path, names, meant);
 }
 
 coh_status coh_model_resolve(const char *what, int64_t vocabulary, coh_model *out_model)

@@ -201,6 +201,13 @@ class Usage(ProgramTest):
                     said = self.fails(2, command, "facebook/" + word, says=" is not there: is ", cwd=self.folder).err
                     self.assertEqual(re.findall(r": is ([^:]+) meant\? Or give ", said), [meant])
 
+    def test_the_presets_are_listed_only_for_a_name_that_is_near_none(self):
+        near = self.fails(2, "plan", "gtp2").err
+        self.assertEqual(near, 'cohobate plan: "gtp2" is neither a preset nor the folder of a checkpoint, a run or a Hugging Face '
+                               'model: is gpt2 meant?\n')
+        self.fails(2, "plan", "bloom", says='"bloom" is neither a preset (gpt2-pico, gpt2-nano, ')
+        self.fails(2, "plan", "bloom", says="gemma-3-27b) nor the folder of a checkpoint")
+
     def test_a_name_of_the_hub_is_answered_with_its_download(self):
         text, ids = self.corpus(), ["--tokenizer", "none"]
         for name, meant in (("Qwen/Qwen2.5-0.5B", "qwen2.5-0.5b"), ("bigscience/bloom-560m", None)):

@@ -380,7 +380,7 @@ static void what_is_neither_preset_nor_folder_is_said_with_the_choices(void **st
 {
     (void)state;
     coh_model found;
-    const char *const wrong[] = { "gpt2-huge", "/nowhere/at/all", "/dev/null" };
+    const char *const wrong[] = { "bloom", "/nowhere/at/all", "/dev/null" };
     for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
         assert_int_equal(coh_model_resolve(wrong[i], 0, &found), COH_ERR_ARGUMENT);
         assert_non_null(strstr(coh_last_error(), wrong[i]));
@@ -389,6 +389,7 @@ static void what_is_neither_preset_nor_folder_is_said_with_the_choices(void **st
     }
     assert_int_equal(coh_model_resolve("opt-13", 0, &found), COH_ERR_ARGUMENT);
     assert_non_null(strstr(coh_last_error(), ": is opt-13b meant?"));
+    assert_null(strstr(coh_last_error(), "gpt2-pico")); /* without the list */
     assert_int_equal(coh_model_preset("facebook/opt-30", 0, &found), COH_ERR_ARGUMENT);
     assert_non_null(strstr(coh_last_error(), ": is opt-30b meant?"));
     assert_int_equal(coh_model_preset("bert", 0, &found), COH_ERR_ARGUMENT);
