@@ -504,9 +504,16 @@ static coh_status not_of(cli_command command, const cli_flag_row *row)
         if (owners_of(row) >> c & 1)
             used += (size_t)snprintf(owners + used, sizeof(owners) - used, "%s%s", used ? ", " : "",
                                      commands[c].name);
+    const char *name = cli_command_name(command);
+    if (cli_command_operand(command) == CLI_OPERAND_PLAN && owners_of(row) >> CLI_PLAN & 1)
+        return cli_fail(COH_ERR_ARGUMENT,
+                        "--%s is not a flag of cohobate %s, but of %s: a plan is made with it, so "
+                        "write one with cohobate plan MODEL --%s ... -o plan.json, and give %s "
+                        "that file",
+                        row->name, name, owners, row->name, name);
     return cli_fail(COH_ERR_ARGUMENT,
                     "--%s is not a flag of cohobate %s, but of %s: see cohobate %s --help",
-                    row->name, cli_command_name(command), owners, cli_command_name(command));
+                    row->name, name, owners, name);
 }
 
 /* Is it a flag of the command that its help lists? */

@@ -156,6 +156,11 @@ class Usage(ProgramTest):
     def test_the_whole_name_of_another_commands_flag_is_not_the_beginning_of_a_longer_one(self):
         for flag in (["--device", "cuda:0"], ["--device=cuda:0"]):
             self.fails(2, "simulate", "plan.json", *flag, says="--device is not a flag of cohobate simulate, but of train, plan")
+        for command in ("explain", "simulate"):  # which take a plan, where its flags have had their effect
+            self.fails(2, command, "gpt2-nano", "--device-memory", "64MiB", "--disk", "/var/tmp",
+                       says="a plan is made with it, so write one with cohobate plan MODEL --disk ... -o plan.json, and give "
+                            f"{command} that file")
+            self.fails(2, command, "plan.json", "--prompt", "x", says=f"but of generate: see cohobate {command} --help")
         self.fails(2, "tune", "gpt2-nano", "--steps", "4", says="--steps is not a flag of cohobate tune")
         self.fails(2, "tune", "gpt2-nano", "--st", "4", says="'--st' is not a flag of cohobate tune: see")
         self.fails(2, "plan", "gpt2-nano", "--st", "4", says="'--st' is short for more than one flag of cohobate plan: give one of "
