@@ -514,12 +514,18 @@ static coh_status check_shares(const coh_token_builder *b)
             "%s holds %" PRIu64 " document%s, so holding out every %" PRId32 "th leaves "
             "none to validate with: hold out more often or add some",
             b->options->in_path, d->count, COH_PLURAL_S(d->count), b->options->held_out);
+    if (d->count < 2)
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "%s holds %" PRIu64 " document%s, and the two parts of a validation split "
+                        "need one each: add some",
+                        b->options->in_path, d->count, COH_PLURAL_S(d->count));
     return coh_fail(COH_ERR_ARGUMENT,
                     "%s holds %" PRIu64
-                    " document%s, of which a validation split of %g puts %" PRIu64
-                    " aside: both parts need one, so add some, or take another share or seed",
-                    b->options->in_path, d->count, COH_PLURAL_S(d->count),
-                    b->options->validation_split, d->counts[1]);
+                    " documents, of which a validation split of %g puts %" PRIu64
+                    " aside: both parts need one, a share of %.3g, so take another share or seed, "
+                    "or add some",
+                    b->options->in_path, d->count, b->options->validation_split, d->counts[1],
+                    1 / (double)d->count);
 }
 
 static coh_status create_writers(coh_token_builder *b)
