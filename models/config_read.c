@@ -324,6 +324,35 @@ static coh_status read_field(coh_config_reader *reader, const coh_config_field *
     return COH_OK;
 }
 
+static const char mistyped_note[] = "config.json has no ";
+
+/* Notes the first unknown member whose name is near to that of an absent one that is computed
+ * with. */
+static void note_mistyped(coh_config_reader *reader, const coh_family_table *family,
+                          const char *name)
+{
+    const uint32_t type_bit = UINT32_C(1) << reader->type;
+    coh_nearest nearest = { .word = name };
+    for (const coh_config_field *field = family->fields; field->name; field++)
+        if (!field->alias && (field->kind < COH_FIELD_NONE || field->kind == COH_FIELD_OWN) &&
+            (!field->types || (field->types & type_bit)) &&
+            !json_object_get(reader->root, field->name))
+            coh_nearest_offer(&nearest, field->name);
+    if (nearest.name && !strstr(reader->model->notes, mistyped_note))
+        coh_config_note(reader, "%s\"%s\" but \"%.100s\": is that meant?", mistyped_note,
+                        nearest.name, name);
+}
+
+coh_status coh_config_blame(const coh_model *model, coh_status status)
+{
+    char why[COH_ERROR_TEXT_BYTES];
+    const char *note = strstr(model->notes, mistyped_note);
+    if (status != COH_ERR_CORRUPT || !note)
+        return status;
+    snprintf(why, sizeof(why), "%s", coh_last_error());
+    return coh_fail(status, "%s; %.*s", why, (int)strcspn(note, "\n"), note);
+}
+
 static coh_status read_members(coh_config_reader *reader, const coh_family_table *family,
                                void *config)
 {
@@ -335,6 +364,7 @@ static coh_status read_members(coh_config_reader *reader, const coh_family_table
         coh_config_field field;
         if (!field_find(family->fields, name, type_bit, &field)) {
             coh_config_unknown(reader, name);
+            note_mistyped(reader, family, name);
             COH_TRY(keep(reader, name, value));
             continue;
         }
@@ -477,7 +507,7 @@ coh_status coh_config_read(json_t *root, coh_model *out_model)
     coh_config_reader reader = { .root = root, .model = &model };
     if (!json_is_object(root))
         return coh_fail(COH_ERR_CORRUPT, "config.json: an object is expected, as { ... }");
-    COH_TRY(read_all(&reader));
+    COH_TRY(coh_config_blame(&model, read_all(&reader)));
     *out_model = model;
     return COH_OK;
 }

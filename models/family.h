@@ -74,6 +74,10 @@ void coh_config_note(coh_config_reader *reader, const char *format, ...)
 /* Adds a member to the note about those that nothing is computed with. */
 void coh_config_unknown(coh_config_reader *reader, const char *name);
 
+/* Returns `status`. If it is COH_ERR_CORRUPT, adds the model's note about a member of config.json
+ * whose name seems to be mistyped to the message, as the likely cause. */
+coh_status coh_config_blame(const coh_model *model, coh_status status);
+
 /* Fails with `"name" is <value>, and must be <must>`: COH_ERR_CORRUPT. */
 coh_status coh_config_refuse(const char *name, const json_t *value, const char *must);
 /* Lets compilers see that the function never returns COH_OK (base/check.h). */

@@ -220,8 +220,10 @@ static coh_status open_all(coh_folder *folder)
     COH_TRY(status);
     folder->facts.tensor_count = coh_model_tensor_count(&folder->model);
     COH_TRY(COH_ALLOC(folder->facts.tensor_count, &folder->found));
-    COH_TRY(match(folder));
-    COH_TRY(check_all(folder));
+    status = match(folder);
+    if (status == COH_OK)
+        status = check_all(folder);
+    COH_TRY(coh_config_blame(&folder->model, status));
     return check_second_head(folder);
 }
 

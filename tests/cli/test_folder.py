@@ -580,6 +580,30 @@ class Folder(ProgramTest):
 
     # ---- what is refused ----
 
+    def test_a_mistyped_member_of_the_config_is_named(self):
+        """Once as the likely cause of a refusal, once in a note where the weights fit without the member."""
+        for kind, name, typed, says in (("gpt2", "n_layer", "n_layr", "holds no tensor transformer.h.2"), ("gpt2", "n_embd", "n_emdb", "is 420 x 32, and"),
+                                        ("llama", "hidden_size", "hiden_size", "describes no model: "),
+                                        ("llama", "num_hidden_layers", "num_hiden_layers", "holds no tensor model.layers.2")):
+            with self.subTest(name=name):
+                folder, _ = self.model(kind, name)
+                config = json.loads(self.bytes_of(name, "config.json"))
+                self.write(f"{name}/config.json", json.dumps({typed if key == name else key: value for key, value in config.items()}))
+                for command in (["train", folder, "--data", self.corpus()], ["eval", folder, "--data", self.corpus()], ["check", folder]):
+                    said = self.fails(4, *command, says=f'; config.json has no "{name}" but "{typed}": is that meant?').err
+                    self.assertIn(says, said)
+        folder, _ = self.model("llama")
+        config = json.loads(self.bytes_of("model", "config.json"))
+        note = 'config.json has no "rms_norm_eps" but "rms_norm_epz": is that meant?'
+        for name, is_noted in (("rms_norm_eps", True), ("no member", False)):  # at the second the known member is there, too
+            typed = {key: value for key, value in config.items() if key != name} | {"rms_norm_epz": 1e-5}
+            self.write("model/config.json", json.dumps(typed))
+            self.assertEqual(note in self.succeeds("inspect", folder).out, is_noted)
+        folder, _ = self.model("gpt2", "two names")  # "num_hidden_layers" is another name of n_layer, which is there
+        config = json.loads(self.bytes_of("two names", "config.json"))
+        self.write("two names/config.json", json.dumps({**config, "num_hidden_layer": 3}))
+        self.assertNotIn("is that meant", self.succeeds("inspect", folder).out)
+
     def test_tensors_that_do_not_fit_the_config_are_bad_data(self):
         folder, tensors = self.model("llama")
         config = json.loads(self.bytes_of("model", "config.json"))
