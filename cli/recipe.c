@@ -206,20 +206,30 @@ void cli_recipe_set_tokenizer(cli_recipe *recipe, const cli_options *options)
         cli_recipe_keep_path(options->tokenizer, recipe->tokenizer);
 }
 
+/* Fails if the folder's tensors do not fit its model. Reads the headers of its files. */
+static coh_status check_tensors(const cli_options *options, const coh_model *model)
+{
+    coh_folder *folder = NULL;
+    const coh_status status = options->from_scratch ? COH_OK : coh_folder_open(model, &folder);
+    coh_folder_close(folder);
+    return status;
+}
+
 /* Chooses a Hugging Face folder's tokenizer. Its model is checked first: if it is refused, a
  * tokenizer does not help. */
 static coh_status choose_of_folder(const cli_options *options, const char **out_chosen)
 {
     const char *folder = options->operand;
-    coh_model ignored;
-    CLI_TRY(cli_weights_resolve(folder, 0, &ignored));
+    coh_model model;
+    CLI_TRY(cli_weights_resolve(folder, 0, &model));
     if (cli_given(options, CLI_FLAG_TOKENIZER))
         return COH_OK;
     const int reads_no_text = options->command == CLI_PLAN || options->command == CLI_TUNE ||
                               options->command == CLI_PROFILE;
     if (cli_artefact_has_tokenizer(folder))
         *out_chosen = folder;
-    else if (!reads_no_text)
+    else if (!reads_no_text) {
+        CLI_TRY(check_tensors(options, &model));
         return cli_fail(COH_ERR_ARGUMENT,
                         "%s holds no tokenizer (tokenizer.json, tokenizer.model, or vocab.json "
                         "with merges.txt): give the one it was trained with as --tokenizer "
@@ -228,6 +238,7 @@ static coh_status choose_of_folder(const cli_options *options, const char **out_
                         options->command == CLI_GENERATE
                             ? ""
                             : ", or --tokenizer none for --data that is ids already");
+    }
     return COH_OK;
 }
 

@@ -684,6 +684,17 @@ class Folder(ProgramTest):
         self.write("bare/tokenizer.json", "{}")
         self.fails(4, "train", folder, *data, says='"model_type" is "gpt_bigcode"')
 
+    def test_damaged_weights_are_told_before_their_tokenizer(self):
+        folder = self.without_tokenizer()
+        weights, data = os.path.join(folder, "model.safetensors"), ["--data", self.corpus(60)]
+        os.truncate(weights, os.path.getsize(weights) - 1)
+        for command in (["train", *data], ["eval", *data], ["generate", "--prompt", "x"]):
+            self.assertIn("model.safetensors", self.fails(4, command[0], folder, *command[1:]).err)
+        os.remove(weights)
+        for command in (["train", *data], ["eval", *data]):
+            self.assertNotIn("holds no tokenizer", self.fails(4, command[0], folder, *command[1:]).err)
+        self.fails(2, "train", folder, *data, "--from-scratch", says="holds no tokenizer")  # which needs no weights
+
     def test_ids_without_a_tokenizer_have_a_loss_and_no_bits_per_byte(self):
         folder, ids = self.without_tokenizer(), self.ids()
         for command in (["train", folder, "--steps", 1], ["eval", folder]):
