@@ -45,6 +45,19 @@ int cli_artefact_has_tokenizer(const char *folder)
            (holds(folder, "vocab.json") && holds(folder, "merges.txt"));
 }
 
+int cli_artefact_is_of_bytes(const char *folder)
+{
+    char file[CLI_PATH_BYTES];
+    const int length = snprintf(file, sizeof(file), "%s/config.json", folder);
+    if (length >= CLI_PATH_BYTES || cli_artefact_has_tokenizer(folder))
+        return 0;
+    json_t *config = json_load_file(file, 0, NULL);
+    const char *tokenizer = json_string_value(json_object_get(config, CLI_BYTES_MEMBER));
+    const int is_bytes = tokenizer && strcmp(tokenizer, "bytes") == 0;
+    json_decref(config);
+    return is_bytes;
+}
+
 int cli_artefact_is_step(const char *name)
 {
     const size_t digits = strncmp(name, "step-", 5) == 0 ? strspn(name + 5, "0123456789") : 0;

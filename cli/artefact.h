@@ -37,6 +37,12 @@ int cli_artefact_is_preset(const char *name);
 int cli_artefact_is_folder(const char *path);
 int cli_artefact_has_tokenizer(const char *folder);
 
+/* The member of an exported config.json that says "bytes" if the ids are bytes, for which there is
+ * no tokenizer's file; other programs ignore it. */
+#define CLI_BYTES_MEMBER "cohobate_tokenizer"
+/* Does the folder of a model hold no tokenizer, and say that its ids are bytes? */
+int cli_artefact_is_of_bytes(const char *folder);
+
 /* Is it the name of a checkpoint, "step-<number>"? */
 int cli_artefact_is_step(const char *name);
 

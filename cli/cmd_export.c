@@ -42,11 +42,35 @@ static coh_status check_tokenizer(export_run *run)
     return COH_OK;
 }
 
+/* Are adapters exported alone? Yes, unless they are merged. */
+static int is_beside(const export_run *run)
+{
+    return run->model.adapters.rank > 0 && !run->options->merge_lora;
+}
+
 /* The tokenizer of data that was only ids: that of the run's initial model. */
 static const char *chosen_by_base(const export_run *run)
 {
     const char *base = run->recipe.base;
-    return base[0] && cli_artefact_has_tokenizer(base) ? base : "none";
+    return !base[0]                           ? "none"
+           : cli_artefact_has_tokenizer(base) ? base
+           : cli_artefact_is_of_bytes(base)   ? "bytes"
+                                              : "none";
+}
+
+/* Adds the member to config.json that says that the ids are bytes. */
+static void record_bytes(export_run *run)
+{
+    char *extras = run->model.extras;
+    const size_t used = strlen(extras), room = sizeof(run->model.extras) - used;
+    if (is_beside(run)) { /* adapters have no config.json */
+        cli_note_choice("note: no tokenizer goes along, since adapters cannot hold \"bytes\"");
+    } else if (snprintf(extras + used, room, "%s\"" CLI_BYTES_MEMBER "\": \"bytes\"",
+                        used ? ", " : "") >= (int)room) {
+        extras[used] = '\0';
+        cli_note_choice("note: config.json has no room to say that the ids are bytes: use the "
+                        "folder with --tokenizer bytes");
+    }
 }
 
 /* Chooses --tokenizer, else that of the checkpoint's note or of the folder. */
@@ -57,26 +81,20 @@ static coh_status choose_tokenizer(export_run *run)
     const int is_given = cli_given(options, CLI_FLAG_TOKENIZER);
     const int is_noted = !is_given && !run->weights.folder;
     if (!is_given)
-        chosen = run->weights.folder ? options->operand : run->recipe.tokenizer;
+        chosen = !run->weights.folder                         ? run->recipe.tokenizer
+                 : cli_artefact_is_of_bytes(options->operand) ? "bytes"
+                                                              : options->operand;
     const int is_base = is_noted && cli_recipe_has_no_tokenizer(chosen);
     if (is_base)
         chosen = chosen_by_base(run);
     if (cli_recipe_has_no_tokenizer(chosen))
         return COH_OK;
     if (strcmp(chosen, "bytes") == 0) {
-        cli_note_choice(
-            "note: no tokenizer goes along, since a folder cannot hold \"bytes\": use the "
-            "folder with --tokenizer bytes");
+        record_bytes(run);
         return COH_OK;
     }
     snprintf(run->tokenizer, sizeof(run->tokenizer), "%s", chosen);
     return is_base || (run->weights.folder && !is_given) ? COH_OK : check_tokenizer(run);
-}
-
-/* Are adapters exported alone? Yes, unless they are merged. */
-static int is_beside(const export_run *run)
-{
-    return run->model.adapters.rank > 0 && !run->options->merge_lora;
 }
 
 /* Opens the form of the run's conversations. Weights leave without it, too: its files may be
@@ -270,13 +288,15 @@ static void print_result(const export_run *run)
         return;
     }
     cli_line_clear(&line);
-    cli_line_add_json(
-        &line,
-        "{'folder': %s, 'model_type': %s, 'parameters': %" PRIu64 ", 'dtype': %s"
-        ", 'mixed': %i, 'bytes': %" PRIu64 ", 'step': %" PRIu64 ", 'tokenizer': %s}",
-        options->output, coh_model_type_name(&run->model), count, dtype, mixed, bytes,
-        run->weights.facts.step,
-        run->tokenizer[0] && cli_artefact_has_tokenizer(options->output) ? run->tokenizer : NULL);
+    cli_line_add_json(&line,
+                      "{'folder': %s, 'model_type': %s, 'parameters': %" PRIu64 ", 'dtype': %s"
+                      ", 'mixed': %i, 'bytes': %" PRIu64 ", 'step': %" PRIu64 ", 'tokenizer': %s}",
+                      options->output, coh_model_type_name(&run->model), count, dtype, mixed, bytes,
+                      run->weights.facts.step,
+                      cli_artefact_is_of_bytes(options->output) ? "bytes"
+                      : run->tokenizer[0] && cli_artefact_has_tokenizer(options->output)
+                          ? run->tokenizer
+                          : NULL);
     cli_print("%s", line.text);
 }
 

@@ -356,8 +356,10 @@ static coh_status print_folder_text(const folder_view *of)
                cli_count((uint64_t)facts->passed_over_count, "tensor").at,
                facts->passed_over_count == 1 ? "is" : "are",
                facts->passed_over_count == 1 ? "" : "s");
-    printf("\n  %s\n",
-           cli_artefact_has_tokenizer(of->path) ? "with its tokenizer" : "without a tokenizer");
+    printf("\n  %s\n", cli_artefact_has_tokenizer(of->path) ? "with its tokenizer"
+                       : cli_artefact_is_of_bytes(of->path)
+                           ? "without a tokenizer: its ids are bytes"
+                           : "without a tokenizer");
     for (const char *line = of->model.notes; *line;) {
         const size_t length = strcspn(line, "\n");
         printf("  note: %.*s\n", (int)length, line);

@@ -66,7 +66,7 @@ static int has_other_ids(const cli_inference *inference, const char *folder)
     const char *chosen = inference->recipe.tokenizer;
     coh_tokenizer *own;
     if (strcmp(chosen, "bytes") == 0)
-        return 1;
+        return !folder || !cli_artefact_is_of_bytes(folder);
     if (!folder || cli_artefact_is_within(folder, chosen) ||
         coh_tokenizer_open(folder, &own) != COH_OK)
         return 0;

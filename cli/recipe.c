@@ -228,6 +228,8 @@ static coh_status choose_of_folder(const cli_options *options, const char **out_
                               options->command == CLI_PROFILE;
     if (cli_artefact_has_tokenizer(folder))
         *out_chosen = folder;
+    else if (cli_artefact_is_of_bytes(folder))
+        *out_chosen = "bytes";
     else if (!reads_no_text) {
         CLI_TRY(check_tensors(options, &model));
         return cli_fail(COH_ERR_ARGUMENT,

@@ -26,7 +26,7 @@ static const struct common {
 } common_fields[] = {
     { COH_FIELD_DROPPED,
       "model_type architectures dtype torch_dtype transformers_version _name_or_path "
-      "_attn_implementation_autoset auto_map" },
+      "_attn_implementation_autoset auto_map cohobate_tokenizer" },
     { COH_FIELD_NONE, "quantization_config compression_config sparsity_config pruned_heads" },
     { COH_FIELD_KEPT,
       "bos_token_id eos_token_id pad_token_id sep_token_id decoder_start_token_id "

@@ -291,7 +291,7 @@ class Folder(ProgramTest):
         # a batch of 8, as in eval of the folder: OpenBLAS's last digits depend on the rows of a product
         self.train(*preset, "--steps", 2, "--save", self.path("run"), "--batch", 8)
         done = self.succeeds("export", self.path("run"), "-o", self.path("out"))
-        self.assertIn("no tokenizer goes along", done.err)
+        self.assertNotIn("tokenizer", done.err)  # a test below reads it without the flag
         losses = [self.succeeds("eval", where, "--data", self.corpus(60), "--tokenizer", "bytes", "--dtype", "f32",
                                 "--sequence", 16, "--micro-batch", 2, "--json").json["loss"]
                   for where in (self.path("run"), self.path("out"))]
@@ -741,6 +741,29 @@ class Folder(ProgramTest):
             self.succeeds("export", run, "-o", out)
             self.assertEqual("tokenizer.json" in os.listdir(out), goes_along)
             self.assertIn("generation_config.json", os.listdir(out))
+
+    def test_a_folder_of_a_run_on_bytes_says_so(self):
+        run, out, again = self.path("run"), self.path("out"), self.path("again")
+        data = ["--data", self.corpus(60)]
+        self.succeeds("train", "gpt2-pico", *SHORT, *data, "--steps", 1, "--dtype", "f32", "--save", run)
+        self.assertNotIn("tokenizer", self.succeeds("export", run, "-o", out).err)
+        self.assertEqual(json.loads(self.bytes_of("out", "config.json"))["cohobate_tokenizer"], "bytes")
+        self.assertIn("its ids are bytes", self.succeeds("inspect", out).out)
+        self.assertNotIn("cohobate_tokenizer", self.succeeds("inspect", out).out)  # in no note
+        flags = [*data, "--sequence", 16, "--dtype", "f32", "--json"]
+        loss = self.succeeds("eval", run, *data, "--sequence", 16, "--json").json["loss"]
+        self.assertAlmostEqual(self.succeeds("eval", out, *flags).json["loss"], loss, delta=1e-5)
+        write = ["--prompt", "the", "--tokens", 8, "--temperature", 0]
+        self.assertEqual(self.succeeds("generate", out, "--dtype", "f32", *write).out, self.succeeds("generate", run, *write).out)
+        self.assertEqual(self.succeeds("export", out, "-o", again, "--json").json["tokenizer"], "bytes")
+        self.assertAlmostEqual(self.succeeds("eval", again, *flags).json["loss"], loss, delta=1e-5)
+        self.succeeds("train", again, *data, *SHORT, "--steps", 1, "--dtype", "f32", "--save", self.path("second"))
+        self.assertEqual(self.succeeds("inspect", self.path("second"), "--json").json["note"]["tokenizer"], "bytes")
+        # another choice counts, and is what the next export says
+        self.fails(2, "eval", out, *flags, "--tokenizer", "none", says="--tokenizer none reads ids only")
+        self.succeeds("export", out, "-o", self.path("none"), "--tokenizer", "none")
+        self.assertNotIn("cohobate_tokenizer", json.loads(self.bytes_of("none", "config.json")))
+        self.fails(2, "eval", self.path("none"), *flags, says="holds no tokenizer")
 
     def test_a_preset_on_ids_keeps_its_published_vocabulary(self):
         plan = ["plan", "gpt2-nano", "--sequence", 16, "--batch", 2, "--json", "--tokenizer"]
