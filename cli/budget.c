@@ -599,9 +599,11 @@ static void use_profile(const cli_options *options, const coh_profile *profile,
 void cli_budget_plan_options(const cli_options *options, const coh_profile *profile,
                              coh_plan_mode mode, coh_plan_options *out_options)
 {
-    /* in the order of the flag's choices */
+    /* in the order of the flags' choices */
     static const coh_recompute choices[] = { COH_RECOMPUTE_NONE, COH_RECOMPUTE_ALL,
                                              COH_RECOMPUTE_AUTO };
+    static const coh_search searches[] = { COH_SEARCH_USUAL, COH_SEARCH_QUICK,
+                                           COH_SEARCH_THOROUGH };
     coh_plan_options_init(out_options);
     if (left_for_plan == 0)
         left_for_plan = cli_budget_most_bytes(options, cli_budget_on_gpu(options));
@@ -621,7 +623,7 @@ void cli_budget_plan_options(const cli_options *options, const coh_profile *prof
     if (cli_given(options, CLI_FLAG_DISK_WRITE_LIMIT))
         out_options->disk_write_bytes_per_day =
             options->disk_write_limit > 0 ? options->disk_write_limit : 1;
-    out_options->search = options->search == 0 ? COH_SEARCH_USUAL : COH_SEARCH_QUICK;
+    out_options->search = searches[options->search];
     use_profile(options, profile, out_options);
 }
 

@@ -128,7 +128,7 @@ static coh_status check_budgets(const coh_batch *batch, const coh_plan_options *
     coh_plan_options probe = *options;
     probe.search = COH_SEARCH_PROBE;
     const coh_status status = check_plan(batch, &probe, out_summary);
-    if (status != COH_OK || options->search != COH_SEARCH_USUAL ||
+    if (status != COH_OK || options->search == COH_SEARCH_QUICK ||
         out_summary->instruction_count > INSTRUCTIONS_MOST)
         return status;
     return check_plan(batch, options, out_summary);

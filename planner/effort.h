@@ -22,7 +22,8 @@ enum { COH_INSTRUCTIONS_MOST = 250000, COH_TOUCHES_MOST = 2000000, COH_CHUNKS_MO
 
 /* In units of coh_effort_sum. The limits of a whole search, of one to compare and of a quick one.
  * COH_REFINE_EFFORT: the last part of a whole search, which tries what the others leave out, may
- * spend this even if they spent all; COH_PERTURB_EFFORT: likewise, random changes after it.
+ * spend this even if they spent all; COH_PERTURB_EFFORT: likewise, random changes after it, and ten
+ * times as much those of a thorough search.
  * COH_RESIZE_EFFORT: the least with which a search with chunks of another size finds anything.
  * COH_SHORT_EFFORT: up to this effort a program is built without first checking that it can fit.
  * COH_LAST_EFFORT: the set of the least device memory is tried first with chunks so large that it

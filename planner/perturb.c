@@ -3,6 +3,8 @@
  * start is in another valley, into which such changes do not lead. */
 #include "planner/perturb.h"
 
+#include <string.h>
+
 #include "base/bytes.h"
 #include "base/rng.h"
 #include "planner/lower_late.h"
@@ -17,6 +19,13 @@ enum { SETS_AT_ONCE = 4, CHANGES_MOST = 4, NEAR_PART = 100 };
  * than the best set by more than 1/START_PART. The sets among which it is found may take
  * 1/EFFORT_PART of that effort in addition. */
 enum { START_PART = 64, EFFORT_PART = 4 };
+
+/* A thorough search goes on from the fastest sets, at most LEADERS_MOST, with THOROUGH_TIMES as
+ * many changes and as much effort. */
+enum { LEADERS_MOST = 8, THOROUGH_TIMES = 10 };
+
+/* Steps after which longer horizons gain nothing. */
+enum { HORIZON_MOST = 1024 };
 
 /* The host tier's window, in 64ths of it: how far it moves, and up to where. */
 enum { WINDOW_AWAY = 3, WINDOW_MOST = 24 };
@@ -34,6 +43,9 @@ static int32_t draw(dice *draws, int32_t count)
 {
     return (int32_t)coh_rng_below(PERTURB_SEED, draws->set, draws->drawn++, (uint64_t)count);
 }
+
+/* Draws one of the elements of an array. */
+#define DRAW_OF(draws, array) (array)[draw(draws, (int32_t)(sizeof(array) / sizeof((array)[0])))]
 
 /* Draws a number at most `most_away` from `now` and not equal to it, unless [least, most] ends
  * there. */
@@ -65,6 +77,19 @@ static void change_recompute(const coh_plan *plan, dice *draws, coh_decisions *d
         coh_decide_recompute(plan->graph, draw_near(draws, now, few_blocks(plan), 0, blocks), d);
 }
 
+/* Recomputes one block more or less. */
+static void change_block(const coh_plan *plan, dice *draws, coh_decisions *d)
+{
+    const int32_t blocks = coh_graph_block_count(plan->graph);
+    if (plan->options.recompute != COH_RECOMPUTE_AUTO || blocks == 0)
+        return;
+    const int32_t block = draw(draws, blocks);
+    if (coh_block_set_has(&d->recompute, block))
+        coh_block_set_remove(&d->recompute, block);
+    else
+        coh_block_set_add(&d->recompute, block);
+}
+
 static void change_host_updates(const coh_plan *plan, dice *draws, coh_decisions *d)
 {
     const int32_t most = coh_graph_block_count(plan->graph) + 1;
@@ -74,16 +99,33 @@ static void change_host_updates(const coh_plan *plan, dice *draws, coh_decisions
 
 static void change_resident(const coh_plan *plan, dice *draws, coh_decisions *d)
 {
-    const int32_t most = coh_graph_block_count(plan->graph) - 1;
-    if (most >= 0)
+    const int32_t most = coh_graph_block_count(plan->graph);
+    if (most > 0)
         d->resident = draw_near(draws, d->resident, 2 * few_blocks(plan), 0, most);
 }
 
+/* Another horizon, or half to twice as many steps. */
 static void change_horizon(const coh_plan *plan, dice *draws, coh_decisions *d)
 {
-    static const int32_t horizons[] = { 0, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128 };
+    static const int32_t horizons[] = {
+        0, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512
+    };
+    static const int32_t quarters[] = { 2, 3, 5, 6, 8 };
     (void)plan;
-    d->horizon = horizons[draw(draws, (int32_t)(sizeof(horizons) / sizeof(horizons[0])))];
+    if (draw(draws, 2))
+        d->horizon = DRAW_OF(draws, horizons);
+    else
+        d->horizon = d->horizon * DRAW_OF(draws, quarters) / 4;
+    d->horizon = d->horizon < HORIZON_MOST ? d->horizon : HORIZON_MOST;
+}
+
+/* Lets what compute writes wait for space that no mover used for long. */
+static void change_wait(const coh_plan *plan, dice *draws, coh_decisions *d)
+{
+    static const int32_t horizons[] = { 96, 128, 192, 256, 384, 512, 768 };
+    (void)plan;
+    d->patient = COH_PATIENT_MOVED;
+    d->horizon = DRAW_OF(draws, horizons);
 }
 
 static void change_tie_break(const coh_plan *plan, dice *draws, coh_decisions *d)
@@ -135,29 +177,56 @@ static void change_order(const coh_plan *plan, dice *draws, coh_decisions *d)
         d->late = draw_near(draws, d->late, COH_LATE_PARTS / 4, 0, COH_LATE_PARTS);
 }
 
-/* The number of recomputed blocks is drawn twice as often. */
-static change *const changes[] = { change_recompute, change_recompute, change_host_updates,
-                                   change_resident,  change_horizon,   change_tie_break,
-                                   change_patient,   change_boundary,  change_window,
+/* Recomputed blocks are drawn four times as often. */
+static change *const changes[] = { change_recompute, change_recompute,    change_block,
+                                   change_block,     change_host_updates, change_resident,
+                                   change_horizon,   change_wait,         change_tie_break,
+                                   change_patient,   change_boundary,     change_window,
                                    change_order,     change_chunk };
 enum { CHANGE_COUNT = sizeof(changes) / sizeof(changes[0]) };
 
-static void change_some(const coh_plan *plan, uint64_t set, coh_decisions *d)
+static void change_some(const coh_plan *plan, dice *draws, coh_decisions *d)
 {
-    dice draws = { .set = set };
-    for (int32_t left = 1 + draw(&draws, CHANGES_MOST); left > 0; left--)
-        changes[draw(&draws, CHANGE_COUNT)](plan, &draws, d);
+    for (int32_t left = 1 + draw(draws, CHANGES_MOST); left > 0; left--)
+        changes[draw(draws, CHANGE_COUNT)](plan, draws, d);
 }
 
 /* ---- the start with light operators ---- */
 
-/* The sets near a solution of the linear programme: with as many host updates, an eighth and a
- * quarter of the blocks fewer, each with a short and a long horizon. The programme leaves out the
- * memory in which a step works, so its numbers of recomputed blocks may be too small by up to
- * FURTHER eighths: they rise until some set fits, and once more. */
-enum { EIGHTHS = 8, FEWER_UPDATES = 3, HORIZONS = 2, FURTHER = 3 };
-enum { NEAR_LEAST = FEWER_UPDATES * HORIZONS };
-static const int32_t near_horizons[HORIZONS] = { COH_HORIZON_USUAL * 2, COH_HORIZON_USUAL * 6 };
+/* The programme leaves out the memory in which a step works, so its numbers of recomputed blocks
+ * may be too small by up to FURTHER eighths: they rise until some set fits, and as long as the best
+ * of these sets gets faster. */
+enum { EIGHTHS = 8, FEWER_UPDATES = 3, HORIZONS = 2, FURTHER = 4 };
+enum { NEAR_STREAMED = FEWER_UPDATES * HORIZONS, NEAR_LEAST = NEAR_STREAMED + HORIZONS };
+
+/* Streams weights: with as many host updates as the solution, an eighth and a quarter of the blocks
+ * fewer, each with a short and a long horizon. */
+static void stream_weights(const coh_least_set *least, int32_t recompute, int32_t blocks, int index,
+                           coh_decisions *d)
+{
+    static const int32_t horizons[HORIZONS] = { COH_HORIZON_USUAL * 2, COH_HORIZON_USUAL * 6 };
+    const int32_t fewer = blocks * (index % FEWER_UPDATES) / EIGHTHS;
+    d->recompute = coh_block_set_spread(recompute, blocks);
+    coh_decide_host_updates(least->host_updates > fewer ? least->host_updates - fewer : 0, d);
+    d->resident = blocks / EIGHTHS;
+    d->horizon = horizons[index / FEWER_UPDATES];
+    d->patient = COH_PATIENT_ALL;
+    d->boundary = COH_BOUNDARY_LATE;
+}
+
+/* Holds the weights of all blocks in the device, so that only states and activations cross the
+ * link: they are known long before, so horizons are long. */
+static void hold_weights(const coh_least_set *least, int32_t recompute, int32_t blocks, int index,
+                         coh_decisions *d)
+{
+    static const int32_t horizons[HORIZONS] = { COH_HORIZON_USUAL * 12, COH_HORIZON_USUAL * 16 };
+    d->recompute = coh_block_set_first(recompute);
+    coh_decide_host_updates(least->host_updates, d);
+    d->resident = blocks;
+    d->horizon = horizons[index];
+    d->patient = COH_PATIENT_FETCHES;
+    d->boundary = COH_BOUNDARY_FREE;
+}
 
 /* Set `index` near the solution with the light operators of one kind. */
 static coh_decisions near_least(const coh_candidates *candidates, int light, int further, int index)
@@ -165,18 +234,16 @@ static coh_decisions near_least(const coh_candidates *candidates, int light, int
     const coh_plan *plan = candidates->plan;
     const coh_least_set *least = &plan->least.light[light];
     const int32_t blocks = coh_graph_block_count(plan->graph);
-    const int32_t recompute = least->recompute + further * blocks / EIGHTHS;
-    const int32_t fewer = blocks * (index % FEWER_UPDATES) / EIGHTHS;
+    const int32_t more = least->recompute + further * blocks / EIGHTHS;
+    const int32_t recompute = more < blocks ? more : blocks;
     coh_decisions d = candidates->best.decisions;
     d.device_bytes = coh_bytes_whole_pages(plan->options.device_memory_bytes);
     d.light = light;
-    d.recompute = coh_block_set_spread(recompute < blocks ? recompute : blocks, blocks);
     d.late = least->late;
-    coh_decide_host_updates(least->host_updates > fewer ? least->host_updates - fewer : 0, &d);
-    d.resident = blocks / EIGHTHS;
-    d.horizon = near_horizons[index / FEWER_UPDATES];
-    d.patient = COH_PATIENT_ALL;
-    d.boundary = COH_BOUNDARY_LATE;
+    if (index < NEAR_STREAMED)
+        stream_weights(least, recompute, blocks, index, &d);
+    else
+        hold_weights(least, recompute, blocks, index - NEAR_STREAMED, &d);
     return d;
 }
 
@@ -198,9 +265,10 @@ static coh_status try_near_least(coh_candidates *candidates, coh_candidate *out_
 {
     const uint64_t effort = candidates->best.effort > 0 ? candidates->best.effort : 1;
     uint64_t most = candidates->effort_most / EFFORT_PART / effort;
-    int rounds = 2; /* in which sets fit */
+    int goes_on = 1;
     *out_start = (coh_candidate){ 0 };
-    for (int further = 0; further <= FURTHER && rounds > 0; further++) {
+    for (int further = 0; further <= FURTHER && goes_on; further++) {
+        const coh_candidate before = *out_start;
         coh_decisions list[COH_LIGHT_COUNT * NEAR_LEAST];
         const size_t first = candidates->count;
         const int count = list_near(candidates, further, most, list);
@@ -210,13 +278,13 @@ static coh_status try_near_least(coh_candidates *candidates, coh_candidate *out_
         for (size_t i = first; i < candidates->count; i++)
             if (coh_candidate_is_better(&candidates->all[i], out_start))
                 *out_start = candidates->all[i];
-        rounds -= out_start->valid;
+        goes_on = !before.valid || coh_candidate_is_better(out_start, &before);
     }
     candidates->effort = 0;
     return COH_OK;
 }
 
-/* ---- both ---- */
+/* ---- around one set ---- */
 
 /* Changes the best set at random, `most` times. */
 static coh_status change_best(coh_candidates *candidates, uint32_t most, uint64_t bound_ns,
@@ -228,13 +296,65 @@ static coh_status change_best(coh_candidates *candidates, uint32_t most, uint64_
          tried += SETS_AT_ONCE) {
         coh_decisions list[SETS_AT_ONCE];
         for (int i = 0; i < SETS_AT_ONCE; i++) {
+            dice draws = { .set = (*set)++ };
             list[i] = best->decisions;
-            change_some(candidates->plan, (*set)++, &list[i]);
+            change_some(candidates->plan, &draws, &list[i]);
         }
         COH_TRY(coh_candidates_try(candidates, list, SETS_AT_ONCE));
     }
     return COH_OK;
 }
+
+/* ---- a thorough search ---- */
+
+/* The fastest sets tried so far, the fastest first; of those with equal steps the first one. */
+typedef struct leaders {
+    coh_candidate sets[LEADERS_MOST];
+    int32_t count;
+} leaders;
+
+static void join(leaders *l, const coh_candidate *set)
+{
+    int at = l->count;
+    while (at > 0 && coh_candidate_is_better(set, &l->sets[at - 1]))
+        at--;
+    if (!set->valid || at == LEADERS_MOST || (at > 0 && l->sets[at - 1].step_ns == set->step_ns))
+        return;
+    if (l->count < LEADERS_MOST)
+        l->count++;
+    memmove(&l->sets[at + 1], &l->sets[at], (size_t)(l->count - 1 - at) * sizeof(*set));
+    l->sets[at] = *set;
+}
+
+/* The best set can only be left by a better one. Changes of several good sets find valleys between
+ * which all sets are worse. */
+static coh_status change_leaders(coh_candidates *candidates, uint32_t most, uint64_t bound_ns,
+                                 uint64_t *set)
+{
+    leaders l = { .count = 0 };
+    join(&l, &candidates->best);
+    for (size_t i = 0; i < candidates->count; i++)
+        join(&l, &candidates->all[i]);
+    candidates->evaluations_most = candidates->evaluations + most;
+    for (uint32_t tried = 0;
+         tried < most && coh_perturb_may_gain(candidates->best.step_ns, bound_ns);
+         tried += SETS_AT_ONCE) {
+        coh_decisions list[SETS_AT_ONCE];
+        const size_t first = candidates->count;
+        for (int i = 0; i < SETS_AT_ONCE; i++) {
+            dice draws = { .set = (*set)++ };
+            const int32_t few = 1 + draw(&draws, l.count);
+            list[i] = l.sets[draw(&draws, few)].decisions;
+            change_some(candidates->plan, &draws, &list[i]);
+        }
+        COH_TRY(coh_candidates_try(candidates, list, SETS_AT_ONCE));
+        for (size_t i = first; i < candidates->count; i++)
+            join(&l, &candidates->all[i]);
+    }
+    return COH_OK;
+}
+
+/* ---- all ---- */
 
 int coh_perturb_may_gain(uint64_t step_ns, uint64_t bound_ns)
 {
@@ -244,6 +364,7 @@ int coh_perturb_may_gain(uint64_t step_ns, uint64_t bound_ns)
 coh_status coh_candidates_perturb(coh_candidates *candidates, uint32_t most, uint64_t bound_ns)
 {
     const uint64_t effort_most = candidates->effort_most;
+    const uint32_t all_sets = most;
     const coh_candidate best = candidates->best;
     coh_candidate start = { 0 };
     uint64_t set = 0;
@@ -259,5 +380,9 @@ coh_status coh_candidates_perturb(coh_candidates *candidates, uint32_t most, uin
             candidates->best = best;
         most -= most / 2;
     }
-    return change_best(candidates, most, bound_ns, &set);
+    COH_TRY(change_best(candidates, most, bound_ns, &set));
+    if (candidates->plan->options.search != COH_SEARCH_THOROUGH)
+        return COH_OK;
+    candidates->effort_most = (1 + THOROUGH_TIMES) * effort_most;
+    return change_leaders(candidates, THOROUGH_TIMES * all_sets, bound_ns, &set);
 }

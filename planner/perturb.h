@@ -7,8 +7,9 @@
  * set, half of the changes begin there.
  *
  * Stochastic hill climbing: a better set is the one that is changed from then on, a worse one never
- * is. The numbers are drawn by coh_rng_below from the number of the set, so every machine tries the
- * same sets. */
+ * is. A thorough search then changes the eight fastest sets, the faster ones more often. The
+ * numbers are drawn by coh_rng_below from the number of the set, so every machine tries the same
+ * sets. */
 #ifndef COH_PLANNER_PERTURB_H
 #define COH_PLANNER_PERTURB_H
 
@@ -18,8 +19,9 @@
  * anything. */
 int coh_perturb_may_gain(uint64_t step_ns, uint64_t bound_ns);
 
-/* Tries at most `most` random sets beside those near the solutions, a few at a time, while they may
- * gain something. The best streams a training step. Fails: as coh_candidates_try. */
+/* Tries at most `most` random sets (a thorough search eleven times as many) beside those near the
+ * solutions, a few at a time, while they may gain something. The best streams a training step.
+ * Fails: as coh_candidates_try. */
 coh_status coh_candidates_perturb(coh_candidates *candidates, uint32_t most, uint64_t bound_ns);
 
 #endif

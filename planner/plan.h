@@ -164,6 +164,12 @@ static inline int coh_plan_defers(const coh_plan_options *options)
     return options->deferred_update && !coh_plan_speculates(options);
 }
 
+/* Returns 1 for a search that a user waits for: it improves what it finds first. */
+static inline int coh_search_is_whole(coh_search search)
+{
+    return search == COH_SEARCH_USUAL || search == COH_SEARCH_THOROUGH;
+}
+
 /* How much of a plan is made. */
 typedef enum coh_plan_depth {
     COH_PLAN_WHOLE,  /* all programs verified and simulated */

@@ -78,7 +78,7 @@ static coh_status make(search *s, int64_t microbatch, coh_search effort)
 {
     coh_plan_options options;
     COH_TRY(take(s, microbatch, 0, &options));
-    if (options.search == COH_SEARCH_USUAL)
+    if (coh_search_is_whole(options.search) && effort != COH_SEARCH_USUAL)
         options.search = effort;
     return coh_plan_create_priced(s->made.graph, &options, &s->made.plan);
 }

@@ -142,7 +142,7 @@ coh_status coh_plan_check_options(const coh_plan_options *options)
     } numbers[] = {
         { "mode", (int32_t)options->mode, COH_PLAN_TRAIN, COH_PLAN_INFER },
         { "recompute", (int32_t)options->recompute, COH_RECOMPUTE_AUTO, COH_RECOMPUTE_ALL },
-        { "search", (int32_t)options->search, COH_SEARCH_USUAL, COH_SEARCH_COMPARE },
+        { "search", (int32_t)options->search, COH_SEARCH_USUAL, COH_SEARCH_THOROUGH },
         { "deferred_update", options->deferred_update, 0, 1 },
         { "speculates", options->speculates, 0, 1 },
 

@@ -139,7 +139,7 @@ static coh_status search_best(choice *c)
 static coh_status choose(choice *c)
 {
     const coh_search search = c->options->search;
-    const int improves = search == COH_SEARCH_USUAL || search == COH_SEARCH_COMPARE;
+    const int improves = coh_search_is_whole(search) || search == COH_SEARCH_COMPARE;
     const coh_search first = improves ? COH_SEARCH_QUICK : search;
     for (int i = 0; i < c->count && !(c->depth == COH_PLAN_FITS && c->best != NULL); i++)
         COH_TRY(try_pattern(c, i, first, &c->quick_ns[i]));

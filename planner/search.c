@@ -76,7 +76,7 @@ static uint32_t evaluations_for(uint32_t instruction_count)
 
 static int improves(const coh_plan *plan)
 {
-    return plan->options.search == COH_SEARCH_USUAL || plan->options.search == COH_SEARCH_COMPARE;
+    return coh_search_is_whole(plan->options.search) || plan->options.search == COH_SEARCH_COMPARE;
 }
 
 /* Without a local search the starts are all that is tried. */
@@ -373,7 +373,7 @@ static coh_status search_late(coh_candidates *candidates, coh_initial_candidate 
 static void leave_effort(const coh_plan *plan, coh_candidates *candidates)
 {
     const uint64_t last = candidates->effort + COH_REFINE_EFFORT;
-    if (plan->options.search == COH_SEARCH_USUAL &&
+    if (coh_search_is_whole(plan->options.search) &&
         plan->chunk_bytes == plan->options.chunk_bytes && candidates->effort_most < last)
         candidates->effort_most = last;
 }
@@ -446,7 +446,7 @@ enum { FAR_PART = 20, RIVAL_PART = 8 };
 static int may_resize(const coh_plan *plan, const coh_candidate *best)
 {
     const uint64_t least_ns = plan->least.light_ns;
-    return plan->options.search == COH_SEARCH_USUAL && plan->depth != COH_PLAN_FITS &&
+    return coh_search_is_whole(plan->options.search) && plan->depth != COH_PLAN_FITS &&
            plan->chunk_bytes == 0 && best->valid && !best->decisions.in_memory &&
            best->step_ns >= LONG_STEP_NS && least_ns > 0 &&
            best->step_ns > least_ns + least_ns / FAR_PART &&
@@ -607,7 +607,7 @@ coh_status coh_plan_perturb(coh_plan *plan, int *out_is_changed)
     coh_candidates candidates;
     coh_candidate from;
     *out_is_changed = 0;
-    if (plan->options.mode != COH_PLAN_TRAIN || plan->options.search != COH_SEARCH_USUAL ||
+    if (plan->options.mode != COH_PLAN_TRAIN || !coh_search_is_whole(plan->options.search) ||
         plan->depth == COH_PLAN_FITS || plan->least.ns == 0 || plan->decisions.in_memory ||
         !coh_perturb_may_gain(plan->step_ns, plan->least.light_ns))
         return COH_OK;

@@ -10,7 +10,7 @@ from ctypes import (CFUNCTYPE, POINTER, Structure, c_char, c_char_p, c_double, c
 TIERS, LANES, BOUNDS = 3, 8, 14
 DTYPES = {"f32": 0, "bf16": 1}
 RECOMPUTE = {"auto": 0, "none": 1, "all": 2}
-SEARCH = {"usual": 0, "quick": 1}
+SEARCH = {"usual": 0, "quick": 1, "thorough": 4}
 PLAN_INFER = 1
 SWEEP_LAYER, SWEEP_SAME_BITS = 1, 3
 FETCH_VALUE, FETCH_GRADIENT = 0, 1  # coh_fetch

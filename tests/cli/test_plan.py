@@ -194,7 +194,14 @@ class Plan(ProgramTest):
         self.assertLessEqual(usual["step_seconds"], quick["step_seconds"])
         self.assertNotEqual(usual["program_hash"], quick["program_hash"])
         self.assertEqual(usual["numeric_fingerprint"], quick["numeric_fingerprint"])
-        self.fails(2, "plan", "gpt2-nano", "--search", "long", says="usual|quick")
+        self.fails(2, "plan", "gpt2-nano", "--search", "long", says="usual|quick|thorough")
+
+    def test_a_thorough_search_is_never_slower(self):
+        flags = ["gpt2-pico", "--sequence", 16, "--batch", 2, "--threads", 2, "--device-memory", "2MiB", *self.disk(), "--json",
+                 "--calibration", "none", "--profile", "built-in-2"]
+        usual, thorough = (self.succeeds("plan", *flags, "--search", search).json for search in ("usual", "thorough"))
+        self.assertLessEqual(thorough["step_seconds"], usual["step_seconds"])
+        self.assertEqual(usual["numeric_fingerprint"], thorough["numeric_fingerprint"])
 
     def test_the_screen_of_a_quick_search_says_so_if_it_could_be_faster(self):
         flags, path = ["gpt2-nano", "--sequence", 16, "--batch", 2, "--threads", 2, *FEWER], self.path("plan.json")
