@@ -45,11 +45,16 @@ int cli_artefact_has_tokenizer(const char *folder)
            (holds(folder, "vocab.json") && holds(folder, "merges.txt"));
 }
 
+/* No larger file is read as a config.json. */
+enum { CONFIG_BYTES_MOST = 1 << 20 };
+
 int cli_artefact_is_of_bytes(const char *folder)
 {
     char file[CLI_PATH_BYTES];
     const int length = snprintf(file, sizeof(file), "%s/config.json", folder);
-    if (length >= CLI_PATH_BYTES || cli_artefact_has_tokenizer(folder))
+    struct stat facts;
+    if (length >= CLI_PATH_BYTES || cli_artefact_has_tokenizer(folder) || stat(file, &facts) != 0 ||
+        !S_ISREG(facts.st_mode) || facts.st_size > CONFIG_BYTES_MOST)
         return 0;
     json_t *config = json_load_file(file, 0, NULL);
     const char *tokenizer = json_string_value(json_object_get(config, CLI_BYTES_MEMBER));

@@ -119,6 +119,11 @@ static coh_status check_plan(const coh_batch *batch, const coh_plan_options *opt
     return status;
 }
 
+static int is_whole(coh_search search)
+{
+    return search == COH_SEARCH_USUAL || search == COH_SEARCH_THOROUGH;
+}
+
 /* Is there a plan? A probe, or the job's own search if it is shorter, finds out whether one fits: a
  * quick search of a long program that has none tries as much as a usual one. The job's own search
  * has to fit, too, since its faster plan may write more to the drive. */
@@ -128,7 +133,7 @@ static coh_status check_budgets(const coh_batch *batch, const coh_plan_options *
     coh_plan_options probe = *options;
     probe.search = COH_SEARCH_PROBE;
     const coh_status status = check_plan(batch, &probe, out_summary);
-    if (status != COH_OK || options->search == COH_SEARCH_QUICK ||
+    if (status != COH_OK || !is_whole(options->search) ||
         out_summary->instruction_count > INSTRUCTIONS_MOST)
         return status;
     return check_plan(batch, options, out_summary);

@@ -505,7 +505,10 @@ static coh_status not_of(cli_command command, const cli_flag_row *row)
             used += (size_t)snprintf(owners + used, sizeof(owners) - used, "%s%s", used ? ", " : "",
                                      commands[c].name);
     const char *name = cli_command_name(command);
-    if (cli_command_operand(command) == CLI_OPERAND_PLAN && owners_of(row) >> CLI_PLAN & 1)
+    const int makes_plans = owners_of(row) >> CLI_PLAN & 1 &&
+                            row != &cli_flag_table[CLI_FLAG_OUTPUT] &&
+                            row != &cli_flag_table[CLI_FLAG_STEPS];
+    if (cli_command_operand(command) == CLI_OPERAND_PLAN && makes_plans)
         return cli_fail(COH_ERR_ARGUMENT,
                         "--%s is not a flag of cohobate %s, but of %s: a plan is made with it, so "
                         "write one with cohobate plan MODEL --%s ... -o plan.json, and give %s "

@@ -211,7 +211,8 @@ void cli_report_what_ifs(const cli_options *options, uint64_t most_device_bytes,
         as_it_is->options.command = CLI_PLAN;
         as_it_is->options.calibration = "none"; /* it holds for the plan as it is only */
         as_it_is->options.search = COH_SEARCH_QUICK;
-        w->search = options->search;
+        /* A thorough search would take the report minutes; all rows have the same effort. */
+        w->search = options->search == COH_SEARCH_QUICK ? COH_SEARCH_QUICK : COH_SEARCH_USUAL;
         w->out = out_analysis;
         w->most_device_bytes = most_device_bytes;
         w->most_s = seconds;

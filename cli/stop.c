@@ -53,7 +53,7 @@ static void on_signal(int number)
         (void)written;
         _exit(cli_stop_exit_code());
     }
-    if (number != SIGHUP) {
+    if (number != SIGHUP && !pressed) {
         pressed_ms = now_ms();
         pressed = number;
     }

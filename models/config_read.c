@@ -324,6 +324,18 @@ static coh_status read_field(coh_config_reader *reader, const coh_config_field *
     return COH_OK;
 }
 
+/* Is the member of a field absent, under its own name and under its others? */
+static int is_absent(const coh_config_reader *reader, const coh_family_table *family,
+                     const coh_config_field *field)
+{
+    for (const coh_config_field *other = family->fields; other->name; other++)
+        if ((other == field ||
+             (other->alias && other->kind == field->kind && other->offset == field->offset)) &&
+            json_object_get(reader->root, other->name))
+            return 0;
+    return 1;
+}
+
 static const char mistyped_note[] = "config.json has no ";
 
 /* Notes the first unknown member whose name is near to that of an absent one that is computed
@@ -335,10 +347,9 @@ static void note_mistyped(coh_config_reader *reader, const coh_family_table *fam
     coh_nearest nearest = { .word = name };
     for (const coh_config_field *field = family->fields; field->name; field++)
         if (!field->alias && (field->kind < COH_FIELD_NONE || field->kind == COH_FIELD_OWN) &&
-            (!field->types || (field->types & type_bit)) &&
-            !json_object_get(reader->root, field->name))
+            (!field->types || (field->types & type_bit)) && is_absent(reader, family, field))
             coh_nearest_offer(&nearest, field->name);
-    if (nearest.name && !strstr(reader->model->notes, mistyped_note))
+    if (nearest.name && !strchr(name, '\n') && !strstr(reader->model->notes, mistyped_note))
         coh_config_note(reader, "%s\"%s\" but \"%.100s\": is that meant?", mistyped_note,
                         nearest.name, name);
 }

@@ -20,9 +20,8 @@ enum { SETS_AT_ONCE = 4, CHANGES_MOST = 4, NEAR_PART = 100 };
  * 1/EFFORT_PART of that effort in addition. */
 enum { START_PART = 64, EFFORT_PART = 4 };
 
-/* A thorough search goes on from the fastest sets, at most LEADERS_MOST, with THOROUGH_TIMES as
- * many changes and as much effort. */
-enum { LEADERS_MOST = 8, THOROUGH_TIMES = 10 };
+/* Sets that a thorough search changes, and the number of its first changed set. */
+enum { LEADERS_MOST = 8, LEADERS_FIRST_SET = 1 << 20 };
 
 /* Steps after which longer horizons gain nothing. */
 enum { HORIZON_MOST = 1024 };
@@ -305,57 +304,6 @@ static coh_status change_best(coh_candidates *candidates, uint32_t most, uint64_
     return COH_OK;
 }
 
-/* ---- a thorough search ---- */
-
-/* The fastest sets tried so far, the fastest first; of those with equal steps the first one. */
-typedef struct leaders {
-    coh_candidate sets[LEADERS_MOST];
-    int32_t count;
-} leaders;
-
-static void join(leaders *l, const coh_candidate *set)
-{
-    int at = l->count;
-    while (at > 0 && coh_candidate_is_better(set, &l->sets[at - 1]))
-        at--;
-    if (!set->valid || at == LEADERS_MOST || (at > 0 && l->sets[at - 1].step_ns == set->step_ns))
-        return;
-    if (l->count < LEADERS_MOST)
-        l->count++;
-    memmove(&l->sets[at + 1], &l->sets[at], (size_t)(l->count - 1 - at) * sizeof(*set));
-    l->sets[at] = *set;
-}
-
-/* The best set can only be left by a better one. Changes of several good sets find valleys between
- * which all sets are worse. */
-static coh_status change_leaders(coh_candidates *candidates, uint32_t most, uint64_t bound_ns,
-                                 uint64_t *set)
-{
-    leaders l = { .count = 0 };
-    join(&l, &candidates->best);
-    for (size_t i = 0; i < candidates->count; i++)
-        join(&l, &candidates->all[i]);
-    candidates->evaluations_most = candidates->evaluations + most;
-    for (uint32_t tried = 0;
-         tried < most && coh_perturb_may_gain(candidates->best.step_ns, bound_ns);
-         tried += SETS_AT_ONCE) {
-        coh_decisions list[SETS_AT_ONCE];
-        const size_t first = candidates->count;
-        for (int i = 0; i < SETS_AT_ONCE; i++) {
-            dice draws = { .set = (*set)++ };
-            const int32_t few = 1 + draw(&draws, l.count);
-            list[i] = l.sets[draw(&draws, few)].decisions;
-            change_some(candidates->plan, &draws, &list[i]);
-        }
-        COH_TRY(coh_candidates_try(candidates, list, SETS_AT_ONCE));
-        for (size_t i = first; i < candidates->count; i++)
-            join(&l, &candidates->all[i]);
-    }
-    return COH_OK;
-}
-
-/* ---- all ---- */
-
 int coh_perturb_may_gain(uint64_t step_ns, uint64_t bound_ns)
 {
     return step_ns > bound_ns + bound_ns / NEAR_PART;
@@ -364,7 +312,6 @@ int coh_perturb_may_gain(uint64_t step_ns, uint64_t bound_ns)
 coh_status coh_candidates_perturb(coh_candidates *candidates, uint32_t most, uint64_t bound_ns)
 {
     const uint64_t effort_most = candidates->effort_most;
-    const uint32_t all_sets = most;
     const coh_candidate best = candidates->best;
     coh_candidate start = { 0 };
     uint64_t set = 0;
@@ -380,9 +327,55 @@ coh_status coh_candidates_perturb(coh_candidates *candidates, uint32_t most, uin
             candidates->best = best;
         most -= most / 2;
     }
-    COH_TRY(change_best(candidates, most, bound_ns, &set));
-    if (candidates->plan->options.search != COH_SEARCH_THOROUGH)
-        return COH_OK;
-    candidates->effort_most = (1 + THOROUGH_TIMES) * effort_most;
-    return change_leaders(candidates, THOROUGH_TIMES * all_sets, bound_ns, &set);
+    return change_best(candidates, most, bound_ns, &set);
+}
+
+/* ---- a thorough search ---- */
+
+/* The fastest sets tried so far, the fastest first, each with another step. Changes of several find
+ * valleys between which all sets are worse. */
+typedef struct leaders {
+    coh_candidate sets[LEADERS_MOST];
+    int32_t count;
+} leaders;
+
+static void join(leaders *l, const coh_candidate *set)
+{
+    int at = l->count;
+    while (at > 0 && coh_candidate_is_better(set, &l->sets[at - 1]))
+        at--;
+    if (!set->valid || at == LEADERS_MOST || (at > 0 && l->sets[at - 1].step_ns == set->step_ns) ||
+        (at < l->count && l->sets[at].step_ns == set->step_ns))
+        return;
+    if (l->count < LEADERS_MOST)
+        l->count++;
+    memmove(&l->sets[at + 1], &l->sets[at], (size_t)(l->count - 1 - at) * sizeof(*set));
+    l->sets[at] = *set;
+}
+
+coh_status coh_candidates_perturb_leaders(coh_candidates *candidates, uint32_t most,
+                                          uint64_t bound_ns)
+{
+    uint64_t set = LEADERS_FIRST_SET;
+    leaders l = { .count = 0 };
+    join(&l, &candidates->best);
+    for (size_t i = 0; i < candidates->count; i++)
+        join(&l, &candidates->all[i]);
+    candidates->evaluations_most = candidates->evaluations + most;
+    for (uint32_t tried = 0;
+         tried < most && coh_perturb_may_gain(candidates->best.step_ns, bound_ns);
+         tried += SETS_AT_ONCE) {
+        coh_decisions list[SETS_AT_ONCE];
+        const size_t first = candidates->count;
+        for (int i = 0; i < SETS_AT_ONCE; i++) {
+            dice draws = { .set = set++ };
+            const int32_t few = 1 + draw(&draws, l.count);
+            list[i] = l.sets[draw(&draws, few)].decisions;
+            change_some(candidates->plan, &draws, &list[i]);
+        }
+        COH_TRY(coh_candidates_try(candidates, list, SETS_AT_ONCE));
+        for (size_t i = first; i < candidates->count; i++)
+            join(&l, &candidates->all[i]);
+    }
+    return COH_OK;
 }

@@ -19,9 +19,12 @@
  * anything. */
 int coh_perturb_may_gain(uint64_t step_ns, uint64_t bound_ns);
 
-/* Tries at most `most` random sets (a thorough search eleven times as many) beside those near the
- * solutions, a few at a time, while they may gain something. The best streams a training step.
- * Fails: as coh_candidates_try. */
+/* Tries at most `most` random sets beside those near the solutions, a few at a time, while they may
+ * gain something. The best streams a training step. Fails: as coh_candidates_try. */
 coh_status coh_candidates_perturb(coh_candidates *candidates, uint32_t most, uint64_t bound_ns);
+
+/* Goes on, for a thorough search, with changes of the eight fastest sets of those tried. */
+coh_status coh_candidates_perturb_leaders(coh_candidates *candidates, uint32_t most,
+                                          uint64_t bound_ns);
 
 #endif

@@ -36,8 +36,8 @@ enum { VALLEYS = 4 };
 enum { LATE_VALLEYS = 2, LATE_PART = 16 };
 
 /* Randomly changed sets: at most so many, and none if their effort is enough for fewer than the
- * least. */
-enum { PERTURBED_MOST = 240, PERTURBED_LEAST = 16 };
+ * least. A thorough search has THOROUGH_TIMES as many more, and as much effort. */
+enum { PERTURBED_MOST = 240, PERTURBED_LEAST = 16, THOROUGH_TIMES = 10 };
 
 /* Starts built at a time. */
 enum { INITIAL_AT_ONCE = 4 };
@@ -602,6 +602,19 @@ static coh_status take_perturbed(coh_plan *plan, const coh_candidate *better, in
     return status;
 }
 
+/* Goes on from what the usual search has taken, which stays unless a set is better as a whole. */
+static coh_status be_thorough(coh_plan *plan, coh_candidates *candidates, int *out_is_changed)
+{
+    const coh_candidate usual = candidates->best;
+    candidates->effort = 0;
+    candidates->effort_most = (uint64_t)THOROUGH_TIMES * COH_PERTURB_EFFORT;
+    COH_TRY(coh_candidates_perturb_leaders(candidates, THOROUGH_TIMES * PERTURBED_MOST,
+                                           plan->least.light_ns));
+    return coh_candidate_is_better(&candidates->best, &usual)
+               ? take_perturbed(plan, &candidates->best, out_is_changed)
+               : COH_OK;
+}
+
 coh_status coh_plan_perturb(coh_plan *plan, int *out_is_changed)
 {
     coh_candidates candidates;
@@ -620,6 +633,8 @@ coh_status coh_plan_perturb(coh_plan *plan, int *out_is_changed)
     coh_status status = coh_candidates_perturb(&candidates, PERTURBED_MOST, plan->least.light_ns);
     if (status == COH_OK && coh_candidate_is_better(&candidates.best, &from))
         status = take_perturbed(plan, &candidates.best, out_is_changed);
+    if (status == COH_OK && plan->options.search == COH_SEARCH_THOROUGH)
+        status = be_thorough(plan, &candidates, out_is_changed);
     coh_candidates_close(&candidates);
     return status;
 }

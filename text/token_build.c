@@ -519,13 +519,15 @@ static coh_status check_shares(const coh_token_builder *b)
                         "%s holds %" PRIu64 " document%s, and the two parts of a validation split "
                         "need one each: add some",
                         b->options->in_path, d->count, COH_PLURAL_S(d->count));
+    const double one = 1 / (double)d->count, share = b->options->validation_split;
+    char least[64] = "";
+    if (share < one)
+        snprintf(least, sizeof(least), " (one document is a share of %.3g)", one);
     return coh_fail(COH_ERR_ARGUMENT,
                     "%s holds %" PRIu64
                     " documents, of which a validation split of %g puts %" PRIu64
-                    " aside: both parts need one, a share of %.3g, so take another share or seed, "
-                    "or add some",
-                    b->options->in_path, d->count, b->options->validation_split, d->counts[1],
-                    1 / (double)d->count);
+                    " aside%s: both parts need one, so take another share or seed, or add some",
+                    b->options->in_path, d->count, share, d->counts[1], least);
 }
 
 static coh_status create_writers(coh_token_builder *b)

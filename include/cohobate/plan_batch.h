@@ -26,8 +26,8 @@ typedef struct coh_batch {
     /* 1: another divisor of the batch may be chosen: the largest that fits if `microbatch` does
      * not, or one whose step is predicted to be at least 3 % faster. Results then have other
      * rounding; calibration does not influence the choice. After the first, others are searched
-     * with COH_SEARCH_COMPARE where the options ask for the usual search; one that has no graph
-     * (coh_graph_source) is passed over. 0: only `microbatch`. */
+     * with COH_SEARCH_COMPARE where the options ask for the usual or a thorough search; one that
+     * has no graph (coh_graph_source) is passed over. 0: only `microbatch`. */
     int32_t may_change;
     coh_graph_source make_graph;
     void *context;

@@ -353,8 +353,9 @@ static void nothing_is_tried_near_the_bound(void **state)
     coh_graph_destroy(graph);
 }
 
-/* Searches a step of `microbatches` and changes it at random. Returns 1 if that made it faster. */
-static int change_searched(int microbatches, int percent, coh_search search)
+/* Searches a step of `microbatches` and changes it at random. Returns 1 if that made it faster;
+ * *out_ns: its time then. */
+static int change_searched(int microbatches, int percent, coh_search search, uint64_t *out_ns)
 {
     const toy_options toy = { .layers = LAYERS, .width = 32, .vocabulary = 100, .rows = 16 };
     const toy_tiers tiers = { .microbatches = microbatches,
@@ -385,6 +386,7 @@ static int change_searched(int microbatches, int percent, coh_search search)
     if (coh_plan_finish(plan) != COH_OK)
         fail_msg("%s", coh_last_error());
     assert_true(plan->simulations[COH_PROGRAM_BODY].period_ns == after.step_ns);
+    *out_ns = after.step_ns;
     coh_plan_destroy(plan);
     coh_graph_destroy(graph);
     return is_changed;
@@ -394,17 +396,23 @@ static void a_changed_plan_is_faster(void **state)
 {
     (void)state;
     static const int microbatches[] = { 1, 3, 40 }; /* 40: a folded search */
+    uint64_t usual_ns, ns;
     int changed = 0;
     for (size_t i = test_is_brief() ? 2 : 0; i < sizeof(microbatches) / sizeof(microbatches[0]);
          i++)
-        for (int percent = 50; percent <= (test_is_short() ? 50 : 70); percent += 20)
-            changed += change_searched(microbatches[i], percent, COH_SEARCH_USUAL);
+        for (int percent = 50; percent <= (test_is_short() ? 50 : 70); percent += 20) {
+            changed += change_searched(microbatches[i], percent, COH_SEARCH_USUAL, &usual_ns);
+            if (test_is_brief() || microbatches[i] != (test_is_short() ? 3 : 40))
+                continue;
+            (void)change_searched(microbatches[i], percent, COH_SEARCH_THOROUGH, &ns);
+            assert_true(ns <= usual_ns);
+        }
     assert_true(changed > 0);
-    assert_false(change_searched(1, 50, COH_SEARCH_COMPARE));
-    assert_false(change_searched(1, 50, COH_SEARCH_QUICK));
+    assert_false(change_searched(1, 50, COH_SEARCH_COMPARE, &ns));
+    assert_false(change_searched(1, 50, COH_SEARCH_QUICK, &ns));
 }
 
-/* A thorough search tries the sets of a usual one, and others after them. */
+/* A thorough search tries the sets of a usual one, and others after them, whatever the threads. */
 static void a_thorough_search_goes_on(void **state)
 {
     (void)state;
@@ -414,11 +422,12 @@ static void a_thorough_search_goes_on(void **state)
     coh_candidates usual, thorough, again;
     know_solution(plan, COH_LIGHT_CHEAP, 6);
     perturb(plan, UINT64_MAX / 2, 0, FEW, &usual);
-    plan->options.search = COH_SEARCH_THOROUGH;
     plan->options.thread_count = 1;
     perturb(plan, UINT64_MAX / 2, 0, FEW, &thorough);
+    assert_int_equal(coh_candidates_perturb_leaders(&thorough, 10 * FEW, 0), COH_OK);
     plan->options.thread_count = 3;
     perturb(plan, UINT64_MAX / 2, 0, FEW, &again);
+    assert_int_equal(coh_candidates_perturb_leaders(&again, 10 * FEW, 0), COH_OK);
     assert_in_range(thorough.count, usual.count + FEW, usual.count + (size_t)10 * FEW);
     assert_int_equal(again.count, thorough.count);
     for (size_t i = 0; i < thorough.count; i++) {

@@ -545,9 +545,9 @@ static void shares_that_leave_a_part_empty_are_refused(void **state)
         const char *path, *says;
     } all[] = {
         { "in", COH_DATA_JSONL, 1e-9, 0, "held",
-          "in holds 2 documents, of which a validation split of 1e-09 puts 0 aside: both parts "
-          "need "
-          "one, a share of 0.5, so take another share or seed, or add some" },
+          "in holds 2 documents, of which a validation split of 1e-09 puts 0 aside (one "
+          "document is a share of 0.5): both parts need one, so take another share or seed, or add "
+          "some" },
         { "one", COH_DATA_JSONL, 0.5, 0, "held", "one holds 1 document, and the two parts" },
         { "in", COH_DATA_JSONL, 1, 0, "held", "no share" },
         { "in", COH_DATA_JSONL, -0.5, 0, "held", "no share" },
