@@ -56,6 +56,19 @@ static const row rows[] = {
     { "save-steps", CLI_FLAG_SAVE_EVERY, "give --save-every N" },
     { "eval-steps", CLI_FLAG_VALIDATION_EVERY, "give --validation-every N" },
     { "max-new-tokens", CLI_FLAG_TOKENS, "give --tokens N" },
+    { "save-total-limit", CLI_FLAG_KEEP, "give --keep N" },
+    { "num-warmup-steps", CLI_FLAG_WARMUP, "give --warmup N" },
+    { "report-to", CLI_FLAG_TENSORBOARD, "give --tensorboard DIR" },
+    { "logging-dir", CLI_FLAG_TENSORBOARD, "give --tensorboard DIR" },
+    { "early-stopping-patience", CLI_FLAG_STOP_AFTER_WORSE, "give --stop-after-worse N" },
+    { "load-best-model-at-end", CLI_FLAG_KEEP_BEST, "give --keep-best: DIR/best is that checkpoint",
+      "leave it out: it is off without a flag" },
+    { "eval-strategy", CLI_FLAG_VALIDATION_EVERY, "give --validation-every N" },
+    { "evaluation-strategy", CLI_FLAG_VALIDATION_EVERY, "give --validation-every N" },
+    { "train-file", CLI_FLAG_DATA, "give --data FILE" },
+    { "validation-file", CLI_FLAG_VALIDATION, "give --validation FILE" },
+    { "completion-only-loss", CLI_FLAG_FIELD, "give --field PROMPT,NAME, or --chat" },
+    { "assistant-only-loss", CLI_FLAG_CHAT, "give --chat, which learns answers only" },
 };
 
 /* Are the first `length` bytes of the word the name, if "_" is "-"? */

@@ -214,10 +214,17 @@ static void note_failed_save(cli_run *run, uint64_t step)
                  step, coh_last_error());
 }
 
+/* Is it a failure that a later save may not meet? COH_ERR_ARGUMENT: something that the run did not
+ * write has the checkpoint's name. */
+static int is_of_one_save(coh_status status)
+{
+    return status == COH_ERR_IO || status == COH_ERR_ARGUMENT;
+}
+
 /* If the engine failed rather than the save, it refuses to drain. */
 static coh_status bear_failed_save(cli_run *run, coh_status status)
 {
-    if (save_matters(run) || status != COH_ERR_IO)
+    if (save_matters(run) || !is_of_one_save(status))
         return status;
     CLI_TRY(coh_engine_drain(run->engine));
     note_failed_save(run, run->done_steps);
@@ -242,7 +249,7 @@ static coh_status finish_save(cli_run *run)
     const coh_status status = coh_engine_save_wait(run->engine);
     if (status == COH_OK)
         take_checkpoint(run, step, run->saving_loss);
-    else if (status == COH_ERR_IO)
+    else if (is_of_one_save(status))
         note_failed_save(run, step);
     else
         return status;

@@ -402,7 +402,13 @@ static coh_status check_root(const char *path, const json_t *root)
     const json_t *added = json_object_get(root, "added_tokens");
     if (added && !json_is_array(added))
         return coh_fail(COH_ERR_CORRUPT, "%s: \"added_tokens\" is not a list", path);
-    if (!json_is_object(json_object_get(json_object_get(root, "model"), "vocab")))
+    const json_t *model = json_object_get(root, "model");
+    const char *type = json_string_value(json_object_get(model, "type"));
+    if (type && strcmp(type, "BPE") != 0)
+        return coh_fail(COH_ERR_CORRUPT,
+                        "%s: \"model\" is of type \"%.60s\", which is not supported: BPE is", path,
+                        type);
+    if (!json_is_object(json_object_get(model, "vocab")))
         return coh_fail(COH_ERR_CORRUPT, "%s: \"model\" has no object \"vocab\" of tokens with ids",
                         path);
     return COH_OK;

@@ -118,6 +118,13 @@ class Data(ProgramTest):
 
     # ---- folders ----
 
+    def test_a_tokenizer_of_another_kind_is_refused_by_name(self):
+        path = self.path("tokenizer.json")
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump({"model": {"type": "Unigram", "vocab": [["a", 0.0]]}}, file)
+        self.fails(4, "tokenize", self.corpus(), "--tokenizer", path, "-o", self.path("x.tokens"),
+                   says='"model" is of type "Unigram", which is not supported: BPE is')
+
     def test_files_of_a_folder_that_are_no_text_are_counted(self):
         folder = self.path("texts")
         os.mkdir(folder)

@@ -328,6 +328,20 @@ class TrainFolder(TrainTest):
                                                                 "mine.tokens.partial-1", "plan.json", "run.json", "step-1",
                                                                 "steps.jsonl", "trace.bin"])
 
+    def test_a_folder_in_the_place_of_a_checkpoint_costs_that_one_and_not_the_run(self):
+        run = self.path("run")
+        process = self.begun("--save", run, "--save-every", 1)
+        self.wait_for_another_step(process)
+        taken = 50 + max((int(name[5:]) for name in os.listdir(run) if name[:5] == "step-" and name[5:].isdigit()), default=0)
+        os.mkdir(os.path.join(run, f"step-{taken}"))
+        for line in process.stderr:
+            if line.startswith(b"warning: nothing was saved"):
+                break
+        self.assertRegex(line, rb"^warning: .*after step %d: .*exists already.*; the run continues, step-%d stays" % (taken, taken - 1))
+        process.send_signal(signal.SIGTERM)
+        _, err = process.communicate(timeout=120)
+        self.assertEqual(process.returncode, 75, err)
+
     def test_a_save_on_the_way_that_fails_costs_one_checkpoint_and_not_the_run(self):
         whole = self.train("--steps", 3, "--save", "none")
         for fault in ("9:28", "16:5"):  # a full disk when space is reserved, an I/O error in a write

@@ -137,6 +137,18 @@ class Usage(ProgramTest):
             "output-dir": "--save DIR",
             "save-steps": "--save-every N",
             "eval-steps": "--validation-every N",
+            "save-total-limit": "--keep N",
+            "num-warmup-steps": "--warmup N",
+            "report-to": "--tensorboard DIR",
+            "logging-dir": "--tensorboard DIR",
+            "early-stopping-patience": "--stop-after-worse N",
+            "load-best-model-at-end": "--keep-best: DIR/best is that checkpoint",
+            "eval-strategy": "--validation-every N",
+            "evaluation-strategy": "--validation-every N",
+            "train-file": "--data FILE",
+            "validation-file": "--validation FILE",
+            "completion-only-loss": "--field PROMPT,NAME, or --chat",
+            "assistant-only-loss": "--chat, which learns answers only",
         }
         for name, give in gives.items():
             self.assertNotIn(name, known)
