@@ -67,7 +67,7 @@ typedef enum coh_search {
      * steps. */
     COH_SEARCH_COMPARE,
     /* As usual, and goes on with random changes of the best placements, for 3 to 10 times as long.
-     * Steps that stream are 0 to 5 % shorter. */
+     * Steps that stream are up to some per cent shorter. */
     COH_SEARCH_THOROUGH
 } coh_search;
 
