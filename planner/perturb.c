@@ -214,7 +214,7 @@ static void stream_weights(const coh_least_set *least, int32_t recompute, int32_
 }
 
 /* Holds the weights of all blocks in the device, so that only states and activations cross the
- * link: they are known long before, so horizons are long. */
+ * link. Both lie unused for most of a step, so long horizons leave them time to return. */
 static void hold_weights(const coh_least_set *least, int32_t recompute, int32_t blocks, int index,
                          coh_decisions *d)
 {
