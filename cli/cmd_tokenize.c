@@ -1,41 +1,16 @@
 /* cohobate tokenize: turns text into a token file, and with --held-out or --validation-split part
  * of it into a second one. Next: data.c sets the options, text/token_build.c does the work. */
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "cli/budget.h"
 #include "cli/commands.h"
 #include "cli/data.h"
+#include "cli/made_tokens.h"
 #include "cli/output.h"
 #include "cli/progress.h"
 #include "cli/recipe.h"
 #include "cli/stop.h"
-
-/* `learned`: how many ids of the file count as targets. */
-static coh_status print_file(const cli_options *options, const char *path, const char *key,
-                             uint64_t learned, cli_line *json)
-{
-    coh_token_file *file;
-    coh_token_file_facts facts = { .struct_bytes = sizeof(facts) };
-    CLI_TRY(coh_token_file_open(path, &file));
-    coh_status status = coh_token_file_facts_get(file, &facts);
-    coh_token_file_close(file);
-    CLI_TRY(status);
-    char some[64] = "";
-    if (facts.has_mask)
-        snprintf(some, sizeof(some), ", of which %" PRIu64 " are learned", learned);
-    if (!options->json) {
-        cli_print("%s: %s%s, vocabulary %" PRId64 ", hash %016" PRIx64, path,
-                  cli_count(facts.token_count, "token").at, some, facts.vocabulary, facts.hash);
-        return COH_OK;
-    }
-    cli_line_add_json(json,
-                      "%s: {'path': %s, 'tokens': %" PRIu64 ", 'learned': %" PRIu64
-                      ", 'vocabulary': %" PRId64 ", 'hash': '%016" PRIx64 "'}",
-                      key, path, facts.token_count, learned, facts.vocabulary, facts.hash);
-    return COH_OK;
-}
 
 static coh_status check_flags(const cli_options *options)
 {
@@ -100,10 +75,10 @@ coh_status cli_tokenize(const cli_options *options)
     CLI_TRY(status);
     cli_line_clear(&json);
     cli_line_add(&json, "{");
-    CLI_TRY(print_file(options, options->output, "file", made.target_count, &json));
+    CLI_TRY(cli_made_tokens_print(options, options->output, "file", made.target_count, &json));
     if (options->held_out_file)
-        CLI_TRY(print_file(options, options->held_out_file, "held_out", made.held_out_target_count,
-                           &json));
+        CLI_TRY(cli_made_tokens_print(options, options->held_out_file, "held_out",
+                                      made.held_out_target_count, &json));
     if (options->json)
         cli_print("%s}", json.text);
     return COH_OK;

@@ -10,6 +10,7 @@ coh_status cli_plan(const cli_options *options);
 coh_status cli_generate(const cli_options *options);
 coh_status cli_eval(const cli_options *options);
 coh_status cli_tokenize(const cli_options *options);
+coh_status cli_mix(const cli_options *options);
 coh_status cli_inspect(const cli_options *options);
 coh_status cli_export(const cli_options *options);
 coh_status cli_check(const cli_options *options);

@@ -11,6 +11,7 @@ const char *const cli_help_summaries[CLI_COMMAND_COUNT] = {
     [CLI_GENERATE] = "write text with a model",
     [CLI_EVAL] = "compute the loss of a model on a text",
     [CLI_TOKENIZE] = "turn text into a token file",
+    [CLI_MIX] = "mix token files into one, each in its share",
     [CLI_INSPECT] =
         "print the contents of a folder, checkpoint, token file, plan, kernel table or profile",
     [CLI_EXPORT] = "write a checkpoint as a folder that transformers loads",
@@ -47,6 +48,7 @@ const char *const cli_help_usages[CLI_COMMAND_COUNT] = {
                       "       cohobate generate CHECKPOINT|FOLDER --messages FILE [flags]"),
     [CLI_EVAL] = "cohobate eval CHECKPOINT|FOLDER --data FILE [flags]",
     [CLI_TOKENIZE] = "cohobate tokenize --tokenizer DIR|bytes IN -o OUT",
+    [CLI_MIX] = "cohobate mix FILE[:TIMES] [FILE[:TIMES] ...] -o OUT",
     [CLI_INSPECT] = "cohobate inspect PATH [--hash] [--json]",
     [CLI_EXPORT] = "cohobate export CHECKPOINT|FOLDER -o FOLDER [flags] [--json]",
     [CLI_CHECK] = "cohobate check PATH [--json]",
@@ -107,6 +109,11 @@ const char *const cli_help_details[CLI_COMMAND_COUNT] = {
         "an array of JSON objects.\n"
         "With --documents aligned, fitted or separate, documents are arranged for sequences\n"
         "of --sequence tokens.\n",
+    [CLI_MIX] =
+        "FILE is a token file of cohobate tokenize; all of them are of one tokenizer. TIMES is "
+        "how\n"
+        "often a pass over OUT reads it: 3 three times, 0.25 a quarter of it, chosen by --seed\n"
+        "(default 1). Each file's share of the tokens is printed.\n",
     [CLI_INSPECT] =
         "The hash of a checkpoint is one number for all parameters and optimizer states. It\n"
         "does not depend on the budget, chunk size, tiers or threads of the run.\n",
@@ -207,6 +214,8 @@ const char *const cli_help_examples[CLI_COMMAND_COUNT] = {
                      "  cohobate tokenize --tokenizer qwen/ chats.jsonl --chat -o chats.tokens\n"
                      "  cohobate tokenize --tokenizer gpt2 src/ -o src.tokens --held-out 10"
                      " --held-out-file held.tokens\n",
+    [CLI_MIX] = "  cohobate mix web.tokens chats.tokens:3 math.tokens:0.25 -o mixed.tokens\n"
+                "  cohobate train ./qwen --data mixed.tokens\n",
     [CLI_INSPECT] = "  cohobate inspect ./run\n"
                     "  cohobate inspect ./run/step-100 --hash\n"
                     "  cohobate inspect ./run/plan.json\n"

@@ -532,6 +532,38 @@ static int may_be_model(cli_operand operand)
            operand == CLI_OPERAND_PATH;
 }
 
+coh_status cli_input_read_part(const char *operand, char *out_path, double *out_times)
+{
+    const named n = { "", "", out_path, cli_command_name(CLI_MIX), NULL, 0 };
+    const char *colon = strrchr(operand, ':');
+    size_t length = strlen(operand);
+    *out_times = 1;
+    if (colon && access(operand, F_OK) != 0) {
+        char *end;
+        *out_times = strtod(colon + 1, &end);
+        if (end == colon + 1 || *end != '\0' || !(*out_times > 0) ||
+            *out_times > COH_TOKEN_MIX_TIMES)
+            return cli_fail(COH_ERR_ARGUMENT,
+                            "%s: there is no such file, and '%s' is not how often one is read in a "
+                            "pass: a number above 0, at most %d",
+                            operand, colon + 1, COH_TOKEN_MIX_TIMES);
+        length = (size_t)(colon - operand);
+    }
+    snprintf(out_path, CLI_PATH_BYTES, "%.*s", (int)length, operand);
+    if (length >= CLI_PATH_BYTES)
+        return check_length(&n, ENAMETOOLONG);
+    return check_path(&n, READS_FILE, "give a token file that is");
+}
+
+static coh_status check_parts(const cli_options *options)
+{
+    char path[CLI_PATH_BYTES];
+    double times;
+    for (int i = 0; i < options->operand_count; i++)
+        CLI_TRY(cli_input_read_part(options->operands[i], path, &times));
+    return COH_OK;
+}
+
 static coh_status check_operand(const cli_options *options)
 {
     static const char remedy[] = "give a file or folder that is";
@@ -550,6 +582,8 @@ static coh_status check_operand(const cli_options *options)
     case CLI_OPERAND_NONE:
     case CLI_OPERAND_KIND: /* cmd_check_kind.c takes it apart */
         return COH_OK;
+    case CLI_OPERAND_TOKENS:
+        return check_parts(options);
     case CLI_OPERAND_MODEL:
         return cli_artefact_is_preset(n.path) || is_name(n.path)
                    ? COH_OK

@@ -13,6 +13,11 @@
  * required model; COH_ERR_IO (5): it cannot be examined, read or written. */
 coh_status cli_input_check(const cli_options *options);
 
+/* Takes an operand FILE[:TIMES] of mix apart, and checks the path. A file whose name is the whole
+ * operand is read once. out_path has CLI_PATH_BYTES. Fails: as above, and COH_ERR_ARGUMENT if TIMES
+ * is no number of times. */
+coh_status cli_input_read_part(const char *operand, char *out_path, double *out_times);
+
 /* Makes and removes an unnamed file in `folder`, or a named one if the file system has no unnamed
  * ones. Returns 0, or the errno of the failure; a full drive is none. */
 int cli_input_probe(const char *folder);

@@ -19,15 +19,25 @@
 #include "cli/topology.h"
 
 static coh_status (*const commands[CLI_COMMAND_COUNT])(const cli_options *options) = {
-    [CLI_TRAIN] = cli_train,           [CLI_PLAN] = cli_plan,
-    [CLI_GENERATE] = cli_generate,     [CLI_EVAL] = cli_eval,
-    [CLI_TOKENIZE] = cli_tokenize,     [CLI_INSPECT] = cli_inspect,
-    [CLI_EXPORT] = cli_export,         [CLI_CHECK] = cli_check,
-    [CLI_CHECK_KIND] = cli_check_kind, [CLI_TUNE] = cli_tune,
-    [CLI_PROFILE] = cli_profile,       [CLI_DOCTOR] = cli_doctor,
-    [CLI_SIMULATE] = cli_simulate,     [CLI_TRACE] = cli_trace,
-    [CLI_EXPLAIN] = cli_explain,       [CLI_REPORT] = cli_report_runs,
-    [CLI_DIFF] = cli_diff_runs,        [CLI_WATCH] = cli_watch,
+    [CLI_TRAIN] = cli_train,
+    [CLI_PLAN] = cli_plan,
+    [CLI_GENERATE] = cli_generate,
+    [CLI_EVAL] = cli_eval,
+    [CLI_TOKENIZE] = cli_tokenize,
+    [CLI_INSPECT] = cli_inspect,
+    [CLI_EXPORT] = cli_export,
+    [CLI_CHECK] = cli_check,
+    [CLI_CHECK_KIND] = cli_check_kind,
+    [CLI_TUNE] = cli_tune,
+    [CLI_PROFILE] = cli_profile,
+    [CLI_DOCTOR] = cli_doctor,
+    [CLI_SIMULATE] = cli_simulate,
+    [CLI_TRACE] = cli_trace,
+    [CLI_EXPLAIN] = cli_explain,
+    [CLI_REPORT] = cli_report_runs,
+    [CLI_DIFF] = cli_diff_runs,
+    [CLI_WATCH] = cli_watch,
+    [CLI_MIX] = cli_mix, /* of token files */
 };
 
 /* The flags by which messages of the library call its options. */

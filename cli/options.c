@@ -22,6 +22,7 @@ static const struct {
     [CLI_GENERATE] = { "generate", CLI_OPERAND_CHECKPOINT },
     [CLI_EVAL] = { "eval", CLI_OPERAND_CHECKPOINT },
     [CLI_TOKENIZE] = { "tokenize", CLI_OPERAND_IN },
+    [CLI_MIX] = { "mix", CLI_OPERAND_TOKENS },
     [CLI_INSPECT] = { "inspect", CLI_OPERAND_PATH },
     [CLI_EXPORT] = { "export", CLI_OPERAND_CHECKPOINT },
     [CLI_CHECK] = { "check", CLI_OPERAND_PATH },
@@ -38,8 +39,8 @@ static const struct {
 };
 
 /* The operand in the usage; NULL: there is none. */
-static const char *const operand_names[] = { NULL,   "MODEL", "CHECKPOINT", "IN",
-                                             "PATH", "PLAN",  "RUN",        "LIBRARY:SYMBOL" };
+static const char *const operand_names[] = { NULL,   "MODEL", "CHECKPOINT",     "IN",  "PATH",
+                                             "PLAN", "RUN",   "LIBRARY:SYMBOL", "FILE" };
 
 cli_command cli_command_find(const char *name)
 {
@@ -68,6 +69,7 @@ enum {
     GENERATE = 1 << CLI_GENERATE,
     EVAL = 1 << CLI_EVAL,
     TOKENIZE = 1 << CLI_TOKENIZE,
+    MIX = 1 << CLI_MIX,
     INSPECT = 1 << CLI_INSPECT,
     EXPORT = 1 << CLI_EXPORT,
     CHECK = 1 << CLI_CHECK,
@@ -636,7 +638,11 @@ static coh_status check_operand(cli_options *options, int argument_count, char *
     const char *command = cli_command_name(options->command);
     int operand_count = argument_count - optind;
     const int takes_two = options->command == CLI_EXPLAIN || options->command == CLI_DIFF;
-    const int most = options->command == CLI_REPORT ? CLI_RUNS_MOST : takes_two ? 2 : name ? 1 : 0;
+    const int most = options->command == CLI_REPORT ? CLI_RUNS_MOST
+                     : options->command == CLI_MIX  ? CLI_MIX_MOST
+                     : takes_two                    ? 2
+                     : name                         ? 1
+                                                    : 0;
     if (operand_count > most)
         return cli_fail(COH_ERR_ARGUMENT,
                         "'%s' is one operand too many: cohobate %s takes %s (see cohobate %s"
@@ -645,6 +651,7 @@ static coh_status check_operand(cli_options *options, int argument_count, char *
                         options->command == CLI_EXPLAIN  ? "PLAN and OPERATOR"
                         : options->command == CLI_DIFF   ? "two RUNs"
                         : options->command == CLI_REPORT ? "up to eight RUNs"
+                        : options->command == CLI_MIX    ? "up to 64 FILEs"
                         : name                           ? name
                                                          : "flags only",
                         command);
@@ -692,11 +699,13 @@ static coh_status take_flag(cli_flag flag, const char *text, cli_options *option
     const int is_appended = row->value == CLI_VALUE_LIST || row->value == CLI_VALUE_PIN ||
                             row->value == CLI_VALUE_FOR || row->value == CLI_VALUE_OPTIMIZER_FOR ||
                             row->value == CLI_VALUE_DISK;
-    const int takes_folder = flag == CLI_FLAG_DATA || flag == CLI_FLAG_VALIDATION;
     if (options->given[flag] && !is_appended)
         return cli_fail(COH_ERR_ARGUMENT, "--%s is given twice: leave one out%s", row->name,
-                        takes_folder ? ", or give a folder that holds the files (docs/data.md)"
-                                     : "");
+                        flag == CLI_FLAG_DATA ? ", or give a folder that holds the files, or what "
+                                                "cohobate mix makes of token files (docs/data.md)"
+                        : flag == CLI_FLAG_VALIDATION
+                            ? ", or give a folder that holds the files (docs/data.md)"
+                            : "");
     CLI_TRY(parse_value(row, text, options));
     options->given[flag] = 1;
     options->written[flag] = text;

@@ -19,6 +19,7 @@ typedef enum cli_command {
     CLI_GENERATE,
     CLI_EVAL,
     CLI_TOKENIZE,
+    CLI_MIX,
     CLI_INSPECT,
     CLI_EXPORT,
     CLI_CHECK,
@@ -45,6 +46,7 @@ typedef enum cli_flag {
 
 enum { CLI_PINS_MOST = 64 }; /* on the command line */
 enum { CLI_RUNS_MOST = 8 };  /* operands of report */
+enum { CLI_MIX_MOST = 64 };  /* operands of mix */
 /* How often a repeatable flag may be given. */
 enum { CLI_WHAT_IFS = 16 };
 
@@ -142,8 +144,9 @@ typedef enum cli_operand {
     CLI_OPERAND_IN,         /* text */
     CLI_OPERAND_PATH,       /* any artefact */
     CLI_OPERAND_PLAN,
-    CLI_OPERAND_RUN, /* a run's folder */
-    CLI_OPERAND_KIND /* a kind in a shared library */
+    CLI_OPERAND_RUN,   /* a run's folder */
+    CLI_OPERAND_KIND,  /* a kind in a shared library */
+    CLI_OPERAND_TOKENS /* a token file, and how often it is read in a pass */
 } cli_operand;
 
 /* The command with that name, or CLI_COMMAND_COUNT. */

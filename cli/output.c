@@ -135,6 +135,7 @@ coh_status cli_output_check(const cli_options *options)
     CLI_TRY(check_differ("-o", options->output, "--tune", options->tune));
     CLI_TRY(check_one(options, "-o", options->output,
                       options->command == CLI_TOKENIZE  ? &token_file
+                      : options->command == CLI_MIX     ? &token_file
                       : options->command == CLI_TUNE    ? &kernel_table
                       : options->command == CLI_PROFILE ? &profile_file
                       : options->command == CLI_REPORT  ? &report_file

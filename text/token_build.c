@@ -378,30 +378,6 @@ static void list_free(coh_file_list *list)
 
 /* ---- checks of options ---- */
 
-/* Refuses to replace the text itself, `in`, and any other file that is no token file: a swapped
- * argument must not cost the only copy of a text. */
-static coh_status check_output(const char *path, const char *in_path, const struct stat *in)
-{
-    static const char magic[8] = "COHTOKEN";
-    char head[sizeof(magic)] = { 0 };
-    struct stat facts;
-    if (stat(path, &facts) != 0 || !S_ISREG(facts.st_mode) || facts.st_size == 0)
-        return COH_OK; /* writing it reports other errors */
-    if (facts.st_dev == in->st_dev && facts.st_ino == in->st_ino)
-        return coh_fail(COH_ERR_ARGUMENT,
-                        "%s is the text %s, which its token file would replace: give another name",
-                        path, in_path);
-    FILE *file = fopen(path, "rbe");
-    const size_t got = file ? fread(head, 1, sizeof(head), file) : 0;
-    if (file)
-        fclose(file);
-    if (got == sizeof(head) && memcmp(head, magic, sizeof(head)) == 0)
-        return COH_OK;
-    return coh_fail(COH_ERR_ARGUMENT,
-                    "%s is there already and is no token file: give another name, or remove it",
-                    path);
-}
-
 static coh_status check_held_out(const coh_token_build_options *options, const struct stat *in)
 {
     const char *path = options->held_out_path;
@@ -424,7 +400,7 @@ static coh_status check_held_out(const coh_token_build_options *options, const s
                         options->held_out, options->validation_split);
     if (!path || !path[0] || strcmp(path, options->out_path) == 0)
         return coh_fail(COH_ERR_ARGUMENT, "held-out documents need their own token file");
-    return check_output(path, options->in_path, in);
+    return coh_token_output_check(path, options->in_path, in);
 }
 
 static coh_status check_arguments(const coh_tokenizer *tokenizer,
@@ -468,7 +444,7 @@ static coh_status check_arguments(const coh_tokenizer *tokenizer,
                         "a vocabulary of %" PRId64 " ids: at least 1, or 0 for the "
                         "tokenizer's",
                         options->vocabulary);
-    COH_TRY(check_output(options->out_path, in_path, &facts));
+    COH_TRY(coh_token_output_check(options->out_path, in_path, &facts));
     return check_held_out(options, &facts);
 }
 

@@ -323,6 +323,19 @@ coh_status coh_token_file_read(coh_token_file *file, uint64_t begin, size_t coun
     return COH_OK;
 }
 
+coh_status coh_token_file_read_marks(coh_token_file *file, uint64_t begin, size_t count,
+                                     int32_t *ids, uint8_t *marks)
+{
+    COH_TRY(read_marked(file, begin, count, ids));
+    for (size_t i = 0; i < count; i++) {
+        marks[i] =
+            (uint8_t)((ids[i] < 0 ? 0 : COH_TOKEN_COUNTS) |
+                      (file->header.has_documents && ids[i] & BEGINS ? COH_TOKEN_BEGINS : 0));
+        ids[i] = id_of(file, ids[i]);
+    }
+    return COH_OK;
+}
+
 /* Ids that a pass over the whole file reads from `begin` on. */
 static size_t pass_count(const coh_token_file *file, uint64_t begin)
 {

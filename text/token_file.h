@@ -17,6 +17,8 @@
 #ifndef COH_TEXT_TOKEN_FILE_H
 #define COH_TEXT_TOKEN_FILE_H
 
+#include <sys/stat.h>
+
 #include "cohobate/text.h"
 
 #define COH_TOKEN_HEADER_BYTES 64
@@ -44,12 +46,20 @@ struct coh_token_file {
 /* Longest window of an aligned file. */
 #define COH_TOKEN_WINDOW_MAX (1 << 24)
 
+/* As coh_token_file_read, with the marks of each id as a writer takes them. */
+coh_status coh_token_file_read_marks(coh_token_file *file, uint64_t begin, size_t count,
+                                     int32_t *ids, uint8_t *marks);
+
 /* `marks`: bits of an id that are needed for marks. */
 uint32_t coh_token_id_bytes(int64_t vocabulary, int marks);
 /* The bytes that the hash covers after the ids: none in version 1. */
 size_t coh_token_header_tail(const coh_token_header *header, uint8_t bytes[8]);
 void coh_token_header_write(const coh_token_header *header, uint8_t bytes[COH_TOKEN_HEADER_BYTES]);
 /* ---- writing ---- */
+
+/* Refuses to replace an input, `in` at `in_path`, and any other file that is no token file: a
+ * swapped argument must not cost the only copy of a text. */
+coh_status coh_token_output_check(const char *path, const char *in_path, const struct stat *in);
 
 /* Writes ids under a temporary name in the folder of `path`; `path` does not exist before publish.
  *

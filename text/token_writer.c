@@ -18,6 +18,28 @@
 
 #define BUFFER_BYTES (1u << 20)
 
+coh_status coh_token_output_check(const char *path, const char *in_path, const struct stat *in)
+{
+    static const char magic[8] = "COHTOKEN";
+    char head[sizeof(magic)] = { 0 };
+    struct stat facts;
+    if (stat(path, &facts) != 0 || !S_ISREG(facts.st_mode) || facts.st_size == 0)
+        return COH_OK; /* writing it reports other errors */
+    if (facts.st_dev == in->st_dev && facts.st_ino == in->st_ino)
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "%s is the input %s, which the token file would replace: give another name",
+                        path, in_path);
+    FILE *file = fopen(path, "rbe");
+    const size_t got = file ? fread(head, 1, sizeof(head), file) : 0;
+    if (file)
+        fclose(file);
+    if (got == sizeof(head) && memcmp(head, magic, sizeof(head)) == 0)
+        return COH_OK;
+    return coh_fail(COH_ERR_ARGUMENT,
+                    "%s is there already and is no token file: give another name, or remove it",
+                    path);
+}
+
 struct coh_token_writer {
     XXH3_state_t *hash;
     void *hash_memory; /* not aligned; `hash` points into it */

@@ -352,6 +352,50 @@ COH_API coh_status coh_token_file_read(coh_token_file *file, uint64_t begin, siz
  * Fails: as coh_token_file_read; COH_ERR_MEMORY. */
 COH_API coh_status coh_token_file_unigram_entropy(coh_token_file *file, double *out_nats);
 
+/* ---- mixtures ---- */
+
+/* Most times that a mixture has a file. */
+#define COH_TOKEN_MIX_TIMES 1000
+
+/* Options of coh_token_file_mix; `struct_bytes` is sizeof(coh_token_mix_options). `out_path` is
+ * written; `go_on_context` is passed to `go_on`. */
+typedef struct coh_token_mix_options {
+    uint32_t struct_bytes;
+    const char *out_path;
+    uint64_t seed; /* chooses the parts of files that are taken in part */
+    /* Called before each window or piece; a failure cancels the mixture, which then leaves nothing
+     * behind. NULL: not called. */
+    coh_status (*go_on)(void *go_on_context);
+    void *go_on_context;
+} coh_token_mix_options;
+/* As coh_token_mix_options_init; `bytes` is the size that the caller was compiled with. */
+COH_API void coh_token_mix_options_init_sized(coh_token_mix_options *out_options, size_t bytes);
+/* Sets struct_bytes and zeroes everything else. */
+static inline void coh_token_mix_options_init(coh_token_mix_options *out_options)
+{
+    coh_token_mix_options_init_sized(out_options, sizeof(*out_options));
+}
+
+/* Writes one token file in which file i stands times[i] times: 3 is three copies, 0.25 a quarter,
+ * 1.5 a copy and a half. A pass over the mixture then reads each file that often. A part of a file
+ * is a choice by options->seed: of whole windows of an aligned or fitted file, else of pieces of
+ * up to 65,536 ids of a packed one; a smaller part is contained in a larger one.
+ *
+ * If a file is aligned or fitted, the mixture is, too, with the same windows. Packed files are then
+ * cut into windows as a run cuts them; their last ids, fewer than a window, are left out. If a file
+ * marks where documents begin, each window of a file that does not is one document.
+ *
+ * Reads each file twice, and first of all compares its hash. out_counts[i] (may be NULL) is the
+ * number of ids that file i has in the mixture. An existing token file or empty file is replaced
+ * once the new one is complete.
+ * Fails: COH_ERR_ARGUMENT (no file; times[i] not above 0, or above COH_TOKEN_MIX_TIMES; ids of
+ * another program; the output is one of the files, or another file that is no token file),
+ * COH_ERR_CORRUPT (another tokenizer, or windows of another length, than the files before; a
+ * damaged file; a part that holds nothing), COH_ERR_IO, or with the status of options->go_on. */
+COH_API coh_status coh_token_file_mix(coh_token_file *const *files, const double *times,
+                                      int32_t count, const coh_token_mix_options *options,
+                                      uint64_t *out_counts);
+
 /* ---- windows ---- */
 
 /* Reads one window. A packed file has floor((count - 1) / tokens) windows of tokens + 1 ids;

@@ -43,10 +43,10 @@ from .extensions import load_extension
 from .machine import datasheets, device, free_bytes, kernel_path, optimizers, presets, version
 from .model import Model
 from .plan import Plan
-from .text import TokenFile, Tokenizer, tokenize
+from .text import TokenFile, Tokenizer, mix, tokenize
 from .training import Schedule, TrainingNote
 
 __all__ = ["NO_LIMIT", "Checkpoint", "Engine", "Error", "Model", "Plan", "Refusal", "Schedule",
            "TokenFile", "Tokenizer", "TrainingNote", "datasheets", "device", "free_bytes",
-           "kernel_path", "load_extension", "optimizers", "parse_size", "presets", "tokenize",
+           "kernel_path", "load_extension", "mix", "optimizers", "parse_size", "presets", "tokenize",
            "version"]

@@ -130,6 +130,10 @@ FUNCTIONS = {
     "coh_token_build_options_init_sized": (None, [POINTER(coh_token_build_options), c_size_t]),
     "coh_token_file_make": (
         STATUS, [c_void_p, POINTER(coh_token_build_options), POINTER(coh_token_build_facts)]),
+    "coh_token_mix_options_init_sized": (None, [POINTER(coh_token_mix_options), c_size_t]),
+    "coh_token_file_mix": (
+        STATUS, [POINTER(c_void_p), POINTER(c_double), c_int32, POINTER(coh_token_mix_options),
+                 POINTER(c_uint64)]),
     "coh_token_file_open_raw": (STATUS, [c_char_p, c_int64, c_int32, POINTER(c_void_p)]),
     "coh_token_file_open": (STATUS, [c_char_p, POINTER(c_void_p)]),
     "coh_token_file_close": (None, [c_void_p]),

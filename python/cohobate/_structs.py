@@ -365,6 +365,11 @@ class coh_token_build_facts(Structure):
                 ("held_out_target_count", c_uint64)]
 
 
+class coh_token_mix_options(Structure):
+    _fields_ = [("struct_bytes", c_uint32), ("out_path", c_char_p), ("seed", c_uint64),
+                ("go_on", GoOn), ("go_on_context", c_void_p)]
+
+
 class coh_token_file_facts(Structure):
     _fields_ = [("struct_bytes", c_uint32), ("token_count", c_uint64), ("vocabulary", c_int64),
                 ("tokenizer_identity", c_uint64), ("hash", c_uint64), ("window", c_int64),

@@ -1,19 +1,21 @@
 """Text to ids, and ids to the windows that training steps read (text.h).
 
     text ──> Tokenizer.encode ──> ids
-    files ──> tokenize ──> token file ──> TokenFile.batch ──> tokens, targets"""
+    files ──> tokenize ──> token file ──> TokenFile.batch ──> tokens, targets
+                               ^──> mix ──┘  each in its share"""
 from __future__ import annotations
 
 import ctypes
 import os
 import threading
 from array import array
-from ctypes import POINTER, byref, c_int32, c_size_t, c_void_p, cast, sizeof
+from ctypes import (POINTER, byref, c_double, c_int32, c_size_t, c_uint64, c_void_p, cast,
+                    sizeof)
 
 from ._library import library
 from ._owner import Owner
 from ._structs import (CHAT_FORMS, DATA_FORMS, STOPPED, GoOn, coh_token_build_facts,
-                       coh_token_build_options, coh_token_file_facts)
+                       coh_token_build_options, coh_token_file_facts, coh_token_mix_options)
 from ._values import (INT32_MOST, INT64_MOST, NO_LIMIT, as_count, as_name, as_path, chosen,
                       facts_of, int32_array, pointer, shaped, sized)
 
@@ -143,19 +145,43 @@ def tokenize(tokenizer: Tokenizer | str | os.PathLike, text_path, out_path, *, f
     options.vocabulary = as_count(vocabulary, "vocabulary", 0, INT32_MOST)
     options.thread_count = as_count(threads, "threads", 0, INT32_MOST)
     options.skip_bad = bool(skip_bad)
-    _make(options, tokenizer, facts)
+    _make(options, lambda: library().coh_token_file_make(
+        tokenizer._object, byref(options), byref(facts)))  # its pointer alone would not keep it open
     return facts.token_count
 
 
-def _make(options, tokenizer, facts):
-    """Makes a token file on another thread: this one may be interrupted meanwhile, where a callback
-    of ctypes would drop the exception. The thread has ended when this returns or raises."""
+def mix(files, out_path, *, seed: int = 1) -> list[int]:
+    """Writes several token files as one, as `cohobate mix` does: each of `files` is a path, or a
+    pair of a path and how often a pass shall read it (3, or 0.25: a quarter, chosen by `seed`).
+    Returns how many ids each has in the mixture. An existing output is replaced only if it is empty
+    or a token file. Ctrl-C ends it, and leaves nothing behind."""
+    pairs = [each if isinstance(each, tuple) else (each, 1) for each in files]
+    options = coh_token_mix_options()
+    library().coh_token_mix_options_init_sized(byref(options), sizeof(options))
+    options.out_path, options.seed = as_path(out_path), as_count(seed, "seed")
+    times = (c_double * len(pairs))(*(times for _, times in pairs))
+    counts, opened = (c_uint64 * len(pairs))(), []
+    try:
+        opened.extend(TokenFile(path) for path, _ in pairs)
+        pointers = (c_void_p * len(pairs))(*(file._object.value for file in opened))
+        _make(options, lambda: library().coh_token_file_mix(
+            pointers, times, len(pairs), byref(options), counts))
+    finally:
+        for file in opened:
+            file.close()
+    return list(counts)
+
+
+def _make(options, call):
+    """Calls what makes a token file on another thread: this one may be interrupted meanwhile, where
+    a callback of ctypes would drop the exception. The thread has ended when this returns or
+    raises."""
     is_cancelled, has_ended, outcome = threading.Event(), threading.Event(), []
     options.go_on = GoOn(lambda _: STOPPED if is_cancelled.is_set() else 0)
 
     def make():
-        try:  # with the tokenizer itself: its pointer alone would not keep it open
-            library().coh_token_file_make(tokenizer._object, byref(options), byref(facts))
+        try:
+            call()
         except BaseException as error:
             outcome.append(error)
         finally:

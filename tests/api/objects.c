@@ -292,6 +292,14 @@ coh_token_build_options valid_coh_token_build_options(void)
     return options;
 }
 
+coh_token_mix_options valid_coh_token_mix_options(void)
+{
+    coh_token_mix_options options;
+    coh_token_mix_options_init(&options);
+    options.out_path = path_of(6, "mixed.bin");
+    return options;
+}
+
 coh_folder_write_options valid_coh_folder_write_options(void)
 {
     return (coh_folder_write_options){ .struct_bytes = sizeof(coh_folder_write_options),

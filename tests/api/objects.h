@@ -35,6 +35,7 @@ coh_plan_options valid_coh_plan_options(void);
 coh_measure_options valid_coh_measure_options(void);
 coh_chat_turn valid_coh_chat_turn(void);
 coh_token_build_options valid_coh_token_build_options(void);
+coh_token_mix_options valid_coh_token_mix_options(void);
 coh_folder_write_options valid_coh_folder_write_options(void);
 coh_adapters_write_options valid_coh_adapters_write_options(void);
 coh_op_kind valid_coh_op_kind(void);

@@ -16,7 +16,7 @@ MAY_BE_NULL = {
     "coh_chat_prompt_json.system", "coh_checkpoint_check.out_hash", "coh_engine_evaluate.out_loss", "coh_engine_load.out_facts", "coh_engine_load_from.out_facts",
     "coh_graph_op.out_parameters",
     "coh_kernels_tune.report", "coh_terms_set.texts", "coh_kernels_use.out_machine",
-    "coh_device_summarize.device", "coh_trace_read.out_lost", "coh_token_file_make.out_facts", "coh_token_file_build.held_out_path",
+    "coh_device_summarize.device", "coh_trace_read.out_lost", "coh_token_file_make.out_facts", "coh_token_file_mix.out_counts", "coh_token_file_build.held_out_path",
     "coh_token_file_build.out_token_count", "coh_token_file_window_positions.out_positions", "coh_token_file_stretch_positions.out_positions", "coh_parameter_group_count.out_parameter_count",
     "coh_parameter_group_count.out_element_count",
 }
@@ -36,7 +36,7 @@ EXTENTS = {
     "coh_plan_memory_curve.count", "coh_measure_options.graph_count", "coh_plan_options.pin_count",
     "coh_plan_options.earlier_count", "coh_engine_options.group_count", "coh_op_args.attribute_bytes", "coh_op_kind.input_count",
     "coh_plan_options_init_sized.bytes", "coh_engine_options_init_sized.bytes", "coh_measure_options_init_sized.bytes",
-    "coh_token_build_options_init_sized.bytes", "coh_training_note_init_sized.bytes",
+    "coh_token_build_options_init_sized.bytes", "coh_token_mix_options_init_sized.bytes", "coh_training_note_init_sized.bytes",
     "coh_chain_link.attribute_bytes", "coh_graph_chain.link_count", "coh_op_check_options.attribute_bytes",
     "coh_layer.input_count",
     "coh_parallel.piece_count",  # number of calls

@@ -196,7 +196,56 @@ class DataForms(ProgramTest):
         text = self.corpus()
         for flag in ("--data", "--validation"):
             self.fails(2, "train", *TINY, "--data", text, *(["--data", text] if flag == "--data" else [flag, text, flag, text]), as_given=True,
-                       says=f"{flag} is given twice: leave one out, or give a folder that holds the files")
+                       says=f"{flag} is given twice: leave one out, or give a folder that holds the files"
+                            f"{', or what cohobate mix makes of token files' if flag == '--data' else ''} (docs/data.md)")
+
+    # ---- mixtures ----
+
+    def mixed(self, *parts):
+        return json.loads(self.succeeds("mix", *parts, "-o", self.path("mixed.tokens"), "--json").out)
+
+    def test_a_mixture_is_read_as_its_files_would_be(self):
+        """The oracle is a text that has the texts as often, one after the other."""
+        texts = [self.corpus(4), self.write("other.txt", "other words, and other words\n" * 40)]
+        for i, text in enumerate(texts):
+            self.succeeds("tokenize", text, "-o", self.path(f"{i}.tokens"))
+        found = self.mixed(self.path("0.tokens"), self.path("1.tokens") + ":3")
+        with open(self.path("all.txt"), "wb") as file:
+            for text in (texts[0], *3 * [texts[1]]):
+                with open(text, "rb") as part:
+                    file.write(part.read())
+        self.succeeds("tokenize", self.path("all.txt"), "-o", self.path("all.tokens"))
+        with open(self.path("all.tokens"), "rb") as one, open(self.path("mixed.tokens"), "rb") as other:
+            self.assertEqual(one.read(), other.read())
+        self.assertEqual([part["times"] for part in found["parts"]], [1, 3])
+        self.assertAlmostEqual(sum(part["share"] for part in found["parts"]), 1)
+        self.assertEqual(sum(part["tokens"] for part in found["parts"]), found["file"]["tokens"])
+        self.succeeds("train", *TINY, "--data", self.path("mixed.tokens"), "--steps", 1, "--save", "none")
+
+    def test_conversations_and_text_share_a_mixture(self):
+        lines = "".join(json.dumps({"messages": [{"role": "user", "content": "Hi"},
+                                                 {"role": "assistant", "content": f"Hello {i}"}]}) + "\n" for i in range(30))
+        self.succeeds("tokenize", self.write("chats.jsonl", lines), "--chat", "--documents", "separate", "--sequence", 32,
+                      "-o", self.path("chats.tokens"))
+        self.succeeds("tokenize", self.corpus(4), "-o", self.path("text.tokens"))
+        found = self.mixed(self.path("chats.tokens") + ":2", self.path("text.tokens") + ":0.5")
+        self.assertIn("documents in sequences of 32 tokens: separate", self.succeeds("inspect", self.path("mixed.tokens")).out)
+        self.assertEqual(found["file"]["tokens"] % 33, 0)
+        self.succeeds("train", *TINY, "--sequence", 32, "--data", self.path("mixed.tokens"), "--steps", 1, "--save", "none")
+
+    def test_what_cannot_be_mixed_is_refused_with_its_remedy(self):
+        ids, out = self.path("ids.tokens"), self.path("out.tokens")
+        self.succeeds("tokenize", self.corpus(4), "-o", ids)
+        for times in ("x", "0", "-1", "1001", "nan", "2x", ""):
+            self.fails(2, "mix", f"{ids}:{times}", "-o", out, says="is not how often one is read in a pass: a number above 0")
+        os.rename(ids, ids + ":2")  # a file's whole name comes first
+        self.assertEqual(json.loads(self.succeeds("mix", ids + ":2", "-o", out, "--json").out)["parts"][0]["times"], 1)
+        os.remove(out)
+        self.fails(4, "mix", self.corpus(4), "-o", out, says="is not a token file: make one with `cohobate tokenize`")
+        self.fails(2, "mix", ids + ":2", says="-o OUT is missing")
+        self.fails(2, "mix", "-o", out, says="FILE is missing")
+        self.fails(2, "mix", *65 * [ids + ":2"], "-o", out, says="takes up to 64 FILEs")
+        self.assertFalse(os.path.exists(out))
 
     # ---- one text with a part for validation ----
 

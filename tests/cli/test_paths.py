@@ -19,7 +19,7 @@ FLAGS = {
 OPERANDS = {
     "train": "model", "plan": "model", "tune": "model", "profile": "model", "generate": "model", "eval": "model",
     "export": "model", "tokenize": "any", "inspect": "any", "check": "any", "simulate": "file", "explain": "file",
-    "trace": "model", "watch": "model", "report": "model", "diff": "model", "doctor": None, "check-kind": None,
+    "trace": "model", "watch": "model", "report": "model", "diff": "model", "mix": "file", "doctor": None, "check-kind": None,
 }
 # A command up to its flags, with a valid operand.
 BEGIN = {"train": ["gpt2-nano"], "plan": ["gpt2-nano"], "tune": ["gpt2-nano"], "profile": ["gpt2-nano"], "doctor": []}
@@ -36,10 +36,11 @@ class Paths(ProgramTest):
         os.symlink("loop", self.path("loop"))
         self.plan = self.path("plan.json")
         self.succeeds("plan", "gpt2-nano", "--sequence", 16, "--batch", 1, "-o", self.plan)
+        self.succeeds("tokenize", self.text, "-o", self.path("ids.tokens"))
         self.begin = {**BEGIN, "generate": [self.folder], "eval": [self.folder], "export": [self.folder],
                       "tokenize": [self.text], "inspect": [self.text], "check": [self.text], "simulate": [self.plan],
                       "explain": [self.plan, "wte"], "trace": [self.folder], "report": [self.folder],
-                      "diff": [self.folder, self.folder], "watch": [self.folder]}
+                      "diff": [self.folder, self.folder], "watch": [self.folder], "mix": [self.path("ids.tokens")]}
 
     def places(self):
         """Each path argument of each command: its name, the type it needs, and the arguments for a path."""

@@ -81,6 +81,21 @@ class Data(PackageTest):
         with self.assertRaises(cohobate.Error):
             cohobate.TokenFile(path)
 
+    def test_a_mixture_has_each_file_as_often_as_asked_for(self):
+        first, second = list(range(97, 123)) * 8, list(b"0123456789" * 30)
+        paths = [self.path("first.tokens"), self.path("second.tokens")]
+        for path, ids in zip(paths, (first, second)):
+            cohobate.tokenize("bytes", self.write(path + ".txt", bytes(ids).decode()), path)
+        self.assertEqual(cohobate.mix([paths[0], (paths[1], 2)], self.path("mixed.tokens")), [len(first), 2 * len(second)])
+        with cohobate.TokenFile(self.path("mixed.tokens")) as mixed:
+            self.assertEqual(numbers(mixed.read(0, len(mixed))), first + 2 * second)
+        for seed in (1, 1, 2):
+            self.assertEqual(cohobate.mix([(paths[0], 0.5)], self.path(f"{seed}.tokens"), seed=seed), [len(first) // 2])
+        for wrong, says in (([], "at least one"), ([(paths[0], 0)], "0 times"), ([self.path("none")], "none")):
+            with self.assertRaisesRegex(cohobate.Error, says):
+                cohobate.mix(wrong, self.path("wrong.tokens"))
+        self.assertFalse(pathlib.Path(self.path("wrong.tokens")).exists())
+
     def test_a_tokenizer_has_its_special_ids(self):
         with cohobate.Tokenizer("bytes") as tokenizer:
             self.assertEqual((tokenizer.end_of_text, tokenizer.begin_of_text, tokenizer.around), (256, -1, ([], [])))

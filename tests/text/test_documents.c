@@ -636,9 +636,9 @@ static void a_file_that_is_no_token_file_is_not_replaced(void **state)
     static const struct kept {
         const char *out, *held, *says;
     } all[] = {
-        { "in", NULL, "the text" },
+        { "in", NULL, "the input" },
         { "notes", NULL, "no token file" },
-        { "out", "in", "the text" },
+        { "out", "in", "the input" },
         { "out", "notes", "no token file" },
     };
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
