@@ -4,7 +4,6 @@
 #include <dirent.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "cli/artefact.h"
@@ -25,32 +24,6 @@ static coh_status check_named(const char *path, uint64_t *out_hash)
     cli_progress_end();
     coh_checkpoint_close(checkpoint);
     return status;
-}
-
-/* Finds the newest checkpoint in `run` of a step below *step, into `out_path` and *step; 0:
- * none. */
-static int find_older(const char *run, uint64_t *step, char out_path[CLI_PATH_BYTES])
-{
-    DIR *listing = opendir(run);
-    const struct dirent *entry;
-    int is_found = 0;
-    uint64_t newest = 0;
-    while (listing && (entry = readdir(listing))) {
-        char *end = NULL;
-        if (strncmp(entry->d_name, "step-", 5) != 0 || entry->d_name[5] < '0' ||
-            entry->d_name[5] > '9')
-            continue;
-        const uint64_t found = strtoull(entry->d_name + 5, &end, 10);
-        if (*end != '\0' || found >= *step || (is_found && found <= newest) ||
-            snprintf(out_path, CLI_PATH_BYTES, "%s/%s", run, entry->d_name) >= CLI_PATH_BYTES)
-            continue;
-        is_found = 1;
-        newest = found;
-    }
-    if (listing)
-        closedir(listing);
-    *step = newest;
-    return is_found;
 }
 
 /* Finds the checkpoint that opening a run selects, and the defect of a newer one in out_why; "":
@@ -83,7 +56,7 @@ static coh_status check_checkpoint(const char *path, uint64_t *out_hash)
     while (is_run && status == COH_ERR_CORRUPT) {
         if (!why[0])
             snprintf(why, sizeof(why), "%s", coh_last_error());
-        if (!find_older(path, &step, at))
+        if (!cli_weights_find_older(path, &step, at))
             return cli_fail(COH_ERR_CORRUPT, "%s; no older one in %s is whole", why, path);
         status = check_named(at, out_hash);
     }

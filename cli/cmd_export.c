@@ -338,7 +338,8 @@ static coh_status write_folder(export_run *run)
         cli_note("note: adapter_config.json names no base model: the run began with none that is a"
                  " folder; say what the adapters belong to, or write all with --merge-lora");
     cli_progress_begin("writing", path, CLI_PROGRESS_FIRST_S);
-    const coh_status status = write_files(run, path);
+    const coh_status status =
+        cli_weights_name_older(&run->weights, run->options->operand, write_files(run, path));
     cli_progress_end();
     CLI_TRY(status);
     print_result(run);

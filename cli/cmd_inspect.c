@@ -425,7 +425,8 @@ static coh_status print_folder_json(const folder_view *of)
                       ", 'files': %u, 'passed_over': %" PRId64 ", 'tokenizer': %i, 'notes': %s",
                       facts->parameter_count, cli_dtype_name(facts->stored), facts->mixed,
                       facts->bytes, facts->file_count, facts->passed_over_count,
-                      cli_artefact_has_tokenizer(of->path), of->model.notes);
+                      cli_artefact_has_tokenizer(of->path) || cli_artefact_is_of_bytes(of->path),
+                      of->model.notes);
     CLI_TRY(print_graph_json(of, &line));
     CLI_TRY(print_tensors_json(of, &line));
     cli_print("%s}", line.text);

@@ -391,6 +391,19 @@ static coh_status find_origin(const cli_options *options, output *o)
                     trace->steps[trace->step_count - 1].step + 1);
 }
 
+static void say_written(const output *o, const char *path)
+{
+    uint64_t count = 0, last = 0;
+    for (uint32_t s = 0; s < o->trace->step_count; s++)
+        if (o->trace->steps[s].step >= o->first && o->trace->steps[s].step <= o->last) {
+            count++;
+            last = o->trace->steps[s].step + 1;
+        }
+    cli_print("%s: %s, the last is step %" PRIu64
+              "; open it at ui.perfetto.dev or chrome://tracing",
+              path, cli_count(count, "recorded step").at, last);
+}
+
 static coh_status open_trace(const char *folder, coh_trace **out_trace)
 {
     char path[CLI_PATH_BYTES + 16];
@@ -431,6 +444,8 @@ static coh_status write_trace(const cli_options *options, const coh_trace *trace
             status = find_origin(options, o);
         if (status == COH_OK)
             status = write_file(o, options->output, changes);
+        if (status == COH_OK)
+            say_written(o, options->output);
     } else {
         (void)cli_fail(COH_ERR_MEMORY, "no memory for the tables of a trace");
     }

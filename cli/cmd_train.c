@@ -185,7 +185,9 @@ static coh_status load_parameters(void *context, coh_engine *engine, int32_t ran
     if (!cli_weights_are_there(&job->weights))
         return coh_engine_init(engine, job->recipe.seed);
     if (!job->resumed)
-        return coh_engine_init_from(engine, job->recipe.seed, weights_source, &job->weights);
+        return cli_weights_name_older(
+            &job->weights, run->options->operand,
+            coh_engine_init_from(engine, job->recipe.seed, weights_source, &job->weights));
     if (run->options->reset_optimizer)
         return coh_engine_load_weights(engine, job->weights.facts.path);
     CLI_TRY(coh_engine_load(engine, job->weights.facts.path, &loaded));

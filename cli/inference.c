@@ -138,10 +138,11 @@ coh_status cli_inference_start(cli_inference *inference)
     engine_options.disk_count = disks.count;
     engine_options.small_graph = inference->small_graph;
     CLI_TRY(coh_engine_create(inference->plan, &engine_options, &inference->engine));
-    if (inference->weights.is_folder || inference->weights.adapters)
-        CLI_TRY(
-            coh_engine_init_from(inference->engine, 0, cli_weights_source, &inference->weights));
-    else
-        CLI_TRY(coh_engine_load(inference->engine, inference->weights.facts.path, NULL));
-    return cli_weights_loaded(&inference->weights);
+    cli_weights *weights = &inference->weights;
+    CLI_TRY(cli_weights_name_older(
+        weights, options->operand,
+        weights->is_folder || weights->adapters
+            ? coh_engine_init_from(inference->engine, 0, cli_weights_source, weights)
+            : coh_engine_load(inference->engine, weights->facts.path, NULL)));
+    return cli_weights_loaded(weights);
 }

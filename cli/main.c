@@ -8,6 +8,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "cli/artefact.h"
 #include "cli/budget.h"
 #include "cli/commands.h"
 #include "cli/disks.h"
@@ -265,6 +266,8 @@ int main(int argument_count, char **arguments)
     adapt_terms(&options);
     if (status == COH_OK)
         status = cli_input_check(&options);
+    if (status == COH_OK && options.tokenizer && cli_artefact_is_of_bytes(options.tokenizer))
+        options.tokenizer = "bytes"; /* an export of a run on bytes */
     if (status == COH_OK)
         status = cli_disks_check(&options);
     if (status == COH_OK)

@@ -191,6 +191,44 @@ coh_status cli_weights_open_adapters(const cli_options *options, coh_model *mode
     return COH_OK;
 }
 
+int cli_weights_find_older(const char *run, uint64_t *step, char out_path[CLI_PATH_BYTES])
+{
+    DIR *listing = opendir(run);
+    const struct dirent *entry;
+    int is_found = 0;
+    uint64_t newest = 0;
+    while (listing && (entry = readdir(listing))) {
+        char *end = NULL;
+        if (strncmp(entry->d_name, "step-", 5) != 0 || entry->d_name[5] < '0' ||
+            entry->d_name[5] > '9')
+            continue;
+        const uint64_t found = strtoull(entry->d_name + 5, &end, 10);
+        if (*end != '\0' || found >= *step || (is_found && found <= newest) ||
+            snprintf(out_path, CLI_PATH_BYTES, "%s/%s", run, entry->d_name) >= CLI_PATH_BYTES)
+            continue;
+        is_found = 1;
+        newest = found;
+    }
+    if (listing)
+        closedir(listing);
+    *step = newest;
+    return is_found;
+}
+
+/* No checkpoint is in the folder of one that was given by its own path. */
+coh_status cli_weights_name_older(const cli_weights *weights, const char *operand,
+                                  coh_status status)
+{
+    char older[CLI_PATH_BYTES], why[1024];
+    uint64_t step = weights->facts.step;
+    if (status != COH_ERR_CORRUPT || !weights->is_checkpoint || !operand)
+        return status;
+    snprintf(why, sizeof(why), "%s", coh_last_error());
+    return cli_weights_find_older(operand, &step, older)
+               ? cli_fail(status, "%s; before it there is %s: give that", why, older)
+               : status;
+}
+
 coh_status cli_weights_loaded(cli_weights *weights)
 {
     if (weights->checkpoint) {

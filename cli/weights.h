@@ -46,6 +46,13 @@ coh_status cli_weights_check_vocabulary(const coh_model *model, const coh_tokeni
  * checkpoint's note names it or the folder holds it: rarely intended. */
 void cli_weights_say_other_tokenizer(const cli_weights *weights, const coh_model *model,
                                      const cli_options *options, const coh_tokenizer *tokenizer);
+/* Finds the newest checkpoint in the folder `run` of a step below *step, into `out_path` and *step;
+ * 0: none. */
+int cli_weights_find_older(const char *run, uint64_t *step, char out_path[CLI_PATH_BYTES]);
+/* Call it after loading. If the checkpoint that a run's folder `operand` (may be NULL) stands for
+ * is damaged, adds to the message which one is before it. Returns `status`. */
+coh_status cli_weights_name_older(const cli_weights *weights, const char *operand,
+                                  coh_status status);
 /* Closes the files of the source when its numbers are loaded. Otherwise a long run would hold the
  * space of a checkpoint or a folder that is removed meanwhile. The facts stay, except that
  * facts.note_json and facts.passed_over become "". Fails: COH_ERR_MEMORY; the files stay open. */

@@ -759,6 +759,11 @@ class Folder(ProgramTest):
         self.assertAlmostEqual(self.succeeds("eval", again, *flags).json["loss"], loss, delta=1e-5)
         self.succeeds("train", again, *data, *SHORT, "--steps", 1, "--dtype", "f32", "--save", self.path("second"))
         self.assertEqual(self.succeeds("inspect", self.path("second"), "--json").json["note"]["tokenizer"], "bytes")
+        # it is a tokenizer for others, too
+        self.assertTrue(self.succeeds("inspect", out, "--json").json["tokenizer"])
+        self.succeeds("tokenize", data[1], "--tokenizer", out, "-o", self.path("by-folder.tokens"))
+        self.succeeds("tokenize", data[1], "-o", self.path("bytes.tokens"))
+        self.assertEqual(self.bytes_of("by-folder.tokens"), self.bytes_of("bytes.tokens"))
         # another choice counts, and is what the next export says
         self.fails(2, "eval", out, *flags, "--tokenizer", "none", says="--tokenizer none reads ids only")
         self.succeeds("export", out, "-o", self.path("none"), "--tokenizer", "none")
@@ -859,6 +864,19 @@ class Folder(ProgramTest):
             self.write(path, bytes(data))
             says = f"whole is {self.path('run', f'step-{older}')}, hash {hashes[older]}" if older else f"in {run} is whole"
             self.assertIn(self.path("run", "step-3"), self.fails(4, "check", run, says=says).err)
+
+    def test_damaged_weights_of_a_run_name_the_checkpoint_before(self):
+        folder, _ = self.model("opt")
+        run, data = self.path("run"), ["--data", self.corpus(60)]
+        self.train(folder, "--steps", 2, "--save-every", 1, "--save", run)
+        path = self.path("run", "step-2", "work.bin")
+        weights = bytearray(self.bytes_of(path))
+        weights[len(weights) // 2] ^= 1
+        self.write(path, bytes(weights))
+        for command in (["generate", run, "--prompt", "line", "--tokens", 1], ["export", run, "-o", self.path("out")],
+                        ["eval", run, *data], ["train", run, *data, *SHORT, "--steps", 1, "--save", "none"]):
+            self.fails(4, *command, says=f"; before it there is {self.path('run', 'step-1')}: give that")
+        self.assertNotIn("before it", self.fails(4, "generate", self.path("run", "step-2"), "--prompt", "line", "--tokens", 1).err)
 
     def test_an_added_token_beyond_the_model_is_told_and_refused_only_where_a_text_holds_it(self):
         # ids of the vocabulary itself; after them tokenizer.json has one added token

@@ -159,7 +159,7 @@ class Trace(TraceTest):
     def test_some_steps_and_what_cannot_be_written(self):
         folder, out = self.path("run"), self.path("trace.json")
         self.train("--steps", 4, "--save", folder)
-        self.succeeds("trace", folder, "-o", out, "--steps", "3:4")
+        self.assertIn(f"{out}: 2 recorded steps, the last is step 4;", self.succeeds("trace", folder, "-o", out, "--steps", "3:4").out)
         self.assertEqual({s[3]["step"] for one in Events(out).slices.values() for s in one}, {3, 4})
         for steps in ("1:1", "5:9", "0:3", "3", "4:3", "x:3", "3:4x", "-1:3", ":", ""):
             self.fails(2, "trace", folder, "-o", self.path("none.json"), "--steps", steps, says="--steps")

@@ -147,6 +147,16 @@ class Usage(ProgramTest):
             "evaluation-strategy": "--validation-every N",
             "train-file": "--data FILE",
             "validation-file": "--validation FILE",
+            "dataset": "--data FILE|DIR",
+            "dataset-name": "--data FILE|DIR",
+            "adam-beta1": "--beta1 X",
+            "adam-beta2": "--beta2 X",
+            "adam-epsilon": "--hyperparameter epsilon=X",
+            "resume-from-checkpoint": "--resume DIR",
+            "use-peft": "--lora RANK",
+            "load-in-8bit": "--frozen-dtype nf4, with --lora or --freeze: there are no weights of 8 bits",
+            "dataloader-num-workers": "--threads N",
+            "fsdp": "--ranks N; --pattern zero3 divides weights, gradients and states over them",
             "completion-only-loss": "--field PROMPT,NAME, or --chat",
             "assistant-only-loss": "--chat, which learns answers only",
         }
@@ -157,6 +167,12 @@ class Usage(ProgramTest):
                 with self.subTest(typed=typed):
                     said = self.fails(2, "train", "gpt2-pico", typed).err
                     self.assertEqual(said, f"cohobate train: '{typed}' is not a flag of cohobate train: give {give}\n")
+        for name, says in (("model-name-or-path", "give the folder or preset as the first word, without a flag"),
+                           ("model", "give the folder or preset as the first word, without a flag"),
+                           ("per-device-eval-batch-size", "leave it out: validation takes --micro-batch sequences at once"),
+                           ("logging-steps", "leave it out: steps.jsonl of the run folder has each step"),
+                           ("deepspeed", "leave it out: --device-memory, --host-memory and --disk say what a run may use")):
+            self.fails(2, "train", "gpt2-pico", f"--{name}=1", says=f"'--{name}=1' is not a flag of cohobate train: {says}")
         left_out = "leave it out: it is off without a flag"
         for typed, says in (("--packing=False", "give --documents aligned: a sequence holds tokens of one document"), ("--sample_packing=no", "give --documents aligned: "),
                             ("--gradient_checkpointing=false", "give --recompute none"), ("--load_in_4bit=False", left_out), ("--bf16=0", "give --dtype f32"),
