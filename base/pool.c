@@ -12,6 +12,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/cores.h"
+#include "base/float_mode.h"
 #include "base/queue_head.h"
 #include "base/thread.h"
 #include "cohobate/model.h"
@@ -165,6 +166,7 @@ static void *worker_main(void *context)
         if (pool->patience_ns > 0)
             coh_cores_keep_apart(&pool->cores, self->index, &self->moved_ns);
         int64_t done = work_pieces(pool);
+        coh_float_mode_restore();
         if (done > 0 && take_off(pool, done) && atomic_load(&pool->caller_sleeps)) {
             atomic_fetch_add(&pool->ends, 1);
             wake(&pool->ends, 1);

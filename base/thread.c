@@ -8,6 +8,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/float_mode.h"
+
 /* Blocks what a thread of the library leaves to the program's own threads. A fault belongs to the
  * thread that made it: if it were blocked, no handler of the program would see it. */
 static void block_signals(sigset_t *out_before)
@@ -29,8 +31,12 @@ int coh_thread_start(pthread_t *out_thread, void *(*body)(void *), void *argumen
     error = pthread_attr_setstacksize(&attributes, COH_THREAD_STACK_BYTES);
     if (error == 0) {
         sigset_t before;
-        block_signals(&before); /* a new thread has its creator's mask */
+        fenv_t mode;
+        block_signals(
+            &before); /* a new thread has its creator's mask, and its floating-point mode */
+        coh_float_mode_begin(&mode);
         error = pthread_create(out_thread, &attributes, body, argument);
+        coh_float_mode_end(&mode);
         pthread_sigmask(SIG_SETMASK, &before, NULL);
     }
     (void)pthread_attr_destroy(&attributes);

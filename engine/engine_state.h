@@ -3,6 +3,7 @@
 #ifndef COH_ENGINE_ENGINE_STATE_H
 #define COH_ENGINE_ENGINE_STATE_H
 
+#include <fenv.h>
 #include <stdatomic.h>
 #include <sys/types.h>
 
@@ -25,6 +26,7 @@ typedef struct coh_verdict {
 struct coh_engine {
     /* Name of the public call under way, or NULL: any thread (entry.c). */
     _Atomic(const char *) call_under_way;
+    fenv_t callers_mode; /* floating-point mode of its caller (base/float_mode.h) */
     pid_t process;       /* that created the engine, and has its threads */
     int failure_is_told; /* a call has returned the executor's failure */
     const coh_plan *plan;
@@ -38,6 +40,10 @@ struct coh_engine {
     uint64_t under_way[COH_BODIES_MOST];  /* tickets, oldest first */
     int under_way_count;
     coh_verdict verdict; /* on the oldest body under way */
+    /* The last result that was not finite, for coh_engine_scan. */
+    int is_broken;         /* 0: there was none, or later steps have gone on from its parameters */
+    int steps_since;       /* finite ones */
+    uint64_t broken_count; /* its applied_count */
 
     coh_logical_tensor *tensors; /* by layout parameter */
     coh_state_stream streams[COH_LOGICAL_STREAMS];

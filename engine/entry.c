@@ -4,6 +4,8 @@
 
 #include <unistd.h>
 
+#include "base/float_mode.h"
+
 coh_status coh_engine_check_process(const coh_engine *engine, const char *call)
 {
     if (engine->process == getpid())
@@ -24,8 +26,10 @@ coh_status coh_engine_enter(coh_engine *engine, const char *call)
                         "runs, so it would wait for itself: call it after the step has ended",
                         call);
     if (atomic_compare_exchange_strong_explicit(&engine->call_under_way, &other, call,
-                                                memory_order_acquire, memory_order_relaxed))
+                                                memory_order_acquire, memory_order_relaxed)) {
+        coh_float_mode_begin(&engine->callers_mode);
         return COH_OK;
+    }
     return coh_fail(COH_ERR_ARGUMENT,
                     "%s was called while %s runs on the same engine, in another thread or around "
                     "this callback: an engine takes one call at a time, so make this one after "
@@ -37,6 +41,7 @@ coh_status coh_engine_leave(coh_engine *engine, coh_status status)
 {
     if (status != COH_OK && coh_step_has_failed(engine->step))
         engine->failure_is_told = 1;
+    coh_float_mode_end(&engine->callers_mode);
     atomic_store_explicit(&engine->call_under_way, NULL, memory_order_release);
     return status;
 }

@@ -10,6 +10,7 @@
 
 #include "base/bytes.h"
 #include "base/clock.h"
+#include "base/float_mode.h"
 #include "base/rng.h"
 #include "kernels/kernels.h"
 
@@ -349,6 +350,7 @@ static coh_status run_kind(coh_step *step, const coh_ticket *ticket,
         step->call_check != NULL
             ? coh_call_check_run(step->call_check, &checked, kernels, &step->call)
             : kernels(&step->call);
+    coh_float_mode_restore();
     atomic_store_explicit(&step->kind_thread, 0, memory_order_relaxed);
     if (status != COH_OK)
         return coh_fail_prefix(coh_check_status(status, "its function"),

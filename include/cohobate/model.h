@@ -207,6 +207,9 @@ typedef enum coh_device_kind { COH_DEVICE_HOST, COH_DEVICE_CUDA, COH_DEVICE_KIND
  *
  * COH_DEVICE_HOST: forward and backward compute before they return. They allocate nothing, wait for
  * nothing, and give equal bits for equal bytes, whatever the number of threads (except by atomics).
+ * They are called in the default floating-point mode (to nearest, with subnormal numbers), on
+ * whatever thread and in whatever mode the program calls the library. A function may set another
+ * one: it is set back afterwards. Pieces of coh_parallel on other threads begin in the default.
  *
  * COH_DEVICE_CUDA: they enqueue the same on the stream of the call (cuda.h) and return. The call's
  * pointers are device memory and must not be read or written here. The enqueued work may be

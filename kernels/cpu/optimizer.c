@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/bytes.h"
+#include "base/float_mode.h"
 #include "kernels/cpu/dispatch.h"
 #include "kernels/quantise.h"
 #include "kernels/table.h"
@@ -224,6 +225,7 @@ static void update_grain(void *argument, int64_t index)
         update_converted(optimizer, call);
     else
         optimizer->update(&call);
+    coh_float_mode_restore(); /* the next grain's may run on another thread */
 }
 
 void coh_cpu_update(void *queue, const coh_update *update)

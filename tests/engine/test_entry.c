@@ -1,6 +1,7 @@
 /* One call at a time: a call on an engine whose call is under way is refused at once, from a
  * callback, from another thread and from a kind's function, and leaves no trace. So is every call
  * from a forked process. An engine that failed says so in every later call. */
+#include <fenv.h>
 #include <pthread.h>
 #include <semaphore.h>
 #include <stdio.h>
@@ -338,6 +339,54 @@ static void callbacks_that_call_the_engine_are_refused(void **state)
     close_model();
 }
 
+/* ---- the floating-point mode ---- */
+
+/* Rounds up and, where that can be set, flushes subnormal numbers, as a program that is linked with
+ * -ffast-math does. */
+static void set_odd_mode(void)
+{
+    assert_int_equal(fesetround(FE_UPWARD), 0);
+#if defined(__x86_64__)
+    __builtin_ia32_ldmxcsr(__builtin_ia32_stmxcsr() | 0x8040);
+#endif
+}
+
+static int is_in_odd_mode(void)
+{
+#if defined(__x86_64__)
+    if ((__builtin_ia32_stmxcsr() & 0x8040) != 0x8040)
+        return 0;
+#endif
+    return fegetround() == FE_UPWARD;
+}
+
+static coh_status leave_odd_mode(void)
+{
+    set_odd_mode();
+    return COH_OK;
+}
+
+static void no_bit_depends_on_the_callers_floating_point_mode(void **state)
+{
+    (void)state;
+    fenv_t before;
+    open_model(1);
+    const uint64_t right = hash_after_a_step();
+    called_in_forward = leave_odd_mode; /* before products on other threads and this lane */
+    assert_true(hash_after_a_step() == right);
+    assert_null(called_in_forward);
+    close_model();
+    fegetenv(&before);
+    set_odd_mode();
+    open_model(1); /* its threads have the mode of this one, unless they get their own */
+    const uint64_t found = hash_after_a_step();
+    const int is_kept = is_in_odd_mode();
+    close_model();
+    fesetenv(&before);
+    assert_true(is_kept);
+    assert_true(found == right);
+}
+
 /* ---- from another thread ---- */
 
 static sem_t is_running, may_end;
@@ -557,6 +606,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(callbacks_that_call_the_engine_are_refused),
+        cmocka_unit_test(no_bit_depends_on_the_callers_floating_point_mode),
         cmocka_unit_test(calls_of_two_threads_at_once_are_refused),
         cmocka_unit_test(kinds_that_call_the_engine_are_refused),
         cmocka_unit_test(a_forked_process_is_refused_and_ends),
