@@ -369,6 +369,18 @@ static coh_status take_result(coh_engine *engine, coh_step_result *out_result)
     return engine->verdict.status;
 }
 
+/* One later body may have been under way with the broken one. */
+static void note_broken(coh_engine *engine, const coh_step_result *result)
+{
+    if (!result->finite) {
+        engine->is_broken = 1;
+        engine->steps_since = 0;
+        engine->broken_count = result->applied_count;
+    } else if (++engine->steps_since > 1) {
+        engine->is_broken = 0;
+    }
+}
+
 static coh_status wait_oldest(coh_engine *engine, coh_step_result *out_result)
 {
     if (engine->failure_is_told)
@@ -379,7 +391,9 @@ static coh_status wait_oldest(coh_engine *engine, coh_step_result *out_result)
     COH_TRY(coh_engine_decide(engine));
     const coh_status status = take_result(engine, &result);
     COH_STRUCT_FILL(result, out_result);
-    if (status != COH_OK)
+    if (status == COH_OK)
+        note_broken(engine, &result);
+    else
         COH_TRY(coh_step_failure(engine->step)); /* else a kind failed: ended only this step */
     engine->under_way[0] = engine->under_way[1];
     engine->under_way_count--;
@@ -571,6 +585,27 @@ coh_status coh_engine_set_applied(coh_engine *engine, uint64_t applied_count)
     return coh_step_put_cells(engine->step, &cells);
 }
 
+/* Can the parameters of the broken step be had again? They can while a later update is pending, and
+ * in a plan that speculates until the next body. */
+static coh_status check_broken(coh_engine *engine, uint64_t applied_count)
+{
+    coh_cells cells;
+    if (!engine->is_broken || applied_count != engine->broken_count)
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "a scan runs a step again whose result was not finite, and %s: call it "
+                        "after such a result, with its applied_count",
+                        engine->is_broken ? "the last such one has another applied_count"
+                                          : "there is none to go back to");
+    COH_TRY(coh_step_get_cells(engine->step, &cells));
+    if (cells.applied_count == applied_count || cells.pending ||
+        coh_plan_speculates(&engine->plan->options))
+        return COH_OK;
+    return coh_fail(
+        COH_ERR_ARGUMENT,
+        "the update of the step after the broken one has been made, by a hash, a save or"
+        " a fetch: scan before these, or resume from the last checkpoint");
+}
+
 static coh_status scan(coh_engine *engine, const coh_step_input *given, uint64_t applied_count,
                        char *out_sentence)
 {
@@ -583,6 +618,7 @@ static coh_status scan(coh_engine *engine, const coh_step_input *given, uint64_t
                                           "out: resume from the last checkpoint");
     COH_TRY(coh_engine_check_idle(engine, "a scan"));
     COH_TRY(coh_step_quiet(engine->step));
+    COH_TRY(check_broken(engine, applied_count));
     COH_TRY(coh_engine_take_back(engine, applied_count));
     const coh_step_feed feed = { .input = input,
                                  .microbatch_count = engine->plan->layout.microbatch_count,
@@ -592,6 +628,7 @@ static coh_status scan(coh_engine *engine, const coh_step_input *given, uint64_t
     if (coh_plan_speculates(&engine->plan->options))
         COH_TRY(coh_step_undo(engine->step));
     COH_TRY(coh_engine_set_applied(engine, applied_count));
+    engine->steps_since = 1;
     write_sentence(engine, result.finite, out_sentence);
     return COH_OK;
 }

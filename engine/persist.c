@@ -493,7 +493,7 @@ static coh_status load_take(coh_visit *visit, const coh_chunk_visit *run)
 static coh_status import(coh_engine *engine, coh_visit *visit, uint64_t applied_count,
                          double previous_norm)
 {
-    engine->is_ready = 0;
+    engine->is_ready = engine->is_broken = 0;
     engine->frozen_changed = 1;
     COH_TRY(coh_step_clear_pinned(engine->step));
     COH_TRY(coh_engine_visit(engine, COH_PROGRAM_IMPORT, visit, NULL));
@@ -650,7 +650,7 @@ static coh_status init_visited(coh_engine *engine, uint64_t seed, init_visit *vi
 {
     COH_TRY(coh_engine_check_idle(engine, "an init"));
     COH_TRY(coh_step_quiet(engine->step));
-    engine->is_ready = 0;
+    engine->is_ready = engine->is_broken = 0;
     engine->frozen_changed = 1;
     COH_TRY(coh_step_clear_pinned(engine->step));
     const coh_step_input input = { .struct_bytes = sizeof(input), .seed = seed };

@@ -299,8 +299,10 @@ COH_API coh_status coh_engine_step(coh_engine *engine, const coh_step_input *inp
  * writes, and writes the first non-finite operator and tensor into `out_sentence` (at least 256
  * bytes). `applied_count` is that of the broken step's result. A later body that ran on the same
  * parameters is undone and must be submitted again. Changes no parameter, leaves nothing pending.
- * Fails: COH_ERR_ARGUMENT if updates are made during backward, because the broken values were
- * applied already. */
+ * Fails: COH_ERR_ARGUMENT, with nothing changed, if no result was broken, if more than one body ran
+ * since, if a later update was made already (by a hash, a save or a fetch), for another
+ * applied_count, and if updates are made during backward, because the broken values were applied
+ * already. */
 COH_API coh_status coh_engine_scan(coh_engine *engine, const coh_step_input *input,
                                    uint64_t applied_count, char *out_sentence);
 

@@ -492,6 +492,49 @@ static void a_step_that_is_not_finite_changes_nothing_and_is_named(void **state)
     run_end(&r);
 }
 
+/* Refused scans change nothing: the hash is that of the same steps without them. */
+static void only_a_broken_step_is_scanned(void **state)
+{
+    (void)state;
+    char sentence[256];
+    run r;
+    coh_step_result result = { .struct_bytes = sizeof(result) };
+    const coh_step_input first = step_input(0, 0.002f), last = step_input(3, 0.002f);
+    coh_step_input broken = step_input(1, 0.002f);
+    broken.seed = SMALL_BROKEN_SEED;
+    for (int scans = 0; scans < 2; scans++) {
+        static uint64_t hash;
+        run_begin(&r, &placements[0], 1);
+        run_step(&r, 0, 0.002f, &result);
+        if (scans) {
+            assert_int_equal(coh_engine_scan(r.engine, &first, result.applied_count, sentence),
+                             COH_ERR_ARGUMENT);
+            assert_non_null(strstr(coh_last_error(), "there is none to go back to"));
+        }
+        assert_int_equal(coh_engine_step(r.engine, &broken, &result), COH_OK);
+        assert_int_equal(result.finite, 0);
+        if (scans) {
+            assert_int_equal(coh_engine_scan(r.engine, &broken, 999, sentence), COH_ERR_ARGUMENT);
+            assert_non_null(strstr(coh_last_error(), "another applied_count"));
+        }
+        run_step(&r, 2, 0.002f, &result);
+        const uint64_t between = run_hash(&r); /* makes the update */
+        if (scans) {
+            assert_int_equal(coh_engine_scan(r.engine, &broken, 1, sentence), COH_ERR_ARGUMENT);
+            assert_non_null(strstr(coh_last_error(), "has been made"));
+            assert_true(run_hash(&r) == between);
+        }
+        assert_int_equal(coh_engine_step(r.engine, &last, &result), COH_OK);
+        if (scans)
+            assert_int_equal(coh_engine_scan(r.engine, &broken, 1, sentence), COH_ERR_ARGUMENT);
+        if (scans)
+            assert_true(run_hash(&r) == hash);
+        else
+            hash = run_hash(&r);
+        run_end(&r);
+    }
+}
+
 static void a_broken_number_is_never_saved(void **state)
 {
     (void)state;
@@ -652,6 +695,7 @@ int main(void)
         cmocka_unit_test(all_values_and_gradients_come_in_one_pass),
         in_folder(gradients_are_kept_until_the_next_step_init_or_load),
         cmocka_unit_test(a_step_that_is_not_finite_changes_nothing_and_is_named),
+        in_folder(only_a_broken_step_is_scanned),
         in_folder(a_broken_number_is_never_saved),
         cmocka_unit_test(counted_peak_and_links_are_those_of_the_plan),
         cmocka_unit_test(nothing_is_allocated_from_the_second_step_on),

@@ -147,9 +147,13 @@ static void what_is_gone_is_refused(void **state)
     assert_int_equal(coh_engine_fetch(r.engine, (coh_parameter){ 0 }, COH_FETCH_GRADIENT, values),
                      COH_ERR_ARGUMENT);
     assert_non_null(strstr(coh_last_error(), "speculates 0"));
+    submit(&r, 1, SMALL_BROKEN_SEED);
+    submit(&r, 2, 2);
+    assert_int_equal(coh_engine_wait(r.engine, &result), COH_OK);
+    assert_int_equal(coh_engine_wait(r.engine, &result), COH_OK);
     (void)run_hash(&r);
     const coh_step_input in = step_input(1, CLIP);
-    assert_int_equal(coh_engine_scan(r.engine, &in, 0, sentence), COH_ERR_ARGUMENT);
+    assert_int_equal(coh_engine_scan(r.engine, &in, 1, sentence), COH_ERR_ARGUMENT);
     assert_non_null(strstr(coh_last_error(), "no step can be taken back"));
     run_end(&r);
 }
