@@ -15,9 +15,10 @@
 /* Address space; only touched pages become memory. */
 #define COH_THREAD_STACK_BYTES ((size_t)8 << 20)
 
-/* Starts body(argument) on a thread with such a stack, in the mode of float_mode.h, which blocks all
- * signals except those of its own faults: a program may wait for signals with sigwait or a signalfd. Owns: the caller joins it.
- * Returns 0 or an errno (EAGAIN: no more threads or address space), as pthread_create does. */
+/* Starts body(argument) on a thread with such a stack, in the floating-point mode of float_mode.h.
+ * The thread blocks all signals except those of its own faults: a program may wait for signals with
+ * sigwait or a signalfd. Owns: the caller joins it. Returns 0 or an errno (EAGAIN: no more threads
+ * or address space), as pthread_create does. */
 int coh_thread_start(pthread_t *out_thread, void *(*body)(void *), void *argument);
 
 /* For a thread that runs briefly and often, next to computing threads: asks the scheduler for

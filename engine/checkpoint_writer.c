@@ -5,11 +5,14 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/json.h"
@@ -28,6 +31,7 @@ struct coh_checkpoint_writer {
     uint64_t file_bytes[COH_FILE_MANIFEST];
     int fd[COH_FILE_COUNT];
     int under_way;
+    int lock_fd; /* of the folder `partial`, locked while the save is under way; -1: not */
     char path[PATH_MAX], parent[PATH_MAX], partial[PATH_MAX];
     char name[PATH_MAX + sizeof(coh_file_name)]; /* scratch: one file's path */
     char *note;
@@ -116,6 +120,7 @@ coh_status coh_checkpoint_writer_create(const coh_logical_table *table, coh_pool
     COH_TRY(COH_ALLOC(1, &writer));
     for (int file = 0; file < COH_FILE_COUNT; file++)
         writer->fd[file] = -1;
+    writer->lock_fd = -1;
     coh_file_ops_init(&writer->ops);
     writer->table = table;
     if (table->tensor_count == 0)
@@ -243,14 +248,77 @@ static void frozen_link(coh_checkpoint_writer *writer)
     writer->is_linked = 1;
 }
 
-static coh_status files_create(coh_checkpoint_writer *writer)
+/* ---- the folder under way ---- */
+
+/* Opens and locks the folder `partial`; *out_is_held: another save has it. *out_fd is -1 if there
+ * is no such folder, and without a lock where the file system has none. */
+static void folder_lock(const coh_checkpoint_writer *writer, int *out_fd, int *out_is_held)
 {
+    struct stat opened, named;
+    const int fd = open(writer->partial, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    *out_fd = fd;
+    *out_is_held = 0;
+    if (fd < 0)
+        return;
+    *out_is_held = flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+    /* its name may have gone to another folder between the two calls */
+    if (!*out_is_held && (fstat(fd, &opened) != 0 || lstat(writer->partial, &named) != 0 ||
+                          opened.st_dev != named.st_dev || opened.st_ino != named.st_ino))
+        *out_is_held = 1;
+    if (*out_is_held) {
+        close(fd);
+        *out_fd = -1;
+    }
+}
+
+static void folder_unlock(int fd)
+{
+    if (fd < 0)
+        return;
+    (void)flock(fd, LOCK_UN); /* a forked child may have it, too */
+    close(fd);
+}
+
+static coh_status refuse_second(const coh_checkpoint_writer *writer)
+{
+    return coh_fail(
+        COH_ERR_ARGUMENT,
+        "another save to %s is under way, of this process or of another one: save under "
+        "another name, or wait for it",
+        writer->path);
+}
+
+/* Makes the folder `partial` for this save alone. One that nobody has locked is the rest of a save
+ * that was killed. */
+static coh_status folder_take(coh_checkpoint_writer *writer)
+{
+    int rest, is_held;
+    struct stat facts;
+    folder_lock(writer, &rest, &is_held);
+    if (is_held)
+        return refuse_second(writer);
     int error = coh_checkpoint_unlink(&writer->ops, writer->partial);
+    folder_unlock(rest);
     if (error)
         return coh_file_fail(error, "remove the rest of an earlier save,", writer->partial);
-    if ((error = coh_file_mkdir(&writer->ops, writer->partial)))
+    error = coh_file_mkdir(&writer->ops, writer->partial);
+    if (error == -EEXIST)
+        return refuse_second(writer);
+    if (error)
         return coh_file_fail(error, "make folder", writer->partial);
+    folder_lock(writer, &writer->lock_fd, &is_held);
+    if (is_held)
+        return refuse_second(writer);
     writer->under_way = 1;
+    if (lstat(writer->path, &facts) == 0) /* by a save that ended meanwhile */
+        return coh_fail(COH_ERR_ARGUMENT, "checkpoint %s has come to exist meanwhile",
+                        writer->path);
+    return COH_OK;
+}
+
+static coh_status files_create(coh_checkpoint_writer *writer)
+{
+    COH_TRY(folder_take(writer));
     COH_TRY(file_create(writer, COH_FILE_WORK)); /* first: it marks the folder as a checkpoint's */
     frozen_link(writer);
     for (int file = coh_checkpoint_next_file(writer->table, COH_FILE_WORK);
@@ -404,6 +472,8 @@ static coh_status publish(coh_checkpoint_writer *writer)
         return coh_file_fail(error, "flush folder", writer->parent);
     }
     writer->under_way = 0;
+    folder_unlock(writer->lock_fd);
+    writer->lock_fd = -1;
     return COH_OK;
 }
 
@@ -446,4 +516,6 @@ void coh_checkpoint_writer_abort(coh_checkpoint_writer *writer)
     if (writer->under_way)
         coh_checkpoint_unlink(&writer->ops, writer->partial);
     writer->under_way = 0;
+    folder_unlock(writer->lock_fd);
+    writer->lock_fd = -1;
 }

@@ -340,9 +340,10 @@ typedef struct coh_checkpoint_note {
 } coh_checkpoint_note;
 
 /* Saves parameters and states to a new folder `path`, atomically and durably: streams them through
- * one chunk, writes under a temporary name, flushes and renames. Refuses an existing `path`. Of
- * several ranks only rank 0 writes. Parameters that are not trained are linked from the checkpoint
- * that this engine saved or loaded last, if it is still there and they have its values.
+ * one chunk, writes under a temporary name, flushes and renames. Refuses an existing `path`, and
+ * one to which another engine, also of another process, saves at the moment. Of several ranks only
+ * rank 0 writes. Parameters that are not trained are linked from the checkpoint that this engine
+ * saved or loaded last, if it is still there and they have its values.
  * Fails: COH_ERR_IO (a full disk, too), COH_ERR_NUMBER (NaN and infinity are never saved). Nothing
  * is left behind then, and the engine can be used further. */
 COH_API coh_status coh_engine_save(coh_engine *engine, const char *path,

@@ -105,7 +105,8 @@ typedef struct coh_optimizer {
     int32_t scalar_count;
     int32_t scalars[COH_OPTIMIZER_SCALARS];
     /* Computes one update. Called on any thread, for several ranges at once, in the default
-     * floating-point mode; must not call the library. The sums of squares for the gradient's norm are the engine's. */
+     * floating-point mode; must not call the library. The sums of squares for the gradient's norm
+     * are the engine's. */
     void (*update)(const coh_update_call *call);
     /* 0: `work` and `grad` are f32 in every call; the engine converts those of bf16 parameters. 1:
      * they have the plan's dtypes. */

@@ -171,6 +171,41 @@ static void a_save_that_fails_while_its_engine_is_destroyed_is_told(void **state
     end(&t);
 }
 
+/* The second engine has other numbers, so a mixture of both would not have the hash. */
+static void a_second_save_to_the_same_path_is_refused(void **state)
+{
+    (void)state;
+    trial t;
+    run second;
+    uint64_t hash;
+    coh_checkpoint *checkpoint;
+    begin(&t, 0);
+    run_begin(&second, &placements[0], 1);
+    const uint64_t saved = train(&t.run, 2, CLIP);
+    assert_true(train(&second, 3, CLIP) != saved);
+    const coh_checkpoint_note note = note_of(2);
+    assert_int_equal(coh_engine_save_begin(t.run.engine, t.path, &note), COH_OK);
+    assert_int_equal(coh_counter_wait(&drive.reached, 1), 1);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(coh_engine_save(second.engine, t.path, &note), COH_ERR_ARGUMENT);
+        assert_non_null(strstr(coh_last_error(), "another save to "));
+    }
+    coh_counter_raise(&drive.released, 1);
+    assert_int_equal(coh_engine_save_wait(t.run.engine), COH_OK);
+    assert_int_equal(coh_engine_save(second.engine, t.path, &note), COH_ERR_ARGUMENT);
+    assert_non_null(strstr(coh_last_error(), "exists already"));
+    assert_int_equal(coh_checkpoint_open(t.path, &checkpoint), COH_OK);
+    assert_int_equal(coh_checkpoint_check(checkpoint, &hash), COH_OK);
+    assert_true(hash == saved);
+    coh_checkpoint_close(checkpoint);
+    assert_int_equal(coh_checkpoint_remove(t.path), COH_OK);
+    assert_int_equal(coh_engine_save(second.engine, t.path, &note), COH_OK); /* and goes on */
+    assert_int_equal(coh_checkpoint_remove(t.path), COH_OK);
+    run_end(&second);
+    run_end(&t.run);
+    end(&t);
+}
+
 int main(void)
 {
     held_calls = coh_system_file_calls;
@@ -179,6 +214,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_save_is_of_the_step_at_which_it_began),
         cmocka_unit_test(an_engine_is_destroyed_when_its_save_is_whole),
+        cmocka_unit_test(a_second_save_to_the_same_path_is_refused),
         cmocka_unit_test(a_drive_that_fails_costs_the_save_alone),
         cmocka_unit_test(a_save_that_fails_while_its_engine_is_destroyed_is_told),
     };
