@@ -20,10 +20,17 @@
 /* A step that computes for less of its time than this waits for bytes that more tokens share. */
 #define COMPUTES_MOSTLY 0.75
 
-/* HINT_INSTRUCTIONS_MOST: the longest program for which plans are compared. TOKENS_FEW: with fewer
- * at once a line is printed, if there could be more, since products of few rows are slow.
- * TOKENS_TIMES: the larger step that is tried. */
-enum { HINT_INSTRUCTIONS_MOST = 30000, TOKENS_FEW = 2048, TOKENS_TIMES = 4 };
+/* HINT_CALLS_MOST: the longest step for which plans are compared. Its measure is calls of operators
+ * (operators times micro-batches), since the plan's own instructions may be many only for its small
+ * chunks. TOKENS_FEW: with fewer at once a line is printed, if there could be more, since products
+ * of few rows are slow. TOKENS_TIMES: the larger step that is tried. */
+enum { HINT_CALLS_MOST = 4000, TOKENS_FEW = 2048, TOKENS_TIMES = 4 };
+
+static uint64_t calls_of(const cli_job *job)
+{
+    return (uint64_t)coh_plan_operator_count(job->plan) *
+           (uint64_t)job->plan_options.microbatch_count;
+}
 
 /* A plan with other options. */
 typedef struct other {
@@ -275,10 +282,10 @@ static void add_tokens(const cli_job *job, cli_hints *hints)
     const double compute = (double)summary->busy_ns[COH_LANE_COMPUTE];
     if (summary->state_link_bytes + summary->work_link_bytes + summary->grad_link_bytes == 0 ||
         compute > COMPUTES_MOSTLY * (double)summary->step_ns || job->options->resume ||
-        add_sequence(job, hints) ||
-        (uint64_t)summary->instruction_count * TOKENS_TIMES > HINT_INSTRUCTIONS_MOST)
+        add_sequence(job, hints) || calls_of(job) * TOKENS_TIMES > HINT_CALLS_MOST)
         return;
     options.microbatch_count *= TOKENS_TIMES;
+    options.sweep_order = cli_job_order(job); /* one micro-batch has none */
     const other found = plan_otherwise(job, job->graph, options);
     add_gain(job, &found, TOKENS_TIMES, "batch", TOKENS_TIMES * job->recipe.batch, hints);
 }
@@ -318,8 +325,8 @@ static void add_untried(const cli_job *job, cli_hints *hints)
         add_text(hint, "%s%s", hint->text[0] != '\0' ? " " : "", flags[i]);
     }
     if (hint != NULL)
-        add_text(hint, ", perhaps faster (not compared: %u instructions)",
-                 job->summary.instruction_count);
+        add_text(hint, ", perhaps faster (not compared: %" PRIu64 " calls of operators in a step)",
+                 calls_of(job));
 }
 
 void cli_hints_find(const cli_job *job, cli_hints *out_hints)
@@ -328,7 +335,7 @@ void cli_hints_find(const cli_job *job, cli_hints *out_hints)
     hints->count = 0;
     if (job->budget.plan_file != NULL)
         return;
-    if (job->summary.instruction_count > HINT_INSTRUCTIONS_MOST) {
+    if (calls_of(job) > HINT_CALLS_MOST) {
         add_untried(job, hints);
     } else {
         cli_progress_begin("comparing with other states of", job->model.name, CLI_PROGRESS_FIRST_S);

@@ -412,9 +412,7 @@ fail:
 
 /* ---- the plan: no flag is read here ---- */
 
-/* The recipe's order; any, if the plan may choose it. Without a flag, any that keeps the bits of
- * the usual one. */
-static coh_sweep_order order_of(const cli_job *job)
+coh_sweep_order cli_job_order(const cli_job *job)
 {
     if (job->budget.may_choose_order)
         return COH_SWEEP_AUTO;
@@ -430,7 +428,7 @@ static void set_plan_options(cli_job *job)
     coh_plan_options *o = &job->plan_options;
     *o = job->budget.options;
     o->microbatch_count = (int32_t)(cli_job_rank_batch(job) / recipe->micro_batch);
-    o->sweep_order = order_of(job);
+    o->sweep_order = cli_job_order(job);
     o->f32_gradients = (int32_t)recipe->f32_gradients;
     o->replicas = job->rank_replicas;
     o->ranks = job->ranks;

@@ -62,6 +62,9 @@ void cli_job_close(cli_job *job); /* accepts a zeroed one */
 /* Rehearses the plan if --rehearse asks for it. Fails: with the first difference. */
 coh_status cli_job_rehearse(cli_job *job);
 
+/* Returns the order of sweeps that the recipe and the flags ask of a plan: any, if the plan may
+ * choose it; without a flag, any that keeps the bits of the usual one. */
+coh_sweep_order cli_job_order(const cli_job *job);
 /* Returns the number of ranks, and the sequences of a step that each trains. */
 int32_t cli_job_rank_count(const cli_job *job);
 int64_t cli_job_rank_batch(const cli_job *job);

@@ -44,7 +44,7 @@ static int has_several_limits(const cli_job *job)
                             job->plan_options.disk_bytes != UINT64_MAX && o->disk_count > 0;
     return !o->json &&
            (limits_disk || cli_given(o, CLI_FLAG_EMULATE_HOST) ||
-            cli_given(o, CLI_FLAG_HOST_MEMORY) || cli_given(o, CLI_FLAG_DISK_WRITE_LIMIT));
+            job->plan_options.host_memory_bytes > 0 || cli_given(o, CLI_FLAG_DISK_WRITE_LIMIT));
 }
 
 /* The bytes that a size has once it is typed as it is printed here: a larger budget may have

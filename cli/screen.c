@@ -290,6 +290,8 @@ void cli_screen_prices(const cli_job *job, cli_line *line)
         cli_line_add(line, ": a guess, not calibrated");
     if (job->on_gpu && facts.fingerprint == 0)
         cli_line_add(line, ": peaks, no run is as fast");
+    if (is_what_if && facts.fingerprint != 0 && facts.operator_count == 0)
+        cli_line_add(line, ": by rates alone, without the measured times of operators");
     if (facts.shared_host_bytes_per_s > 0 && job->summary.peak_bytes[COH_TIER_HOST] > 0)
         add_host_rate(&facts, line);
     cli_line_add(line, "\n");

@@ -312,7 +312,7 @@ static void print_row(const cli_variant *v, const cli_variant *base, const colum
         printf(" %9s\n", "-");
         return;
     }
-    if (v != base && base->fits)
+    if (v != base && base->fits && v->operator_count >= base->operator_count)
         snprintf(change, sizeof(change), "%+.1f %%",
                  100 * (v->speed.tokens_per_s / base->speed.tokens_per_s - 1));
     printf(" %9s %*s %*s %-*.*s ", cli_tokens_per_s(v->speed.tokens_per_s).at, c->change, change,
@@ -383,7 +383,7 @@ static void print_table(const cli_options *options, const cli_variant *rows, int
     for (int i = 1; i < count; i++)
         if (rows[i].fits && rows[i].operator_count < rows[0].operator_count)
             printf("%s: by rates alone, without the measured times of operators (%" PRIu32
-                   " in the first row's profile)\n",
+                   " in the first row's profile), so not compared with it\n",
                    rows[i].label, rows[0].operator_count);
     for (int i = 0; i < count; i++)
         if (!rows[i].fits)

@@ -34,24 +34,36 @@ typedef struct writes {
     uint64_t least;     /* the fewest bytes that a step was found to write; 0: not known */
 } writes;
 
-/* Makes plans until one writes at most `limit` bytes a day. Fails: COH_ERR_FULL: none was found. */
+/* Makes a plan whose steps write at most `most` bytes. Fails: COH_ERR_FULL: none was found, and
+ * w->least is the fewest bytes that one writes, if that is known. */
+static coh_status plan_within(writes *w, uint64_t most, coh_plan **out_plan)
+{
+    coh_plan_options each = *w->options;
+    coh_refusal refusal = { .struct_bytes = sizeof(refusal) };
+    each.wear_bytes = each.wear_bytes == 0 || most < each.wear_bytes ? most : each.wear_bytes;
+    each.wear_bytes += most == 0; /* for the least that is written */
+    const coh_status status = coh_plan_create_unbounded(w->graph, &each, out_plan);
+    if (status == COH_ERR_FULL && coh_last_refusal(&refusal))
+        w->least = coh_refusal_worn_bytes(&refusal);
+    return status;
+}
+
+/* Makes plans until one writes at most `limit` bytes a day: at the pace of the fastest plan, then
+ * at that of the last one made. If no step writes so few bytes, one that writes the fewest may be
+ * slow enough. Fails: COH_ERR_FULL: none was found. */
 static coh_status hold(writes *w, double limit, coh_plan **out_plan)
 {
     double ns = w->ns;
+    int is_least = 0;
     *out_plan = NULL;
     w->least = 0;
-    for (int i = 0; i < TRIES; i++) {
-        coh_plan_options each = *w->options;
+    for (int i = 0; i < TRIES && !is_least; i++) {
         const uint64_t most = (uint64_t)(limit * ns / DAY_NS);
-        coh_refusal refusal = { .struct_bytes = sizeof(refusal) };
-        each.wear_bytes = each.wear_bytes == 0 || most < each.wear_bytes ? most : each.wear_bytes;
-        each.wear_bytes += most == 0; /* for the least that is written */
         coh_plan_destroy(*out_plan);
         *out_plan = NULL;
-        const coh_status status = coh_plan_create_unbounded(w->graph, &each, out_plan);
-        if (status == COH_ERR_FULL && coh_last_refusal(&refusal))
-            w->least = coh_refusal_worn_bytes(&refusal);
-        COH_TRY(status);
+        coh_status status = plan_within(w, most, out_plan);
+        is_least = status == COH_ERR_FULL && w->least > most;
+        COH_TRY(is_least ? plan_within(w, w->least, out_plan) : status);
         ns = step_ns(*out_plan);
         const double day = coh_plan_written_per_day(*out_plan);
         w->nearest_day = fmin(w->nearest_day, day);
@@ -78,26 +90,47 @@ static coh_status refuse(const writes *w, double enough)
     return coh_refuse(&refusal);
 }
 
-/* Refuses the limit, and names the least of these that is accepted as it is printed: the fewest
- * bytes that a step was found to write, at the pace of the fastest plan; what a plan that was made
- * writes; what the fastest plan writes. */
+/* A limit as it is printed, and typed. */
+static double printed(double day)
+{
+    return (double)coh_daily_enough((uint64_t)ceil(day));
+}
+
+/* Finds out what a plan for the limit `day`, as printed, writes a day. Fails: as hold. */
+static coh_status find_written(writes *w, double day, double *out_written)
+{
+    coh_plan *plan = NULL;
+    const coh_status status = printed(day) < w->day ? hold(w, printed(day), &plan) : COH_ERR_FULL;
+    *out_written = status == COH_OK ? coh_plan_written_per_day(plan) : 0;
+    coh_plan_destroy(plan);
+    return status;
+}
+
+/* Refuses the limit, and names one that is accepted. It rises from the fewest bytes that a step was
+ * found to write, at the pace of the fastest plan, over what a plan that was made writes, to what
+ * the fastest plan writes; then it falls as long as the plan for it writes less. */
 static coh_status refuse_searched(writes *w)
 {
-    double lower = w->nearest_day, tried = 0;
+    double lower = w->nearest_day, tried = 0, enough = 0, written = 0;
     if (w->least > 0)
         lower = fmin(lower, (double)w->least * DAY_NS / w->ns);
-    while (lower > tried && lower < w->day) {
-        coh_plan *plan = NULL;
-        tried = (double)coh_daily_enough((uint64_t)ceil(lower));
-        const coh_status status = tried < w->day ? hold(w, tried, &plan) : COH_ERR_FULL;
-        coh_plan_destroy(plan);
-        if (status == COH_OK)
-            return refuse(w, lower);
-        if (status != COH_ERR_FULL)
+    while (enough == 0 && lower > tried && lower < w->day) {
+        tried = printed(lower);
+        const coh_status status = find_written(w, lower, &written);
+        if (status != COH_OK && status != COH_ERR_FULL)
             return status;
+        enough = status == COH_OK ? lower : 0;
         lower = w->nearest_day;
     }
-    return refuse(w, w->day);
+    for (int i = 0; i < TRIES && enough > 0 && printed(written) < printed(enough); i++) {
+        const double next = written;
+        const coh_status status = find_written(w, next, &written);
+        if (status == COH_ERR_FULL)
+            break;
+        COH_TRY(status);
+        enough = next;
+    }
+    return refuse(w, enough > 0 ? enough : w->day);
 }
 
 coh_status coh_plan_bound_writes(const coh_graph *graph, const coh_plan_options *options,

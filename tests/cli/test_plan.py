@@ -46,6 +46,10 @@ class Plan(ProgramTest):
         enough = self.fails(3, *one, "--emulate-host", "4MiB", says="; enough is --emulate-host ").err.split()[-1]
         self.succeeds(*one, "--emulate-host", enough)
         self.assertNotIn("enough is --", self.fails(3, "plan", *TINY, "--device-memory", "64KiB").err)
+        gpu = ["plan", "gpt2-nano", "--search", "quick", "--calibration", "none", "--sequence", 32, "--batch", 1, "--disk", "none",
+               "--profile", "rtx-4090,device-memory=40MiB,host-memory=40MiB"]  # the host's memory is the profile's
+        enough = self.fails(3, *gpu, says="; enough is --host-memory ").err.split()[-1]
+        self.succeeds(*gpu, "--host-memory", enough)
 
     def test_budgets_that_are_enough_fit_as_they_are_printed(self):
         model, device, disk = ("gpt2-pico", "800KiB", "6MiB") if SHORT else ("gpt2-nano", "4MiB", "300MiB")
@@ -363,8 +367,9 @@ class Plan(ProgramTest):
         long = ["plan", "gpt2-nano", "--sequence", "16", "--batch", "128", "--micro-batch", "1", "--device-memory", "30MiB",
                 "--disk", self.folder, "--search", "quick", "--dtype", "bf16"]
         said, plan = self.screen_and_object(*long)
+        operators = len(self.succeeds(*long, "--operators", "--json").json["operators"])
         self.assertIn("try: --state lean --clip-mode previous --sweep-order layer, perhaps faster "
-                      f"(not compared: {plan['instruction_count']} instructions)", " ".join(said.split()))
+                      f"(not compared: {128 * operators} calls of operators in a step)", " ".join(said.split()))
         lean = self.succeeds(*long, "--state", "lean").out
         self.assertIn("try: --clip-mode previous --sweep-order layer, perhaps", " ".join(lean.split()))
         known = [*long, "--state", "lean", "--clip-mode", "previous"]
@@ -664,6 +669,7 @@ class Plan(ProgramTest):
         self.assertLess(least * 1e9, fastest)
         held_to = self.succeeds("plan", *flags, to[0], "--json").json
         self.assertLessEqual(held_to["disk_bytes_written_per_day"], least * 1e9)
+        self.assertGreater(held_to["disk_bytes_written_per_day"], 0.99 * least * 1e9)  # what that plan writes, and no more
         self.fails(3, "plan", *flags, f"{least - 1}GB/day", says=f"raise --disk-write-limit to {to[0]}")
 
     @on_any_processor
