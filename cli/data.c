@@ -585,7 +585,11 @@ static coh_status build_unnamed(const cli_data_source *source, const char *flag,
     snprintf(paths[1], sizeof(paths[1]), "%s/validation.tokens", scratch.path);
     coh_status status = build(source, flag, what, (const char *[]){ paths[0], paths[1] }, parts);
     destroy_scratch(&scratch);
-    return status;
+    if (status != COH_ERR_IO || !strstr(coh_last_error(), "another place"))
+        return status;
+    char why[1024];
+    snprintf(why, sizeof(why), "%s", coh_last_error());
+    return cli_fail(status, "%s, with TMPDIR", why);
 }
 
 /* ---- existing token files ---- */

@@ -73,8 +73,11 @@ coh_status cli_disks_preflight(const cli_disks *disks, const cli_room *room)
         items[item_count++] =
             (coh_space_item){ room->run_folder, "records of steps", room->record_bytes };
     if (room->token_folder && room->token_bytes > 0)
-        items[item_count++] =
-            (coh_space_item){ room->token_folder, "tokens, estimated", room->token_bytes };
+        items[item_count++] = (coh_space_item){ room->token_folder,
+                                                room->token_folder == room->run_folder
+                                                    ? "tokens, estimated"
+                                                    : "tokens, in TMPDIR, estimated",
+                                                room->token_bytes };
     return coh_space_check(items, item_count);
 }
 
