@@ -384,38 +384,67 @@ static int changes_lane(const report_cause *cause, int whole, int lane)
            (!whole && cause->kind == REPORT_WAITS && lane == other_way(cause->lane));
 }
 
+/* How much longer than predicted all instructions of the cause's lane took together. Of compute
+ * without what the system took, which is a cause of its own. */
+static double late_ns(const report_window *w, const report_cause *cause)
+{
+    const report_lane *lane = &w->lanes[cause->lane];
+    return cause->lane == COH_LANE_COMPUTE
+               ? cause->seconds * 1e9
+               : (double)lane->durations_ns - (double)lane->predicted_ns;
+}
+
+/* Brings the cause's lane back to its predicted time, as a whole: the late instructions lose the
+ * same share of their delay, and those that were early stay. So the step saves no more than the
+ * lane was late, and saves it where it was late. */
+static void bring_back(const report_window *w, const report_cause *cause, uint64_t *durations)
+{
+    const coh_trace *t = w->trace;
+    double delay_ns = 0; /* of the late instructions alone */
+    for (uint32_t i = 0; i < t->instruction_count; i++)
+        if (t->instructions[i].lane == cause->lane && durations[i] > predicted_ns(w, i))
+            delay_ns += (double)(durations[i] - predicted_ns(w, i));
+    if (!(delay_ns > 0))
+        return;
+    const double share = fmin(fmax(late_ns(w, cause), 0) / delay_ns, 1);
+    for (uint32_t i = 0; i < t->instruction_count; i++)
+        if (t->instructions[i].lane == cause->lane && durations[i] > predicted_ns(w, i))
+            durations[i] -= (uint64_t)(share * (double)(durations[i] - predicted_ns(w, i)));
+}
+
 /* Fills the durations with the remedy; `whole`: as if all of the cause were gone. */
 static void apply_remedy(const report_window *w, const report_cause *cause, int whole,
                          uint64_t *durations)
 {
     const coh_trace *t = w->trace;
     const double rate = t->lane_bytes_per_s[cause->lane];
+    const int is_wait = cause->kind == REPORT_WAITS || cause->kind == REPORT_LATE_UPDATE;
     for (uint32_t i = 0; i < t->instruction_count; i++)
         durations[i] = report_duration(w, i);
+    if (!is_wait && cause->kind != REPORT_SMALL_CHUNK) {
+        bring_back(w, cause, durations);
+        return;
+    }
     for (uint32_t i = 0; i < t->instruction_count; i++) {
         const coh_trace_instruction *in = &t->instructions[i];
-        const uint64_t predicted = predicted_ns(w, i);
         if (!changes_lane(cause, whole, in->lane))
             continue;
-        if (whole && (cause->kind == REPORT_WAITS || cause->kind == REPORT_LATE_UPDATE))
-            durations[i] = 0;
-        else if (cause->kind == REPORT_WAITS)
-            durations[i] /= 2;
-        else if (cause->kind == REPORT_SMALL_CHUNK)
+        if (is_wait)
+            durations[i] = whole ? 0 : durations[i] / 2;
+        else
             durations[i] = (uint64_t)fmin((double)in->bytes / rate * 1e9, 1e18);
-        else if (cause->kind == REPORT_LATE_UPDATE)
-            durations[i] = predicted < durations[i] / 2 ? predicted : durations[i] / 2;
-        else if (predicted < durations[i])
-            durations[i] = predicted;
     }
 }
 
-/* The seconds of the step shown, if `after_ns` and `before_ns` are those of its replays with a
- * change and without it. A replay repeats until it is steady, so it is not as long as the step. */
+/* The seconds of the step shown with a change, if `after_ns` and `before_ns` are those of its
+ * replays with it and without it. A replay repeats until it is steady, so it is not as long as the
+ * step. Of a shorter one the difference counts: a step that idles for other reasons, too, saves no
+ * more. Of a longer one the share counts. */
 static double shown_s(const report_window *w, uint64_t after_ns, uint64_t before_ns)
 {
     const double step = seconds_of(w->window_ns);
-    return before_ns > 0 ? step * (double)after_ns / (double)before_ns : step;
+    const double saved = seconds_of(before_ns) - seconds_of(after_ns);
+    return before_ns > w->window_ns ? step - saved * step / seconds_of(before_ns) : step - saved;
 }
 
 static coh_status play_remedy(report_analysis *a, const report_cause *cause, uint64_t before_ns,
