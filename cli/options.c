@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "cli/dtype.h"
+#include "cli/elsewhere.h"
 #include "cli/other_trainers.h"
 
 static const struct {
@@ -468,59 +469,6 @@ static cli_flag flag_of_value(int value)
     return CLI_FLAG_COUNT;
 }
 
-/* The flag that a word names exactly, if only other commands have it; NULL: none. getopt would take
- * the word for an abbreviation of a longer flag of this command. */
-static const cli_flag_row *flag_elsewhere(cli_command command, const char *word)
-{
-    const cli_flag_row *found = NULL;
-    if (word[0] != '-' || word[1] != '-')
-        return NULL;
-    const char *name = word + 2;
-    const size_t length = strcspn(name, "=");
-    for (int f = 0; f < CLI_FLAG_COUNT; f++) {
-        const cli_flag_row *row = &cli_flag_table[f];
-        if (strlen(row->name) != length || strncmp(row->name, name, length) != 0)
-            continue;
-        if (row->commands >> command & 1)
-            return NULL;
-        found = row;
-    }
-    return found;
-}
-
-/* The commands of all flags of the row's name: some commands take another value for it. */
-static uint32_t owners_of(const cli_flag_row *row)
-{
-    uint32_t owners = 0;
-    for (int f = 0; f < CLI_FLAG_COUNT; f++)
-        if (strcmp(cli_flag_table[f].name, row->name) == 0)
-            owners |= cli_flag_table[f].commands;
-    return owners;
-}
-
-static coh_status not_of(cli_command command, const cli_flag_row *row)
-{
-    char owners[256] = "";
-    size_t used = 0;
-    for (int c = 0; c < CLI_COMMAND_COUNT && used < sizeof(owners); c++)
-        if (owners_of(row) >> c & 1)
-            used += (size_t)snprintf(owners + used, sizeof(owners) - used, "%s%s", used ? ", " : "",
-                                     commands[c].name);
-    const char *name = cli_command_name(command);
-    const int makes_plans = owners_of(row) >> CLI_PLAN & 1 &&
-                            row != &cli_flag_table[CLI_FLAG_OUTPUT] &&
-                            row != &cli_flag_table[CLI_FLAG_STEPS];
-    if (cli_command_operand(command) == CLI_OPERAND_PLAN && makes_plans)
-        return cli_fail(COH_ERR_ARGUMENT,
-                        "--%s is not a flag of cohobate %s, but of %s: a plan is made with it, so "
-                        "write one with cohobate plan MODEL --%s ... -o plan.json, and give %s "
-                        "that file",
-                        row->name, name, owners, row->name, name);
-    return cli_fail(COH_ERR_ARGUMENT,
-                    "--%s is not a flag of cohobate %s, but of %s: see cohobate %s --help",
-                    row->name, name, owners, name);
-}
-
 /* Is it a flag of the command that its help lists? */
 static int is_listed(cli_command command, const cli_flag_row *row)
 {
@@ -583,8 +531,8 @@ static coh_status unknown_flag(cli_command command, const char *flag, int option
     }
     if (optopt >= LONG_BASE)
         return cli_fail(COH_ERR_ARGUMENT, "%s takes no value: write it alone", flag);
-    if (flag_elsewhere(command, flag) != NULL)
-        return not_of(command, flag_elsewhere(command, flag));
+    if (cli_elsewhere_find(command, flag) != NULL)
+        return cli_elsewhere_refuse(command, cli_elsewhere_find(command, flag));
     const char *name = cli_command_name(command);
     const char *instead = cli_other_trainers_find(command, flag);
     if (instead != NULL)
@@ -739,9 +687,9 @@ coh_status cli_options_parse(cli_command command, int argument_count, char **arg
         /* the flag's word: before its value, or joined with it */
         const char *word =
             arguments[optind - 1] == optarg ? arguments[optind - 2] : arguments[optind - 1];
-        const cli_flag_row *elsewhere = flag_elsewhere(command, word);
+        const cli_flag_row *elsewhere = cli_elsewhere_find(command, word);
         if (elsewhere != NULL)
-            return not_of(command, elsewhere);
+            return cli_elsewhere_refuse(command, elsewhere);
         if (optarg && optarg != word && arguments[optind - 1] == optarg &&
             is_flag_of(command, optarg))
             return cli_fail(COH_ERR_ARGUMENT,
