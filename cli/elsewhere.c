@@ -1,5 +1,6 @@
 /* Refuses a flag of other commands with what to do instead. The one idea: a command that reads a
- * plan file names the command that makes such a file with the flag. Next: options.c calls this. */
+ * plan file names the command that makes such a file with the flag, or what it has in place of a
+ * table. Next: options.c calls this. */
 #include "cli/elsewhere.h"
 
 #include <stdio.h>
@@ -33,6 +34,30 @@ static uint32_t owners_of(const cli_flag_row *row)
     return owners;
 }
 
+/* Does plan print a table for the flag, and write no plan file? */
+static int compares_plans(const cli_flag_row *row)
+{
+    return row == &cli_flag_table[CLI_FLAG_WHAT_IF] || row == &cli_flag_table[CLI_FLAG_SWEEP] ||
+           row == &cli_flag_table[CLI_FLAG_MAX];
+}
+
+/* Names what a command that reads a plan file has in place of a table. */
+static coh_status refuse_table(cli_command command, const cli_flag_row *row)
+{
+    const char *name = cli_command_name(command);
+    if (row == &cli_flag_table[CLI_FLAG_MAX])
+        return cli_fail(COH_ERR_ARGUMENT,
+                        "--max is not a flag of cohobate %s, but of plan, which then chooses the "
+                        "model and reads no plan: run cohobate plan --max FAMILY",
+                        name);
+    return cli_fail(COH_ERR_ARGUMENT,
+                    "--%s is not a flag of cohobate %s, but of plan, which searches a new plan for "
+                    "each row: to price this plan with other entries, give cohobate %s%s "
+                    "--profile NAME,ENTRY=VALUE, as --profile built-in,disk-read=2x (cohobate "
+                    "inspect PLAN prints the plan's profile)",
+                    row->name, name, name, command == CLI_EXPLAIN ? " PLAN OPERATOR" : " PLAN");
+}
+
 coh_status cli_elsewhere_refuse(cli_command command, const cli_flag_row *row)
 {
     char owners[256] = "";
@@ -45,6 +70,8 @@ coh_status cli_elsewhere_refuse(cli_command command, const cli_flag_row *row)
     const int makes_plans = owners_of(row) >> CLI_PLAN & 1 &&
                             row != &cli_flag_table[CLI_FLAG_OUTPUT] &&
                             row != &cli_flag_table[CLI_FLAG_STEPS];
+    if (cli_command_operand(command) == CLI_OPERAND_PLAN && compares_plans(row))
+        return refuse_table(command, row);
     if (cli_command_operand(command) == CLI_OPERAND_PLAN && makes_plans)
         return cli_fail(COH_ERR_ARGUMENT,
                         "--%s is not a flag of cohobate %s, but of %s: a plan is made with it, so "

@@ -290,6 +290,25 @@ class Replays(ProgramTest):
         self.assertRegex(said, rf"^made:   program {made['program_hash']}, ")
         self.assertLessEqual(len(said.split("\n")), 42)
 
+    def test_a_flag_of_tables_names_what_a_plan_file_has_instead(self):
+        """The commands of the refusals are typed as they are printed, with the words in capitals filled in."""
+        path, made = self.made(*TIGHT, "--disk", self.folder, "--profile", "built-in-2")
+        filled = {"PLAN": path, "OPERATOR": "wte", "FAMILY": "gpt2-pico"}
+        for command in (["simulate", path], ["explain", path, "wte"]):
+            for flag, value in (("--what-if", "disk-read=2x"), ("--sweep", "disk-read=1x:2x")):
+                said = self.fails(2, *command, flag, value, says=f"{flag} is not a flag of cohobate {command[0]}, but of plan").err
+                self.assertNotIn("-o plan.json", said)
+                words, example = re.search(r"give cohobate (.*) --profile NAME,ENTRY=VALUE, as (--profile \S+)", said).groups()
+                typed = [filled.get(word, word) for word in words.split()]
+                found = self.succeeds(*typed, *example.split(), "--json").json
+                # the same program on another machine
+                self.assertLess(found["step_seconds"], made["step_seconds"])
+                if command[0] == "simulate":
+                    self.assertEqual(found["program_hash"], made["program_hash"])
+            said = self.fails(2, *command, "--max", "gpt2", says="--max is not a flag of cohobate").err
+            words = re.search(r"run cohobate (.*)$", said.strip())[1]
+            self.succeeds(*[filled.get(word, word) for word in words.split()], "--sequence", 16, "--batch", 1)
+
     def test_what_a_run_makes_of_a_model_is_in_its_plan(self):
         for flags in (["--dropout", "0.125"], ["--freeze", "wte,wpe"], ["--lora", "4"],
                       ["--lora", "4", "--lora-dropout", "0.125"], ["--gradients", "f32", "--dtype", "bf16"]):
