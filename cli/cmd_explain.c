@@ -110,6 +110,20 @@ static void hold_to_write_limit(const cli_options *options, coh_plan_trial *tria
     (void)coh_refusal_sentence(&trial->refusal, trial->why, sizeof(trial->why));
 }
 
+/* Says why an alternative does not fit. Changes of budgets and chunks are of a search, and explain
+ * takes none of them: it keeps all other decisions, and a search with the pin may change them. */
+static void say_what_is_short(alternative *a)
+{
+    char cause[COH_REFUSAL_TEXT_BYTES * 2];
+    const int is_pin = strchr(a->name, '=') != NULL;
+    a->trial.refusal.change_count = 0;
+    (void)coh_refusal_sentence(&a->trial.refusal, cause, sizeof(cause));
+    if (cause[0] != '\0')
+        snprintf(a->trial.why, sizeof(a->trial.why), "%.320s%s%.150s%s", cause,
+                 is_pin ? "; to change them, plan with --pin '" : "", is_pin ? a->name : "",
+                 is_pin ? "'" : "");
+}
+
 /* Records the trial as the last alternative, or as equal to the plan. */
 static void take_trial(const cli_replay *replay, explanation *e)
 {
@@ -119,6 +133,8 @@ static void take_trial(const cli_replay *replay, explanation *e)
         return;
     }
     hold_to_write_limit(&replay->options, &a->trial);
+    if (!a->trial.fits)
+        say_what_is_short(a);
     e->count++;
 }
 
@@ -328,6 +344,13 @@ static void print_trial(const char *name, uint64_t step_ns, double change, uint6
            cli_size(sum_lanes(link_bytes)).at, cli_size(peak).at);
 }
 
+/* What became of an alternative that cannot run. */
+static const char *say_outcome(const alternative *a)
+{
+    return a->contradicts ? "contradicts the plan's pins"
+                          : "does not fit while all other decisions stay";
+}
+
 static void print_alternative(const cli_replay *replay, const alternative *a)
 {
     cli_line line;
@@ -339,8 +362,7 @@ static void print_alternative(const cli_replay *replay, const alternative *a)
     }
     cli_line_clear(&line);
     add_name(a->name, &line);
-    cli_line_add(&line, "%s: %s\n", a->contradicts ? "contradicts the plan's pins" : "does not fit",
-                 a->trial.why);
+    cli_line_add(&line, "%s: %s\n", say_outcome(a), a->trial.why);
     print_prose(&line);
 }
 
@@ -355,8 +377,7 @@ static void print_so(const cli_replay *replay, const alternative *a)
         cli_line_add(&line, ": %s a step, %+.2f %%\n", cli_time((double)a->trial.step_ns * 1e-9).at,
                      100 * change_of(replay, a));
     else
-        cli_line_add(&line, ", it %s: %s\n",
-                     a->contradicts ? "contradicts the plan's pins" : "does not fit", a->trial.why);
+        cli_line_add(&line, ", it %s: %s\n", say_outcome(a), a->trial.why);
     print_prose(&line);
 }
 

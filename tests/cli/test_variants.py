@@ -452,6 +452,27 @@ class Replays(ProgramTest):
                     self.assertNotIn(one["pin"], found["why"])
         self.assertGreater(held_to, 0)
 
+    def test_what_does_not_fit_alone_fits_with_the_search_that_explain_names(self):
+        """Budgets and chunks are of a search: explain has no flag for them, so it names the search with the pin."""
+        flags = ["--device-memory", "12MiB", "--disk", self.folder, "--dtype", "f32", "--search", "quick"]
+        path, _ = self.made(*flags)
+        explain = ["explain", path, "h.3.mlp.c_fc"]
+        said = " ".join(self.succeeds(*explain).out.split())
+        short = [one for one in self.succeeds(*explain, "--json").json["alternatives"] if not one.get("fits", True)]
+        self.assertTrue(short)
+        for one in short:
+            self.assertIn(f"{one['pin']} does not fit while all other decisions stay: {one['why']}", said)
+            pin = re.search(r"to change them, plan with --pin '(\S+)'$", one["why"])[1]
+            self.assertEqual(pin, one["pin"])
+            self.assertEqual((one["refusal"]["changes"], one["refusal"]["remedy"]), ([], None))
+            for flag in re.findall(r"--([a-z-]+)", one["why"]):
+                if flag != "pin":
+                    self.assertIn(f"--{flag}", self.succeeds("explain", "--help").out)
+            found = self.made(*flags, "--pin", pin)[1]
+            self.assertLessEqual(found["peak_bytes"]["device"], 12 << 20)
+            block = {op["activations"] for op in found["operators"] if op["block"] == 3}
+            self.assertEqual(block, {"keep"})
+
     def test_explain_prints_names_that_can_be_copied(self):
         path = self.path("plan.json")
         self.succeeds("plan", "llama-3.2-1b", "--profile", "rtx-4090,device-memory=4GB", "--sequence", "512", "--search", "quick",
