@@ -6,8 +6,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -105,6 +107,21 @@ static void add_recipe(const cli_job *job, const coh_trace *trace, cli_line *lin
     if (job->data_window_count > 0)
         cli_line_add_json(line, "'data_tokens': %" PRIu64 ", 'data_sequences': %" PRIu64,
                           job->data_token_count, job->data_window_count);
+}
+
+/* The folders of --disk, as absolute paths: the same folder has the same name in every run. */
+static coh_status add_disks(const cli_options *options, int descriptor, cli_line *line)
+{
+    char path[PATH_MAX], folder[PATH_MAX];
+    cli_line_add_json(line, "'disks': [");
+    for (int32_t i = 0; i < options->disk_count; i++) {
+        const char *found = realpath(options->disk[i].folder, path);
+        report_copy_printable(found ? found : options->disk[i].folder, folder, sizeof(folder));
+        cli_line_add_json(line, "%s", folder);
+        CLI_TRY(cli_line_write(line, descriptor));
+    }
+    cli_line_add(line, "]");
+    return COH_OK;
 }
 
 static const char *name_of(const char *path)
@@ -238,6 +255,7 @@ coh_status cli_record_write_run(const cli_job *job, const coh_trace *trace,
     if (job->makes_tokens) /* only these may be replaced by a later run */
         cli_line_add_json(&line, "'own_tokens': %s", name_of(job->recipe.data));
     CLI_TRY(add_settings(job, descriptor, &line));
+    CLI_TRY(add_disks(job->options, descriptor, &line));
     CLI_TRY(add_plan(job, trace, &line));
     add_fallbacks(job, facts, &line);
     cli_line_add_json(&line, "}\n");

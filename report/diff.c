@@ -53,8 +53,8 @@ static coh_status add_number(const char *name, double before, double after, int 
     return add_fact(name, report_count(before).at, report_count(after).at, count, out);
 }
 
-/* Names of the recipe that add nothing: bookkeeping, rows of add_why, and paths of
- * data, which a run copies into its folder: their hashes are compared. */
+/* Names of the recipe that add nothing: bookkeeping, rows of add_why, the clip mode, which is two
+ * members, and paths of data, which a run copies into its folder: their hashes are compared. */
 static int is_left_out(const char *name)
 {
     static const char *const names[] = {
@@ -71,6 +71,8 @@ static int is_left_out(const char *name)
         "data",
         "validation",
         "trained_positions",
+        "clips_by_previous",
+        "speculates",
     };
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         if (strcmp(names[i], name) == 0)
@@ -134,14 +136,64 @@ static int is_nothing(const json_t *value)
            (json_is_array(value) && json_array_size(value) == 0);
 }
 
-/* The name of a setting as its flag has it: of adapters, --lora. */
-static void name_setting(const char *name, char *out_row, size_t bytes)
+/* A member of the recipe that has another name on the command line, or whose numbers are words
+ * there: the word of number i is words[i], NULL: the number itself. */
+typedef struct setting {
+    const char *member, *row;
+    const char *words[8];
+} setting;
+
+static const setting settings[] = {
+    { "warmup_steps", "warmup", { NULL } },
+    { "base", "first weights", { NULL } },
+    { "rank", "lora-rank", { NULL } },
+    { "alpha", "lora-alpha", { NULL } },
+    { "targets", "lora-targets", { NULL } },
+    { "also", "lora-also", { NULL } },
+    { "aligned", "documents", { "packed", "aligned", "fitted", "separate" } },
+    { "chat", "chat", { "no", "yes" } },
+    { "chat_form",
+      "chat-form",
+      { "auto", "chatml", "llama3", "llama2", "plain", "gemma", "qwen3" } },
+    { "skip_bad", "skip-bad", { "no", "yes" } },
+    { "id_bytes", "id-bytes", { "by the vocabulary" } },
+    { "validation_id_bytes", "validation-id-bytes", { "by the vocabulary" } },
+    { "by_layers", "sweep-order", { "micro-batch", "layer" } },
+    { "f32_gradients", "gradients", { "as the weights", "f32" } },
+    { "frozen_nf4", "frozen-dtype", { "model", "nf4" } },
+    { "atomics", "atomics", { "off", "on" } },
+    { "save_every", "save-every", { "at the end" } },
+    { "validation_every", "validation-every", { "at saves" } },
+    { "validation_windows", "validation-windows", { "all" } },
+    { "stop_after_worse", "stop-after-worse", { "never" } },
+};
+
+static const setting *find_setting(const char *member)
 {
-    const int is_lora = strcmp(name, "rank") == 0 || strcmp(name, "alpha") == 0 ||
-                        strcmp(name, "targets") == 0 || strcmp(name, "also") == 0;
-    snprintf(out_row, bytes, "%s%s", is_lora ? "lora-" : "", name);
+    for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]); i++)
+        if (strcmp(settings[i].member, member) == 0)
+            return &settings[i];
+    return NULL;
+}
+
+/* The name of a setting: that of its flag, if it has one. */
+static void name_setting(const char *member, char *out_row, size_t bytes)
+{
+    const setting *known = find_setting(member);
+    snprintf(out_row, bytes, "%s", known ? known->row : member);
     for (char *c = out_row; *c; c++)
         *c = *c == '_' ? '-' : *c;
+}
+
+/* The word of a setting's value, a missing one being 0; NULL: it has none. */
+static const char *word_of(const char *member, const json_t *value)
+{
+    const setting *known = find_setting(member);
+    const json_int_t number = json_integer_value(value);
+    const int most = sizeof(known->words) / sizeof(known->words[0]);
+    if (!known || (value && !json_is_integer(value)) || number < 0 || number >= most)
+        return NULL;
+    return known->words[number];
 }
 
 static coh_status add_setting(const char *name, const json_t *before, const json_t *after,
@@ -150,12 +202,22 @@ static coh_status add_setting(const char *name, const json_t *before, const json
     char row[64];
     coh_text texts[2] = { { 0 }, { 0 } };
     coh_status status = add_values(before, after, texts);
+    const char *words[] = { word_of(name, before), word_of(name, after) };
     name_setting(name, row, sizeof(row));
     if (status == COH_OK)
-        status = add_fact(row, texts[0].data, texts[1].data, count, out);
+        status = add_fact(row, words[0] ? words[0] : texts[0].data,
+                          words[1] ? words[1] : texts[1].data, count, out);
     coh_text_fini(&texts[0]);
     coh_text_fini(&texts[1]);
     return status;
+}
+
+/* The --clip-mode of a recipe. */
+static const char *clip_mode(const json_t *recipe)
+{
+    return json_integer_value(json_object_get(recipe, "speculates"))          ? "speculate"
+           : json_integer_value(json_object_get(recipe, "clips_by_previous")) ? "previous"
+                                                                              : "exact";
 }
 
 /* Members of `a` that differ from those of `b`; those that only `b` has with `is_rest`. An object
@@ -186,6 +248,7 @@ static coh_status add_recipes(const report_facts *a, const report_facts *b, int 
         return add_fact("command", a->command, b->command, count, out);
     COH_TRY(add_settings(a->recipe, b->recipe, 0, count, out));
     COH_TRY(add_settings(b->recipe, a->recipe, 1, count, out));
+    COH_TRY(add_fact("clip-mode", clip_mode(a->recipe), clip_mode(b->recipe), count, out));
     COH_TRY(add_number("ranks", a->ranks, b->ranks, count, out));
     COH_TRY(add_fact("pattern", a->pattern, b->pattern, count, out));
     COH_TRY(add_fact("wire", a->wire, b->wire, count, out));
@@ -201,6 +264,62 @@ static report_text budget_of(double bytes)
     return isfinite(bytes) ? report_size(bytes) : (report_text){ "no limit" };
 }
 
+/* Appends the folders of --disk. */
+static coh_status join_disks(const json_t *disks, coh_text *out)
+{
+    size_t i;
+    const json_t *folder;
+    ADD("%s", json_array_size(disks) > 0 ? "" : "none");
+    json_array_foreach(disks, i, folder)
+    {
+        ADD(i ? ", " : "");
+        COH_TRY(add_value(folder, 9, out));
+    }
+    return COH_OK;
+}
+
+/* A run of an earlier version recorded no folders. */
+static coh_status add_disks(const json_t *before, const json_t *after, int *count, coh_text *out)
+{
+    coh_text texts[2] = { { 0 }, { 0 } };
+    if (!before || !after)
+        return COH_OK;
+    coh_status status = join_disks(before, &texts[0]);
+    if (status == COH_OK)
+        status = join_disks(after, &texts[1]);
+    if (status == COH_OK)
+        status = add_fact("disk folders", texts[0].data, texts[1].data, count, out);
+    coh_text_fini(&texts[0]);
+    coh_text_fini(&texts[1]);
+    return status;
+}
+
+/* Did earlier runs calibrate one run's predictions, and not the other's? */
+static int is_calibration_other(const report_facts *a, const report_facts *b)
+{
+    return a->is_calibrated >= 0 && b->is_calibrated >= 0 && a->is_calibrated != b->is_calibrated;
+}
+
+static const char *calibration_of(const report_facts *facts)
+{
+    return facts->is_calibrated ? "calibrated by earlier runs" : "not calibrated";
+}
+
+static coh_status add_profile(const report_facts *a, const report_facts *b, int *count,
+                              coh_text *out)
+{
+    char texts[2][200];
+    const int is_renamed = strcmp(a->profile, b->profile) != 0;
+    snprintf(texts[0], sizeof(texts[0]), "%.150s%s%.20s", is_renamed ? a->profile : "",
+             is_renamed ? ", hash " : "", a->profile_hash);
+    snprintf(texts[1], sizeof(texts[1]), "%.150s%s%.20s", is_renamed ? b->profile : "",
+             is_renamed ? ", hash " : "", b->profile_hash);
+    COH_TRY(add_fact("profile", texts[0], texts[1], count, out));
+    if (is_calibration_other(a, b))
+        COH_TRY(add_fact("prices", calibration_of(a), calibration_of(b), count, out));
+    return COH_OK;
+}
+
 static coh_status add_why(const report_facts *a, const report_facts *b, coh_text *out)
 {
     int count = 0;
@@ -213,7 +332,8 @@ static coh_status add_why(const report_facts *a, const report_facts *b, coh_text
         COH_TRY(add_fact(name, budget_of(a->budget_bytes[tier]).at,
                          budget_of(b->budget_bytes[tier]).at, &count, out));
     }
-    COH_TRY(add_fact("profile", a->profile_hash, b->profile_hash, &count, out));
+    COH_TRY(add_disks(a->disks, b->disks, &count, out));
+    COH_TRY(add_profile(a, b, &count, out));
     COH_TRY(add_fact("cpu", a->cpu, b->cpu, &count, out));
     COH_TRY(add_fact("gpu", a->gpu, b->gpu, &count, out));
     COH_TRY(add_number("cores", a->cores, b->cores, &count, out));
@@ -324,6 +444,9 @@ coh_status report_draw_diff(const report_analysis *before, const report_analysis
     ADD("%12s%12s%12s\n", "before", "after", "change");
     COH_TRY(add_row("step, median", before->step_s, after->step_s, out));
     COH_TRY(add_row("step, predicted", before->predicted_s, after->predicted_s, out));
+    if (is_calibration_other(&before->run->facts, &after->run->facts))
+        ADD("    predictions: before %s, after %s\n", calibration_of(&before->run->facts),
+            calibration_of(&after->run->facts));
     COH_TRY(add_lanes(before, after, out));
     COH_TRY(add_operators(before, after, out));
     return add_why(&before->run->facts, &after->run->facts, out);

@@ -112,6 +112,7 @@ static coh_status read_facts(const json_t *root, report_facts *f)
         .wire = text_of(root, "wire"),
         .reduce = text_of(root, "reduce"),
         .recipe = json_object_get(root, "recipe"),
+        .disks = json_object_get(root, "disks"),
         .ranks = number_of(root, "ranks"),
         .seed = number_of(root, "seed"),
         .cores = number_of(machine, "cores"),

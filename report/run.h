@@ -21,6 +21,7 @@ typedef struct report_facts {
     const char *profile, *plan_hash, *profile_hash, *limit;
     const json_t *fallbacks;             /* sentences; NULL: not known */
     const json_t *recipe;                /* the note of its checkpoints; NULL: not known */
+    const json_t *disks;                 /* the folders of --disk; NULL: not known */
     const char *pattern, *wire, *reduce; /* "": of an earlier version */
     char *command;                       /* the arguments, joined */
     double seed, cores, memory_bytes, ranks, batch, micro_batch, sequence, tokens_per_step,

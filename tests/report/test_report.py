@@ -319,33 +319,65 @@ def settings(folder):
     corpus = os.path.join(folder, "corpus.txt")
     with open(corpus, "w", encoding="utf-8") as file:
         file.write("".join(f"line {i}\n" for i in range(400)))
+    lines = os.path.join(folder, "lines.jsonl")
+    with open(lines, "w", encoding="utf-8") as file:
+        talk = [{"role": "user", "content": "what is this line"}, {"role": "assistant", "content": "a line of many words"}]
+        file.write((json.dumps({"messages": talk}) + "\n") * 100)
+    os.mkdir(os.path.join(folder, "second"))
     runs = {"usual": [], "same": [], "rates": ["--lr", "1.25e-3", "--warmup", "1", "--lr-for", "wte=1e-4"],
             "shape": ["--batch", "2", "--dropout", "0.1", "--seed", "2", "--steps", "3", "--clip", "0.5"],
             "part": ["--freeze", "wpe"], "held": ["--validation", corpus],
             "seed": ["--seed", "1234567890123"], "seeds": ["--seed", "1234567890124"], "lora": ["--lora", "2:4", "--lora-also", "ln_f", "--lora-dropout", "0.1"],
             "ranks": ["--replicas", "2", "--ranks", "2", "--pattern", "zero1"], "far": ["--disk", folder],
-            "stable": ["--schedule", "wsd"]}
+            "stable": ["--schedule", "wsd"], "two": ["--disk", folder, "--disk", os.path.join(folder, "second"), "--clip-mode", "speculate"],
+            "words": ["--documents", "separate", "--sweep-order", "layer", "--micro-batch", "4", "--clip-mode", "previous"],
+            "lines": ["--data", lines, "--chat", "--chat-form", "plain", "--skip-bad"], "packed": ["--lora", "2", "--frozen-dtype", "nf4"],
+            "saves": ["--save-every", "1", "--validation", corpus, "--validation-every", "1", "--validation-windows", "3",
+                      "--stop-after-worse", "2"]}
     for name, flags in runs.items():
         few = [] if "--steps" in flags else ["--steps", "2"]
-        run("train", "gpt2-pico", "--data", corpus, "--sequence", "16", "--dtype", "f32", "--threads", "1",
-            "--device-memory", "2MiB" if name == "far" else "64MiB", "--save",
+        run("train", "gpt2-pico", *([] if "--data" in flags else ["--data", corpus]), "--sequence", "16", "--dtype", "f32", "--threads", "1", "--calibration", "none",
+            "--device-memory", "2MiB" if "--disk" in flags else "64MiB", "--save",
             os.path.join(folder, name), *few, *flags)
-    expected = {"same": [], "rates": ["warmup-steps", "lr", "min-lr", "lr-for"],
+    expected = {"same": [], "rates": ["warmup", "lr", "min-lr", "lr-for"],
                 "shape": ["batch", "micro-batch", "dropout", "seed", "steps", "schedule-steps", "clip"],
                 "part": ["freeze"], "held": ["validation-hash"], "lora": ["lora-rank", "lora-alpha", "lora-targets", "lora-also", "lora-dropout"],
-                "ranks": ["replicas", "ranks", "pattern"], "far": ["disk budget"], "stable": ["schedule", "decay-steps"]}
+                "ranks": ["replicas", "ranks", "pattern"], "far": ["disk budget", "disk folders"], "stable": ["schedule", "decay-steps"],
+                "two": ["disk budget", "disk folders", "clip-mode"], "words": ["data-hash", "documents", "sweep-order", "clip-mode"],
+                "lines": ["data-hash", "chat", "chat-form", "skip-bad"], "packed": ["lora-rank", "lora-alpha", "lora-targets", "frozen-dtype"],
+                "saves": ["save-every", "validation-hash", "validation-every", "validation-windows", "stop-after-worse"]}
     made = ["plan", "planned limit", "device budget", "threads", "micro-batch", "profile"]
     texts = {}
     for name, names in expected.items():
         texts[name] = run("diff", *(os.path.join(folder, x) for x in ("usual", name)),
                           env={**os.environ, "LC_ALL": "C.UTF-8"})[0].split("WHAT DIFFERS\n")[1]
-        found = [line[2:18].strip() for line in texts[name].splitlines() if "→" in line]
+        found = [re.match("  (disk folders|[a-z-]+(?: budget| limit)?)", line)[1] for line in texts[name].splitlines() if "→" in line]
         assert sorted(x for x in found if x not in made) == sorted(x for x in names if x not in made), (name, texts[name])
     assert "lr               0.0006 → 0.00125\n" in texts["rates"], texts["rates"]
     assert "lr-for           - → wte 0.0001\n" in texts["rates"], texts["rates"]
     assert "settings are equal" in texts["same"], texts["same"]
     assert "validation-hash  none → " in texts["held"], texts["held"]
     assert "disk budget      none → no limit\n" in texts["far"], texts["far"]
+    # Values are the words of the flags, as they were typed: none is a number that only the record has.
+    for name in ("words", "two", "lines", "packed", "saves"):
+        for flag, value in zip(runs[name], runs[name][1:]):
+            if flag in ("--documents", "--sweep-order", "--clip-mode", "--chat-form", "--frozen-dtype", "--save-every",
+                        "--validation-every", "--validation-windows", "--stop-after-worse"):
+                assert re.search(f"(?m)^  {flag[2:]} .* → {value}$", texts[name]), (flag, texts[name])
+    for row in ("documents        packed → ", "sweep-order      micro-batch → ", "clip-mode        exact → "):
+        assert row in texts["words"], texts["words"]
+    for row in ("chat             no → yes\n", "skip-bad         no → yes\n", "chat-form        auto → "):
+        assert row in texts["lines"], texts["lines"]
+    for row in ("save-every       at the end → ", "validation-windows all → ", "stop-after-worse never → "):
+        assert row in texts["saves"], texts["saves"]
+    # one folder, and one more, each by its path
+    one, two = folder, f"{folder}, {os.path.join(folder, 'second')}"
+    for before, after, disks in (("usual", "far", f"none → {one}"), ("far", "two", f"{one} → {two}")):
+        text = run("diff", *(os.path.join(folder, x) for x in (before, after)), env={**os.environ, "LC_ALL": "C.UTF-8"})[0]
+        head, tail = re.search("(?m)^  disk folders     (.*) → (.*)$", text).groups()
+        wanted = disks.split(" → ")
+        for said, full in zip((head, tail), wanted):  # a long text begins near the first difference
+            assert full.startswith(said) if not said.startswith("...") else said[3:] in full, (text, full)
     large = run("diff", *(os.path.join(folder, x) for x in ("seed", "seeds")), env={**os.environ, "LC_ALL": "C.UTF-8"})[0]
     assert "seed             1234567890123 → 1234567890124\n" in large, large
     # NCCL's sums need GPUs, so a run of the host has its record changed. One of an earlier version says nothing of sums.
@@ -359,8 +391,18 @@ def settings(folder):
             json.dump(record, file)
         text = run("diff", *(os.path.join(folder, x) for x in ("usual", "same")), env={**os.environ, "LC_ALL": "C.UTF-8"})[0]
         assert says in text, text
-    # One of an earlier version had no other schedule than a cosine.
-    record["recipe"].pop("schedule"), record["recipe"].pop("decay_steps")
+    # Predictions of which only one is calibrated are not of the same kind: both places that compare them say so.
+    for name, is_calibrated in (("usual", False), ("same", True)):
+        with open(os.path.join(folder, name, "run.json"), encoding="utf-8") as file:
+            changed = json.load(file)
+        with open(os.path.join(folder, name, "run.json"), "w", encoding="utf-8") as file:
+            json.dump({**changed, "calibrated": is_calibrated}, file)
+        said = {"prices           not calibrated → calibrated by earlier runs\n",
+                "    predictions: before not calibrated, after calibrated by earlier runs\n"}
+        text = run("diff", *(os.path.join(folder, x) for x in ("usual", "same")), env={**os.environ, "LC_ALL": "C.UTF-8"})[0]
+        assert {one for one in said if one in text} == (said if is_calibrated else set()), text
+    # One of an earlier version had no other schedule than a cosine, and recorded no folders.
+    record["recipe"].pop("schedule"), record["recipe"].pop("decay_steps"), record.pop("disks")
     with open(path, "w", encoding="utf-8") as file:
         json.dump(record, file)
     assert "settings are equal" in run("diff", *(os.path.join(folder, x) for x in ("usual", "same")),
