@@ -89,6 +89,29 @@ class Plan(ProgramTest):
     STEP_WITH_HINTS = ("plan", "gpt2-pico", "--threads", 2, "--sequence", 32, "--batch", 11, "--dtype", "f32", "--search", "quick",
                        "--device-memory", "3MiB")
 
+    def test_waits_that_name_another_lane_than_the_limit_are_explained(self):
+        """A wait counts for the last lane of a chain. The report follows the chain: its main cause is a lane of the limit."""
+        lanes = {"h2d and d2h": {"h2d", "d2h"}, "read and write": {"read", "write"}}
+        small = ["--search", "quick", "--device-memory", "10MiB", "--dtype", "f32"]
+        far = ["--emulate-host", "20MiB", "--disk", self.folder]
+        cases = [([*small, *far], True), ([*small, *far[2:]], False), ([*small, "--emulate-host", "1GiB"], False),
+                 ([*small, "--emulate-host", "1GiB", "--link-rate", "100MB/s"], False), ([], False)]
+        kept, report = self.path("kept.json"), self.path("report.json")
+        for flags, is_explained in cases:
+            with self.subTest(flags=flags):
+                said = self.succeeds("plan", *NANO, *flags, "-o", kept).out
+                waits = re.findall(r"(?m)^(\w+) .*; it waits, see limit$", said)
+                made = self.succeeds("plan", *NANO, *flags, "--json").json
+                exposed, busy = made["exposed_seconds"], made["busy_seconds"]
+                longest = max(exposed, key=exposed.get, default=None)
+                limit = re.search(r"(?m)^limit:  ([a-z0-9 ]+)", said)[1].strip()
+                is_other = limit in {*lanes, *exposed} and exposed[longest] > busy[longest] and longest not in lanes.get(limit, {limit})
+                self.assertEqual((waits, is_other), ([longest] if is_explained else [], is_explained), said)
+                if is_explained:
+                    self.succeeds("plan", *NANO, *flags, "--plan", kept, "--report", report)
+                    with open(report, encoding="utf-8") as file:
+                        self.assertIn(json.load(file)["causes"][0]["lane"], lanes[limit])
+
     def test_hints_are_the_last_lines_above_the_tables(self):
         plan = [*self.STEP_WITH_HINTS, "--disk", self.folder]
         lines = self.succeeds(*plan).out.split("\n")
