@@ -185,10 +185,10 @@ static void print_json(const coh_profile_summary *summary, double seconds)
 /* Waits for the other ranks, which measure the same. */
 static coh_status meet(const cli_options *options)
 {
-    const cli_launch_fact facts[] = { { "--batch", (uint64_t)options->batch },
-                                      { "--micro-batch", (uint64_t)options->micro_batch },
-                                      { "--sequence", (uint64_t)options->sequence },
-                                      { "--quick", options->quick != 0 } };
+    const cli_launch_fact facts[] = { { "another --batch", (uint64_t)options->batch },
+                                      { "another --micro-batch", (uint64_t)options->micro_batch },
+                                      { "another --sequence", (uint64_t)options->sequence },
+                                      { "another --quick", options->quick != 0 } };
     if (options->launch == NULL)
         return COH_OK;
     return cli_launch_ready(options->launch, facts, sizeof(facts) / sizeof(facts[0]));

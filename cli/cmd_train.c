@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/agree.h"
 #include "cli/budget.h"
 #include "cli/commands.h"
 #include "cli/drive.h"
@@ -631,39 +632,6 @@ static coh_status prepare_validation(cli_run *run)
     return COH_OK;
 }
 
-static uint64_t bits_of(double number)
-{
-    uint64_t bits;
-    memcpy(&bits, &number, sizeof(bits));
-    return bits;
-}
-
-/* Waits for the other processes of the run, if there are any, and compares numbers with theirs that
- * their plans do not have. */
-static coh_status meet_others(const cli_run *run)
-{
-    const cli_recipe *recipe = &run->job.recipe;
-    const cli_launch_fact facts[] = {
-        { "--data", recipe->data_hash },
-        { "--validation", recipe->validation_hash },
-        { "--resume, of another step,", run->job.first_step },
-        { "--steps", recipe->steps },
-        { "--seed", recipe->seed },
-        { "--lr", bits_of(recipe->schedule.highest) },
-        { "--min-lr", bits_of(recipe->schedule.lowest) },
-        { "--warmup", recipe->schedule.warmup_steps },
-        { "--schedule-steps", recipe->schedule.schedule_steps },
-        { "--schedule", recipe->schedule_kind },
-        { "--decay-steps", recipe->decay_steps },
-        { "--weight-decay", bits_of(recipe->weight_decay) },
-        { "--clip", bits_of(recipe->clip) },
-        { "--save-every", recipe->save_every },
-        { "--validation-every", recipe->validation_every },
-    };
-    enum { COUNT = sizeof(facts) / sizeof(*facts) };
-    return run->options->launch ? cli_launch_ready(run->options->launch, facts, COUNT) : COH_OK;
-}
-
 static coh_status run_all(cli_run *run)
 {
     const cli_options *options = run->options;
@@ -693,7 +661,7 @@ static coh_status run_all(cli_run *run)
     run->report.rank_count = options->launch ? 1 : cli_job_rank_count(&run->job);
     if (options->tensorboard)
         CLI_TRY(cli_report_open_board(&run->report, options->tensorboard));
-    CLI_TRY(meet_others(run));
+    CLI_TRY(cli_agree(&run->job));
     CLI_TRY(open_engine(run));
     CLI_TRY(write_plan(run));
     describe_start(run);

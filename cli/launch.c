@@ -225,8 +225,8 @@ static coh_status compare(const cli_launch *launch, const cli_launch_fact *facts
         for (int i = 0; i < fact_count; i++)
             if (all[rank * CLI_LAUNCH_FACTS_MOST + i] != facts[i].value)
                 return cli_fail(COH_ERR_ARGUMENT,
-                                "rank %" PRId32 " has another %s than rank 0: give all the same",
-                                rank, facts[i].name);
+                                "rank %" PRId32 " has %s than rank 0: give all the same", rank,
+                                facts[i].other);
     return COH_OK;
 }
 

@@ -50,13 +50,13 @@ coh_status cli_launch_share_plan(cli_launch *launch, const coh_plan *plan, const
 
 /* A number that all ranks must have alike. */
 typedef struct cli_launch_fact {
-    const char *name; /* "--data" */
+    const char *other; /* what a rank has that differs: "another --data" */
     uint64_t value;
 } cli_launch_fact;
-enum { CLI_LAUNCH_FACTS_MOST = 16 };
+enum { CLI_LAUNCH_FACTS_MOST = 64 };
 
 /* Waits until all ranks are ready to create their engines, and compares their facts with rank 0's.
- * Fails: COH_ERR_ARGUMENT, on rank 0, with the rank and the fact's name. */
+ * Fails: COH_ERR_ARGUMENT, on rank 0, with the rank and its words for the fact. */
 coh_status cli_launch_ready(cli_launch *launch, const cli_launch_fact *facts, int fact_count);
 
 /* Keeps words that follow the sentence of the first failure, whichever rank has it. `launch` NULL:

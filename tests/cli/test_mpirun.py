@@ -42,6 +42,10 @@ class Processes(TrainTest):
         self.assertIn(says, sentences[0])
         return sentences[0]
 
+    def differs(self, common, flags, says):
+        """Rank 1 alone has the flags, too, and the run is refused."""
+        return self.refused(2, *as_processes(1, *common), ":", "-n", *as_processes(1, *common, *flags), says=says)
+
     def alone(self, *more):
         return self.says_hash(self.train("--save", "none", *more, model=RUN))
 
@@ -245,7 +249,19 @@ class Processes(TrainTest):
         for flags, says in pairs((["--seed", 2], "rank 1 has another --seed"), (["--lr", 1], "rank 1 has another --lr"),
                                  (["--sequence", 8], "rank 1: the plan plan.json of rank 0"),
                                  (["--data", other], "rank 1 has another --data")):
-            self.refused(2, *as_processes(1, *common), ":", "-n", *as_processes(1, *common, *flags), says=says)
+            self.differs(common, flags, says)
+
+    def test_ranks_with_other_numbers_of_the_optimizer_are_named(self):
+        """Each rank updates its part by its own: nothing would fail, and the model would be wrong."""
+        common = [*RUN, "--pattern", "zero1", "--data", self.data, "--steps", 1, "--save", "none"]
+        for flag, value in pairs(("--beta2", 0.9), ("--lr-for", "*=1e-5"), ("--weight-decay-for", "*=0.5"),
+                                 ("--hyperparameter", "epsilon=1e-3"), ("--beta1", 0.8)):
+            self.differs(common, [flag, value], f"rank 1 has another {flag} than rank 0")
+
+    def test_a_setting_that_no_flag_of_the_table_has_is_found_in_the_note(self):
+        ids = self.write("ids.bin", b"\x01\x00\x02\x00\x03\x00\x04\x00" * 200)
+        common = [*RUN, "--tokenizer", "none", "--vocabulary", 256, "--data", ids, "--steps", 1, "--save", "none"]
+        self.differs(common, ["--id-bytes", 2], "rank 1 has other settings in the note of its run")
 
     def test_a_failure_of_one_is_the_first_ones_sentence(self):
         common = [*RUN, "--data", self.data, "--steps", 1, "--save", "none"]

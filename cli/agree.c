@@ -1,0 +1,144 @@
+/* Compares the settings of all ranks. The one idea: a fact is 64 bits, so lists, texts and reals
+ * are compared by their hashes. Read agree.h first; launch.c gathers and compares. */
+#include "cli/agree.h"
+
+#include <string.h>
+
+#include "cli/launch.h"
+
+typedef struct fact_list {
+    cli_launch_fact at[CLI_LAUNCH_FACTS_MOST];
+    int count;
+} fact_list;
+
+static void add(fact_list *list, const char *other, uint64_t value)
+{
+    list->at[list->count++] = (cli_launch_fact){ other, value };
+}
+
+/* ---- hashes ---- */
+
+/* FNV-1a. */
+#define HASH_BEGIN UINT64_C(0xcbf29ce484222325)
+#define HASH_PRIME UINT64_C(0x100000001b3)
+
+static uint64_t hash_bytes(uint64_t hash, const void *bytes, size_t count)
+{
+    const uint8_t *at = bytes;
+    for (size_t i = 0; i < count; i++)
+        hash = (hash ^ at[i]) * HASH_PRIME;
+    return hash;
+}
+
+/* With its NUL, so that a list of texts is cut where it was. */
+static uint64_t hash_text(uint64_t hash, const char *text)
+{
+    return hash_bytes(hash, text, strlen(text) + 1);
+}
+
+static uint64_t of_text(const char *text)
+{
+    return hash_text(HASH_BEGIN, text);
+}
+
+static uint64_t of_real(double number)
+{
+    return hash_bytes(HASH_BEGIN, &number, sizeof(number));
+}
+
+static uint64_t of_fors(const cli_for_list *list)
+{
+    uint64_t hash = HASH_BEGIN;
+    for (int64_t i = 0; i < list->count; i++) {
+        hash = hash_text(hash, list->at[i].pattern);
+        hash = hash_bytes(hash, &list->at[i].value, sizeof(list->at[i].value));
+    }
+    return hash;
+}
+
+static uint64_t of_optimizers(const cli_optimizer_list *list)
+{
+    uint64_t hash = HASH_BEGIN;
+    for (int64_t i = 0; i < list->count; i++)
+        hash = hash_text(hash_text(hash, list->at[i].pattern), list->at[i].optimizer);
+    return hash;
+}
+
+/* ---- settings ---- */
+
+static void add_data(const cli_recipe *recipe, fact_list *list)
+{
+    const coh_text_form *form = &recipe->form;
+    add(list, "another --seed", recipe->seed);
+    add(list, "another --tokenizer", recipe->tokenizer_identity);
+    add(list, "another --field", of_text(form->field));
+    add(list, "another --chat", (uint64_t)form->chat);
+    add(list, "another --chat-form", (uint64_t)form->chat_form);
+    add(list, "another --documents", (uint64_t)form->aligned);
+    add(list, "another --validation-split", of_real(form->validation_split));
+    add(list, "another --skip-bad", recipe->skip_bad);
+    add(list, "another --data", recipe->data_hash);
+    add(list, "another --validation", recipe->validation_hash);
+}
+
+static void add_schedule(const cli_recipe *recipe, fact_list *list)
+{
+    const coh_schedule *schedule = &recipe->schedule;
+    add(list, "another --steps", recipe->steps);
+    add(list, "another --lr", of_real(schedule->highest));
+    add(list, "another --min-lr", of_real(schedule->lowest));
+    add(list, "another --warmup", schedule->warmup_steps);
+    add(list, "another --schedule-steps", schedule->schedule_steps);
+    add(list, "another --schedule", recipe->schedule_kind);
+    add(list, "another --decay-steps", recipe->decay_steps);
+    add(list, "another --save-every", recipe->save_every);
+    add(list, "another --validation-every", recipe->validation_every);
+}
+
+static void add_optimizer(const cli_job *job, fact_list *list)
+{
+    const cli_recipe *recipe = &job->recipe;
+    add(list, "another --optimizer, or --state,", of_text(cli_recipe_optimizer(recipe)));
+    add(list, "another --optimizer-for", of_optimizers(&recipe->optimizer_for));
+    add(list, "another --hyperparameter", of_fors(&recipe->hyperparameters));
+    add(list, "another --beta1", of_real(recipe->beta1));
+    add(list, "another --beta2", of_real(recipe->beta2));
+    add(list, "another --weight-decay", of_real(recipe->weight_decay));
+    add(list, "another --weight-decay-for", of_fors(&recipe->weight_decay_for));
+    add(list, "another --lr-for", of_fors(&recipe->lr_for));
+    add(list, "another --clip", of_real(recipe->clip));
+    add(list, "another --clip-mode", cli_recipe_clip_mode(recipe));
+}
+
+/* Sets *out_hash to that of the run's note, without what may differ: paths, which are compared by
+ * their contents, and how many checkpoints rank 0 keeps. */
+static coh_status hash_note(const cli_job *job, uint64_t *out_hash)
+{
+    cli_line note;
+    cli_recipe recipe = job->recipe;
+    coh_model model = job->model;
+    char *const paths[] = { recipe.tokenizer, recipe.base, recipe.data, recipe.validation,
+                            recipe.kernels };
+    for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++)
+        paths[i][0] = '\0';
+    recipe.keep = 0;
+    memcpy(model.name, "any", sizeof("any")); /* that of its folder */
+    CLI_TRY(cli_recipe_to_note(&recipe, &model, &note));
+    *out_hash = of_text(note.text);
+    return COH_OK;
+}
+
+coh_status cli_agree(const cli_job *job)
+{
+    fact_list list = { .count = 0 };
+    uint64_t note;
+    if (job->options->launch == NULL)
+        return COH_OK;
+    CLI_TRY(hash_note(job, &note));
+    add(&list, "a --resume checkpoint of another step", job->first_step);
+    add_data(&job->recipe, &list);
+    add_schedule(&job->recipe, &list);
+    add_optimizer(job, &list);
+    add(&list, "other settings in the note of its run", note);
+    return cli_launch_ready(job->options->launch, list.at, list.count);
+}

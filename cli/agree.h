@@ -1,0 +1,18 @@
+/* agree.h - compares the settings of the processes of a launcher before they train together.
+ *
+ *     rank 0   flags ──> recipe ──> settings ─┐
+ *     rank 1   flags ──> recipe ──> settings ─┴─> the first one that differs, by its flag
+ *
+ * The one idea: each setting is a fact with the words that a sentence has for it, and one more fact
+ * is a hash of the whole note of the run. So a setting that the table forgets is found, too. */
+#ifndef COH_CLI_AGREE_H
+#define COH_CLI_AGREE_H
+
+#include "cli/job.h"
+
+/* Waits for the other processes of the run, if there are any, and compares everything that decides
+ * its numbers, or how often ranks wait for each other. Paths are not compared, but what lies there.
+ * Fails: COH_ERR_ARGUMENT, on rank 0, with the rank and the flag. */
+coh_status cli_agree(const cli_job *job);
+
+#endif
