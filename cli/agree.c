@@ -81,6 +81,18 @@ static void add_data(const cli_recipe *recipe, fact_list *list)
     add(list, "another --validation", recipe->validation_hash);
 }
 
+/* A rank that validates more often, or over more windows, would wait for the others forever: they
+ * are not waited for inside a step, so no timeout ends it. */
+static void add_saves(const cli_job *job, fact_list *list)
+{
+    const cli_recipe *recipe = &job->recipe;
+    add(list, "another --save-every", recipe->save_every);
+    add(list, "another --validation-every", recipe->validation_every);
+    add(list, "another --validation-windows", recipe->validation_windows);
+    add(list, "another --stop-after-worse", recipe->stop_after_worse);
+    add(list, "another --keep-best", cli_given(job->options, CLI_FLAG_KEEP_BEST) != 0);
+}
+
 static void add_schedule(const cli_recipe *recipe, fact_list *list)
 {
     const coh_schedule *schedule = &recipe->schedule;
@@ -91,8 +103,6 @@ static void add_schedule(const cli_recipe *recipe, fact_list *list)
     add(list, "another --schedule-steps", schedule->schedule_steps);
     add(list, "another --schedule", recipe->schedule_kind);
     add(list, "another --decay-steps", recipe->decay_steps);
-    add(list, "another --save-every", recipe->save_every);
-    add(list, "another --validation-every", recipe->validation_every);
 }
 
 static void add_optimizer(const cli_job *job, fact_list *list)
@@ -138,6 +148,7 @@ coh_status cli_agree(const cli_job *job)
     add(&list, "a --resume checkpoint of another step", job->first_step);
     add_data(&job->recipe, &list);
     add_schedule(&job->recipe, &list);
+    add_saves(job, &list);
     add_optimizer(job, &list);
     add(&list, "other settings in the note of its run", note);
     return cli_launch_ready(job->options->launch, list.at, list.count);

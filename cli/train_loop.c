@@ -398,7 +398,9 @@ static coh_status validate_and_judge(cli_run *run, int *saves)
 {
     const uint64_t step = run->done_steps;
     CLI_TRY(validate(run, *saves));
-    run->ended = !run->stopped && is_worse_for_long(run) && step < run->job.recipe.steps;
+    int32_t ends = !run->stopped && is_worse_for_long(run) && step < run->job.recipe.steps;
+    CLI_TRY(ask_first(run, &ends)); /* its folder may know a lower loss */
+    run->ended = ends;
     if (run->ended && !run->validations.is_of_all) {
         const int is_first = isinf(run->validations.best);
         *saves = 1; /* over all windows it may be the best: the run then continues */

@@ -258,6 +258,14 @@ class Processes(TrainTest):
                                  ("--hyperparameter", "epsilon=1e-3"), ("--beta1", 0.8)):
             self.differs(common, [flag, value], f"rank 1 has another {flag} than rank 0")
 
+    def test_ranks_that_would_validate_or_save_at_other_times_are_named(self):
+        """With divided weights all take part, so one would wait for the others forever."""
+        validates = ["--validation", self.write("held.txt", "a line\n" * 200), "--validation-every", 1]
+        common = [*RUN, "--pattern", "zero3", "--data", self.data, "--steps", 4, *validates]
+        for flag, *value in pairs(("--save-every", 1), ("--stop-after-worse", 1), ("--keep-best",), ("--validation-windows", 3)):
+            self.differs([*common, "--save", self.path("run")], [flag, *value], f"rank 1 has another {flag} than rank 0")
+            self.assertFalse(os.path.exists(self.path("run")))
+
     def test_a_setting_that_no_flag_of_the_table_has_is_found_in_the_note(self):
         ids = self.write("ids.bin", b"\x01\x00\x02\x00\x03\x00\x04\x00" * 200)
         common = [*RUN, "--tokenizer", "none", "--vocabulary", 256, "--data", ids, "--steps", 1, "--save", "none"]
