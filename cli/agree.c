@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cli/launch.h"
+#include "cohobate/kernels.h"
 
 typedef struct fact_list {
     cli_launch_fact at[CLI_LAUNCH_FACTS_MOST];
@@ -65,6 +66,57 @@ static uint64_t of_optimizers(const cli_optimizer_list *list)
 }
 
 /* ---- settings ---- */
+
+static uint64_t of_shape(const coh_fold_shape *shape)
+{
+    return of_text(cli_shape_text(shape).at);
+}
+
+static void add_batch(const cli_job *job, fact_list *list)
+{
+    const cli_recipe *recipe = &job->recipe;
+    add(list, "another --batch", (uint64_t)recipe->batch);
+    add(list, "another --sequence", (uint64_t)recipe->sequence);
+    add(list, "another --replicas", of_shape(&recipe->replicas));
+    add(list, "another --micro-batch", (uint64_t)recipe->micro_batch);
+    add(list, "another --sweep-order", recipe->by_layers);
+    add(list, "another --gradients", recipe->f32_gradients);
+    add(list, "another --atomics", recipe->atomics);
+    add(list, "another --reduce", (uint64_t)job->options->reduce);
+    add(list, "another --wire",
+        (uint64_t)job->wires.weights << 32 | (uint64_t)job->wires.gradients);
+    add(list, "another --kernels", coh_kernels_hash());
+}
+
+/* Sets *out_hash to that of the model without its name, which is that of its folder. */
+static coh_status hash_model(const cli_job *job, uint64_t *out_hash)
+{
+    char text[COH_MODEL_JSON_BYTES];
+    coh_model model = job->model;
+    memcpy(model.name, "any", sizeof("any"));
+    CLI_TRY(coh_model_to_json(&model, text, sizeof(text)));
+    *out_hash = of_text(text);
+    return COH_OK;
+}
+
+static coh_status add_model(const cli_job *job, fact_list *list)
+{
+    uint64_t hash;
+    const cli_recipe *recipe = &job->recipe;
+    const coh_adapters *adapters = &job->model.adapters;
+    const uint64_t scale = hash_bytes(HASH_BEGIN, &adapters->alpha, sizeof(adapters->alpha));
+    CLI_TRY(hash_model(job, &hash));
+    add(list, "another --dtype", coh_model_size_get(&job->model).dtype);
+    add(list, "another --freeze", of_text(adapters->freeze));
+    add(list, "another --lora", scale + (uint64_t)adapters->rank);
+    add(list, "another --lora-targets", of_text(adapters->targets));
+    add(list, "another --lora-also", of_text(adapters->also));
+    add(list, "another --lora-dropout", of_real(recipe->lora_dropout));
+    add(list, "another --dropout", of_real(recipe->dropout));
+    add(list, "another --frozen-dtype", recipe->frozen_nf4);
+    add(list, "another model", hash);
+    return COH_OK;
+}
 
 static void add_data(const cli_recipe *recipe, fact_list *list)
 {
@@ -132,6 +184,8 @@ static coh_status hash_note(const cli_job *job, uint64_t *out_hash)
     for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++)
         paths[i][0] = '\0';
     recipe.keep = 0;
+    recipe.steps += recipe.steps == 0; /* with --epochs, before the data is open */
+    recipe.schedule.schedule_steps += recipe.schedule.schedule_steps == 0;
     memcpy(model.name, "any", sizeof("any")); /* that of its folder */
     CLI_TRY(cli_recipe_to_note(&recipe, &model, &note));
     *out_hash = of_text(note.text);
@@ -146,10 +200,12 @@ coh_status cli_agree(const cli_job *job)
         return COH_OK;
     CLI_TRY(hash_note(job, &note));
     add(&list, "a --resume checkpoint of another step", job->first_step);
+    add_batch(job, &list);
+    CLI_TRY(add_model(job, &list));
     add_data(&job->recipe, &list);
     add_schedule(&job->recipe, &list);
     add_saves(job, &list);
     add_optimizer(job, &list);
     add(&list, "other settings in the note of its run", note);
-    return cli_launch_ready(job->options->launch, list.at, list.count);
+    return cli_launch_agree(job->options->launch, list.at, list.count);
 }

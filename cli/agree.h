@@ -12,6 +12,8 @@
 
 /* Waits for the other processes of the run, if there are any, and compares everything that decides
  * its numbers, or how often ranks wait for each other. Paths are not compared, but what lies there.
+ * Call it before planning, so that a sentence names a flag instead of a plan, and again when the
+ * data is open, which decides the hashes of its ids and with --epochs the steps.
  * Fails: COH_ERR_ARGUMENT, on rank 0, with the rank and the flag. */
 coh_status cli_agree(const cli_job *job);
 

@@ -191,7 +191,7 @@ static coh_status meet(const cli_options *options)
                                       { "another --quick", options->quick != 0 } };
     if (options->launch == NULL)
         return COH_OK;
-    return cli_launch_ready(options->launch, facts, sizeof(facts) / sizeof(facts[0]));
+    return cli_launch_agree(options->launch, facts, sizeof(facts) / sizeof(facts[0]));
 }
 
 /* Reads the profile that will be rewritten; NULL: there is none. */

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "cli/adapters.h"
+#include "cli/agree.h"
 #include "cli/artefact.h"
 #include "cli/budget.h"
 #include "cli/dtype.h"
@@ -639,6 +640,8 @@ coh_status cli_job_open_beside(const cli_options *options, const coh_plan *const
     coh_status status = cli_budget_use_kernels(out_job->recipe.kernels, !options->kernels,
                                                coh_model_size_get(&out_job->model).dtype);
     set_budget(out_job);
+    if (status == COH_OK)
+        status = cli_agree(out_job);
     if (status == COH_OK)
         status = make_plan(out_job);
     if (status == COH_OK && out_job->budget.is_run_here)

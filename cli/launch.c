@@ -11,7 +11,8 @@
 #include "cli/say.h"
 #include "cli/stop.h"
 
-enum { MEETINGS = 2 }; /* share and ready */
+/* The meetings of train; profile has the last one. */
+enum { TO_PLAN, TO_SHARE, TO_START, MEETINGS };
 
 /* ---- the share of a machine ---- */
 
@@ -163,7 +164,7 @@ static coh_status open_world(cli_options *options)
         return COH_OK;
     }
     options->launch = &launch;
-    launch.meeting_count = options->command == CLI_TRAIN ? 0 : 1; /* others share no plan */
+    launch.meeting_count = options->command == CLI_TRAIN ? TO_PLAN : TO_START;
     CLI_TRY(take_places(&launch, options));
     if (launch.rank > 0)
         keep_nothing(options);
@@ -213,7 +214,7 @@ int32_t cli_launch_gpu(const coh_world *launched, int32_t local_rank)
 coh_status cli_launch_share_plan(cli_launch *launch, const coh_plan *plan, const char *note,
                                  const char **out_text)
 {
-    launch->meeting_count = 1;
+    launch->meeting_count++;
     return coh_world_share_plan(launch->world, plan, note, out_text);
 }
 
@@ -230,10 +231,10 @@ static coh_status compare(const cli_launch *launch, const cli_launch_fact *facts
     return COH_OK;
 }
 
-coh_status cli_launch_ready(cli_launch *launch, const cli_launch_fact *facts, int fact_count)
+coh_status cli_launch_agree(cli_launch *launch, const cli_launch_fact *facts, int fact_count)
 {
     uint64_t own[CLI_LAUNCH_FACTS_MOST] = { 0 };
-    launch->meeting_count = MEETINGS;
+    launch->meeting_count++;
     CLI_TRY(coh_world_barrier(launch->world));
     uint64_t *all = calloc((size_t)launch->rank_count, sizeof(own));
     if (all == NULL)
@@ -257,8 +258,8 @@ static coh_status come_to_next_meeting(cli_launch *launch)
     const char *text;
     if (launch->rank == 0 || launch->meeting_count == MEETINGS)
         return COH_OK;
-    return launch->meeting_count == 0 ? cli_launch_share_plan(launch, NULL, NULL, &text)
-                                      : coh_world_barrier(launch->world);
+    return launch->meeting_count == TO_SHARE ? cli_launch_share_plan(launch, NULL, NULL, &text)
+                                             : coh_world_barrier(launch->world);
 }
 
 void cli_launch_keep_words(cli_launch *launch, const char *words)

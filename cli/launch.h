@@ -1,7 +1,7 @@
 /* launch.h - train as one of the processes that mpirun or srun started: a rank of their world.
  *
- *     rank 0      plan ──> share ──> data ──> ready ──> engine, steps ──> end   prints, keeps files
- *     rank 1        wait ──> share ──> data ──> ready ──> engine, steps ──> end   prints nothing
+ *     rank 0   agree ──> plan ──> share ──> data ──> agree ──> engine, steps ──> end   prints
+ *     rank 1   agree ───> wait ─> share ──> data ──> agree ──> engine, steps ──> end   is silent
  *
  * The one idea: every process runs the same command with the same flags. Rank 0 decides and keeps;
  * the others take its plan, and their flags for files are as with --save none. A failure of any
@@ -17,7 +17,7 @@ typedef struct cli_launch {
     int32_t local_count;   /* ranks of a machine */
     int32_t thread_count;  /* of each rank by default: cores that it shares with no other */
     int32_t sharing_count; /* ranks of the machine, rank 0 too, that may use rank 0's cores */
-    int meeting_count;     /* of share and ready */
+    int meeting_count;     /* of agree, share, agree */
     int has_begun;         /* the first step: from here on all ranks stop together on request */
     int is_stopped;        /* by cli_launch_stop */
     int exit_code;         /* rank 0's */
@@ -55,9 +55,10 @@ typedef struct cli_launch_fact {
 } cli_launch_fact;
 enum { CLI_LAUNCH_FACTS_MOST = 64 };
 
-/* Waits until all ranks are ready to create their engines, and compares their facts with rank 0's.
+/* Waits until all ranks have come as far, and compares their facts with rank 0's. train calls it
+ * before it plans and before it creates its engine, profile before it measures.
  * Fails: COH_ERR_ARGUMENT, on rank 0, with the rank and its words for the fact. */
-coh_status cli_launch_ready(cli_launch *launch, const cli_launch_fact *facts, int fact_count);
+coh_status cli_launch_agree(cli_launch *launch, const cli_launch_fact *facts, int fact_count);
 
 /* Keeps words that follow the sentence of the first failure, whichever rank has it. `launch` NULL:
  * does nothing. */

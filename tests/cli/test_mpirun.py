@@ -247,7 +247,7 @@ class Processes(TrainTest):
         common = [*RUN, "--data", self.data, "--steps", 1, "--save", "none"]
         other = self.write("other.txt", "another text\n" * 1000)
         for flags, says in pairs((["--seed", 2], "rank 1 has another --seed"), (["--lr", 1], "rank 1 has another --lr"),
-                                 (["--sequence", 8], "rank 1: the plan plan.json of rank 0"),
+                                 (["--sequence", 8], "rank 1 has another --sequence"),
                                  (["--data", other], "rank 1 has another --data")):
             self.differs(common, flags, says)
 
@@ -257,6 +257,19 @@ class Processes(TrainTest):
         for flag, value in pairs(("--beta2", 0.9), ("--lr-for", "*=1e-5"), ("--weight-decay-for", "*=0.5"),
                                  ("--hyperparameter", "epsilon=1e-3"), ("--beta1", 0.8)):
             self.differs(common, [flag, value], f"rank 1 has another {flag} than rank 0")
+
+    def test_ranks_with_other_programs_are_named_by_the_flag(self):
+        """The plan of rank 0 would not be theirs, which is no fault of a file."""
+        common = [*RUN, "--data", self.data, "--steps", 1, "--save", "none"]
+        adapts = ["--lora", 4]
+        for shared, flag, value in pairs(([], "--clip-mode", "previous"), ([], "--optimizer", "lion"), ([], "--documents", "separate"),
+                                         (adapts, "--lora-dropout", 0.1), (adapts, "--lora-targets", "c_proj"),
+                                         (["--batch", 8], "--micro-batch", 1), ([], "--dropout", 0.1)):
+            self.differs([*common, *shared], [flag, value], f"rank 1 has another {flag}")
+        alpha = [*as_processes(1, *common, *adapts), ":", "-n", *as_processes(1, *common, "--lora", "4:16")]
+        self.refused(2, *alpha, says="rank 1 has another --lora than rank 0")
+        other = [*as_processes(1, *common), ":", "-n", *as_processes(1, "gpt2-nano", *common[1:])]
+        self.refused(2, *other, says="rank 1 has another model than rank 0")
 
     def test_ranks_that_would_validate_or_save_at_other_times_are_named(self):
         """With divided weights all take part, so one would wait for the others forever."""
