@@ -2,6 +2,7 @@
  * are compared by their hashes. Read agree.h first; launch.c gathers and compares. */
 #include "cli/agree.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "cli/launch.h"
@@ -63,6 +64,83 @@ static uint64_t of_optimizers(const cli_optimizer_list *list)
     for (int64_t i = 0; i < list->count; i++)
         hash = hash_text(hash_text(hash, list->at[i].pattern), list->at[i].optimizer);
     return hash;
+}
+
+/* ---- starting values ---- */
+
+/* Numbers that are read of each tensor. Reading all would take as long as loading; training, even
+ * of one epoch at a low rate, changes many numbers of every tensor that it trains. */
+enum { PLACES = 4, AT_A_PLACE = 16 };
+
+static coh_status hash_numbers(cli_weights *weights, const char *name, uint64_t elements,
+                               uint64_t *hash)
+{
+    const uint64_t count = elements < AT_A_PLACE ? elements : AT_A_PLACE;
+    *hash = hash_text(*hash, name);
+    for (uint64_t place = 0; place < PLACES; place++) {
+        float values[AT_A_PLACE] = { 0 };
+        const uint64_t begin = (elements - count) / (PLACES - 1) * place;
+        CLI_TRY(cli_weights_numbers(weights, name, begin, count, values));
+        *hash = hash_bytes(*hash, values, sizeof(values));
+    }
+    return COH_OK;
+}
+
+static coh_status hash_tensors(cli_job *job, uint64_t *hash)
+{
+    coh_model_tensor tensor;
+    for (int64_t i = 0; i < coh_model_tensor_count(&job->model); i++) {
+        CLI_TRY(coh_model_tensor_at(&job->model, i, &tensor));
+        const int64_t rows = tensor.rank > 1 ? tensor.dim[1] : 1;
+        CLI_TRY(hash_numbers(&job->weights, tensor.name, (uint64_t)(tensor.dim[0] * rows), hash));
+    }
+    return COH_OK;
+}
+
+static coh_status hash_adapters(cli_job *job, uint64_t *hash)
+{
+    const uint64_t rank = (uint64_t)job->model.adapters.rank;
+    coh_model_adapter adapter;
+    for (int64_t i = 0; i < coh_model_adapter_count(&job->model); i++) {
+        char a[128], b[128];
+        CLI_TRY(coh_model_adapter_at(&job->model, i, &adapter));
+        snprintf(a, sizeof(a), "%s.lora_A.weight", adapter.name);
+        snprintf(b, sizeof(b), "%s.lora_B.weight", adapter.name);
+        CLI_TRY(hash_numbers(&job->weights, a, rank * (uint64_t)adapter.inputs, hash));
+        CLI_TRY(hash_numbers(&job->weights, b, rank * (uint64_t)adapter.outputs, hash));
+    }
+    return COH_OK;
+}
+
+/* Hashes what the run begins with: a checkpoint by the hash of its values, folders by samples. */
+static coh_status find_start(cli_job *job)
+{
+    const cli_weights *weights = &job->weights;
+    job->weights_hash = HASH_BEGIN;
+    if (weights->is_checkpoint)
+        job->weights_hash = weights->facts.hash;
+    if (weights->folder != NULL)
+        CLI_TRY(hash_tensors(job, &job->weights_hash));
+    job->adapter_hash = HASH_BEGIN;
+    if (weights->adapters != NULL)
+        CLI_TRY(hash_adapters(job, &job->adapter_hash));
+    job->has_start_hashes = 1;
+    return COH_OK;
+}
+
+static void add_start(const cli_job *job, fact_list *list)
+{
+    add(list, "a --resume checkpoint of another step", job->first_step);
+    add(list, "other values in its --resume checkpoint", job->resumed ? job->weights_hash : 0);
+    add(list, "another --reset-optimizer", (uint64_t)job->options->reset_optimizer);
+    add(list, "another --from-scratch", (uint64_t)job->options->from_scratch);
+}
+
+/* After the model's form: folders of other models are named by it. */
+static void add_weights(const cli_job *job, fact_list *list)
+{
+    add(list, "other adapters in its --adapter", job->adapter_hash);
+    add(list, "other weights in the folder of its model", job->weights_hash);
 }
 
 /* ---- settings ---- */
@@ -192,16 +270,19 @@ static coh_status hash_note(const cli_job *job, uint64_t *out_hash)
     return COH_OK;
 }
 
-coh_status cli_agree(const cli_job *job)
+coh_status cli_agree(cli_job *job)
 {
     fact_list list = { .count = 0 };
     uint64_t note;
     if (job->options->launch == NULL)
         return COH_OK;
+    if (!job->has_start_hashes)
+        CLI_TRY(find_start(job));
     CLI_TRY(hash_note(job, &note));
-    add(&list, "a --resume checkpoint of another step", job->first_step);
+    add_start(job, &list);
     add_batch(job, &list);
     CLI_TRY(add_model(job, &list));
+    add_weights(job, &list);
     add_data(&job->recipe, &list);
     add_schedule(&job->recipe, &list);
     add_saves(job, &list);

@@ -13,8 +13,11 @@
 /* Waits for the other processes of the run, if there are any, and compares everything that decides
  * its numbers, or how often ranks wait for each other. Paths are not compared, but what lies there.
  * Call it before planning, so that a sentence names a flag instead of a plan, and again when the
- * data is open, which decides the hashes of its ids and with --epochs the steps.
- * Fails: COH_ERR_ARGUMENT, on rank 0, with the rank and the flag. */
-coh_status cli_agree(const cli_job *job);
+ * data is open, which decides the hashes of its ids and with --epochs the steps. The weights that
+ * the run begins with are open and not loaded yet: the hash that a checkpoint holds is compared, or
+ * 64 numbers of each tensor of a folder.
+ * Fails: COH_ERR_ARGUMENT, on rank 0, with the rank and the flag;
+ * as reading the weights does. */
+coh_status cli_agree(cli_job *job);
 
 #endif

@@ -20,6 +20,9 @@ typedef struct cli_job {
     int freezes_anew; /* this run freezes parameters that the weights' checkpoint trained */
     cli_recipe recipe;
     uint64_t data_token_count, data_window_count; /* of a run's data once it is open; else 0 */
+    /* Of a launcher's process: hashes of what the run begins with (agree.h). */
+    uint64_t weights_hash, adapter_hash;
+    int has_start_hashes;
     int makes_tokens; /* the recipe's data is a token file that this run made of text */
     /* The recipe's replicas: those of each rank, and the shape in which ranks' sums are added. */
     coh_fold_shape rank_replicas, ranks;

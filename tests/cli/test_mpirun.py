@@ -5,6 +5,7 @@ COH_MPIRUN is tests/comm/under_mpirun.sh."""
 import os
 import re
 import resource
+import shutil
 import signal
 import time
 import unittest
@@ -270,6 +271,31 @@ class Processes(TrainTest):
         self.refused(2, *alpha, says="rank 1 has another --lora than rank 0")
         other = [*as_processes(1, *common), ":", "-n", *as_processes(1, "gpt2-nano", *common[1:])]
         self.refused(2, *other, says="rank 1 has another model than rank 0")
+
+    def test_ranks_that_begin_with_other_values_are_named(self):
+        """Each would update its part of its own values: a mixture that no run has."""
+        numbers = ["--data", self.data, "--steps", 2, "--save", "none"]
+        for seed in (1, 2):
+            self.train("--steps", 1, "--seed", seed, "--save", self.path(f"run{seed}"), model=RUN)
+            self.succeeds("export", self.path(f"run{seed}"), "-o", self.path(f"model{seed}"))
+        adapts = [self.path("model1"), *RUN[1:], "--tokenizer", "bytes"]
+        for seed in (1, 2):
+            self.train("--steps", 1, "--lora", 2, "--seed", seed, "--save", self.path(f"lora{seed}"), model=adapts)
+            self.succeeds("export", self.path(f"lora{seed}"), "-o", self.path(f"adapter{seed}"))
+        fresh = [*RUN[1:], "--tokenizer", "bytes", *numbers]
+        scratch = [self.path("model1"), *fresh, "--from-scratch"]
+        first = [self.path("model1"), *fresh]
+        for one, other, says in pairs(
+                (["--resume", self.path("run1"), "--steps", 2, "--save", "none"], ["--resume", self.path("run2"), "--steps", 2, "--save", "none"],
+                 "other values in its --resume checkpoint"),
+                (first, scratch, "another --from-scratch"),
+                ([*first, "--adapter", self.path("adapter1")], [*first, "--adapter", self.path("adapter2")], "other adapters in its --adapter"),
+                ([self.path("run1"), *fresh], [self.path("run2"), *fresh], "other weights in the folder of its model"),
+                (first, [self.path("model2"), *fresh], "other weights in the folder of its model")):
+            self.refused(2, *as_processes(1, *one), ":", "-n", *as_processes(1, *other), says="rank 1 has " + says)
+        copy = shutil.copytree(self.path("model1"), self.path("another-name"))
+        done = run(*as_processes(1, *first), ":", "-n", *as_processes(1, copy, *fresh), program=MPIRUN, as_given=True)
+        self.assertEqual(done.code, 0, done.err)
 
     def test_ranks_that_would_validate_or_save_at_other_times_are_named(self):
         """With divided weights all take part, so one would wait for the others forever."""
