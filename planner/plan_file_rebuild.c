@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/plural.h"
 #include "base/refusal.h"
 #include "cohobate/terms.h"
 #include "planner/fingerprint.h"
@@ -58,14 +59,27 @@ static coh_status refuse_device_kind(const char *path, const coh_plan_text *file
                     coh_term_text(COH_TERM_DEVICE));
 }
 
-static coh_status check_shapes_agree(const char *path, const char *what, const coh_fold_shape *made,
-                                     const coh_fold_shape *given)
+static int is_same_shape(const coh_fold_shape *a, const coh_fold_shape *b)
 {
-    char text[COH_FOLD_TEXT_BYTES];
-    if (memcmp(made->factors, given->factors, sizeof(made->factors)) == 0)
+    return memcmp(a->factors, b->factors, sizeof(a->factors)) == 0;
+}
+
+/* Compares the shapes in which gradients are added: of a rank's replicas, then of ranks. The
+ * sentence has both as one shape, as a user gives it. */
+static coh_status check_shapes_agree(const char *path, const coh_plan_options *made,
+                                     const coh_plan_options *given)
+{
+    char inner[COH_FOLD_TEXT_BYTES], outer[COH_FOLD_TEXT_BYTES];
+    const int has_inner = coh_fold_shape_replicas(&made->replicas) > 1;
+    const int has_outer = coh_fold_shape_replicas(&made->ranks) > 1;
+    if (is_same_shape(&made->replicas, &given->replicas) &&
+        is_same_shape(&made->ranks, &given->ranks))
         return COH_OK;
-    COH_TRY(coh_fold_shape_write(made, text));
-    return coh_fail(COH_ERR_ARGUMENT, "%s is for %s %s: give the same", path, what, text);
+    COH_TRY(coh_fold_shape_write(&made->replicas, inner));
+    COH_TRY(coh_fold_shape_write(&made->ranks, outer));
+    return coh_fail(COH_ERR_ARGUMENT, "%s is for %s %s%s%s: give the same", path,
+                    coh_term_text(COH_TERM_REPLICAS), has_inner || !has_outer ? inner : "",
+                    has_inner && has_outer ? "x" : "", has_outer ? outer : "");
 }
 
 static coh_status check_wires_agree(const char *path, const coh_wires *made, const coh_wires *given)
@@ -91,9 +105,7 @@ static int32_t node_of(const coh_plan_options *options)
 static coh_status check_ranks_agree(const char *path, const coh_plan_options *made,
                                     const coh_plan_options *given)
 {
-    COH_TRY(check_shapes_agree(path, coh_term_text(COH_TERM_REPLICAS), &made->replicas,
-                               &given->replicas));
-    COH_TRY(check_shapes_agree(path, "ranks", &made->ranks, &given->ranks));
+    COH_TRY(check_shapes_agree(path, made, given));
     COH_TRY(check_wires_agree(path, &made->wires, &given->wires));
     if (made->reduce != given->reduce)
         return coh_fail(COH_ERR_ARGUMENT, "%s is for %s %s: give the same", path,
@@ -105,6 +117,42 @@ static coh_status check_ranks_agree(const char *path, const coh_plan_options *ma
                     path, pair, node);
 }
 
+/* Compares what a plan is for, the number of ranks first: micro-batches are counted by rank. */
+static coh_status check_steps_agree(const char *path, const coh_plan_options *made,
+                                    const coh_plan_options *given)
+{
+    const int32_t ranks = coh_fold_shape_replicas(&made->ranks),
+                  our_ranks = coh_fold_shape_replicas(&given->ranks);
+    const char *clip_mode = coh_term_text(COH_TERM_CLIP_MODE);
+    if (given->mode != made->mode)
+        return coh_fail(COH_ERR_ARGUMENT, "%s is for %s: plan again", path,
+                        made->mode == COH_PLAN_TRAIN ? "training" : "inference");
+    if (ranks != our_ranks)
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "%s is for %" PRId32 " rank%s, and %" PRId32
+                        " %s given: give the same number, or plan again",
+                        path, ranks, COH_PLURAL_S(ranks), our_ranks, our_ranks == 1 ? "is" : "are");
+    if (made->deferred_update && !given->deferred_update)
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "%s is for %s %s, and %s previous or no clipping is given: give the same, "
+                        "or plan again",
+                        path, clip_mode, made->speculates ? "speculate" : "exact", clip_mode);
+    if (given->deferred_update && !made->deferred_update)
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "%s is for %s previous or no clipping, and %s %s is given: give the same, "
+                        "or plan again",
+                        path, clip_mode, clip_mode, given->speculates ? "speculate" : "exact");
+    if (given->microbatch_count != made->microbatch_count)
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "%s is for %" PRId32 " micro-batch%s a step%s, and %" PRId32
+                        " %s given: give %s and %s of the plan, or plan again",
+                        path, made->microbatch_count, made->microbatch_count == 1 ? "" : "es",
+                        ranks > 1 ? " of each rank" : "", given->microbatch_count,
+                        given->microbatch_count == 1 ? "is" : "are", coh_term_text(COH_TERM_BATCH),
+                        coh_term_text(COH_TERM_MICRO_BATCH));
+    return COH_OK;
+}
+
 /* Checks that the file is for this graph with these options. */
 static coh_status check_options_agree(const char *path, const coh_plan_text *file,
                                       const coh_graph *graph, const coh_plan_options *options)
@@ -114,12 +162,7 @@ static coh_status check_options_agree(const char *path, const coh_plan_text *fil
         return coh_fail(COH_ERR_CORRUPT,
                         "%s was written by planner version %d, this is %d: plan again", path,
                         file->builder, COH_PLAN_BUILDER_VERSION);
-    if (options->mode != made->mode || options->microbatch_count != made->microbatch_count ||
-        options->deferred_update != made->deferred_update)
-        return coh_fail(COH_ERR_ARGUMENT,
-                        "%s is for %s with %d micro-batches a step and clipping %s: give the same",
-                        path, made->mode == COH_PLAN_TRAIN ? "training" : "inference",
-                        made->microbatch_count, made->deferred_update ? "on" : "off");
+    COH_TRY(check_steps_agree(path, made, options));
     if (file->device_kind != (options->profile ? options->profile->device_kind : COH_DEVICE_HOST))
         return refuse_device_kind(path, file);
     if (options->f32_gradients != made->f32_gradients)

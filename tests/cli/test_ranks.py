@@ -297,7 +297,17 @@ class Ranks(TrainTest):
         numbers = ["--steps", 2, "--save", "none", *F32, *SHAPE, "--plan", plan]
         self.assertEqual(self.says_hash(self.train(*numbers, "--ranks", 4, model=RUN)),
                          self.says_hash(self.train(*numbers[:-2], model=RUN)))
-        self.fails(2, "train", *RUN, *numbers, "--ranks", 2, "--data", self.corpus(), says="give the same")
+        for other, says in ((["--ranks", 2], "plan.json is for 4 ranks, and 2 are given: give the same number, or plan again"),
+                            ([], "plan.json is for 4 ranks, and 1 is given"),
+                            (["--ranks", 4, "--replicas", "4x2"], "cannot be divided"),
+                            (["--ranks", 4, "--replicas", "2x4"], "plan.json is for --replicas 2x2x2: give the same"),
+                            (["--ranks", 4, "--clip-mode", "previous"],
+                             "plan.json is for --clip-mode exact, and --clip-mode previous or no clipping is given"),
+                            (["--ranks", 4, "--clip", 0], "plan.json is for --clip-mode exact, and --clip-mode previous or no clipping is")):
+            self.fails(2, "train", *RUN, *numbers, *other, "--data", self.corpus(), says=says)
+        self.succeeds("plan", *RUN, *F32, *SHAPE, "--ranks", 4, "--clip-mode", "previous", "-o", plan)
+        self.fails(2, "train", *RUN, *numbers, "--ranks", 4, "--data", self.corpus(),
+                   says="plan.json is for --clip-mode previous or no clipping, and --clip-mode exact is given")
 
     def test_a_step_of_ranks_is_rehearsed_and_recorded(self):
         rehearsed = self.succeeds("plan", *RUN, *F32, *SHAPE, "--ranks", 2, "--rehearse", 8, "--json").json

@@ -385,7 +385,7 @@ static void a_plan_file_keeps_the_ranks(void **state)
     assert_non_null(strstr(coh_last_error(), "nodes of 4 ranks"));
     options.ranks = (coh_fold_shape){ { 2 } };
     assert_int_equal(coh_plan_read(graph, &options, path, &again), COH_ERR_ARGUMENT);
-    assert_non_null(strstr(coh_last_error(), "is for ranks 2x2: give the same"));
+    assert_non_null(strstr(coh_last_error(), "is for 4 ranks, and 2 are given"));
     coh_plan_destroy(plan);
     coh_graph_destroy(graph);
     unlink(path);
