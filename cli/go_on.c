@@ -88,8 +88,8 @@ coh_status cli_train_failed(const cli_run *run, coh_status status)
     char why[SENTENCE_BYTES];
     cli_line line;
     const remainder_point point = newest_checkpoint(run);
-    const int is_mendable =
-        status == COH_ERR_IO || status == COH_ERR_DEVICE || status == COH_ERR_MEMORY;
+    const int is_mendable = status == COH_ERR_IO || status == COH_ERR_DEVICE ||
+                            status == COH_ERR_MEMORY || status == COH_ERR_CORRUPT;
     const int is_lost = run->done_steps > point.step;
     const int is_saved = run->failed_outside && point.is_new && !is_lost;
     if (!(is_mendable || run->failed_outside) || !run->folder.path[0] ||

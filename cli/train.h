@@ -117,9 +117,9 @@ coh_status cli_train_stopped(const cli_run *run);
 void cli_train_say_at_once(const cli_run *run);
 
 /* Adds to the error text of a failed run which steps are lost, which checkpoint remains and how to
- * go on from it; only for failures of a drive, a device or memory, which another try may not meet,
- * and those outside the engine, in a run that keeps checkpoints. Ranks of a launcher print the
- * first failure instead. Call it on rank 0. Returns `status`. */
+ * go on from it; only for failures of a drive, a device or memory and damaged files, which another
+ * try may not meet, and those outside the engine, in a run that keeps checkpoints. Ranks of a
+ * launcher print the first failure instead. Call it on rank 0. Returns `status`. */
 coh_status cli_train_failed(const cli_run *run, coh_status status);
 
 #endif

@@ -142,6 +142,19 @@ static coh_status header_read(const uint8_t bytes[COH_TOKEN_HEADER_BYTES], const
 
 /* ---- open ---- */
 
+/* Names the size of a file in which nothing is at `offset`, where a read of `byte_count` ends
+ * later: the file may have become much shorter since it was opened. */
+static coh_status refuse_end(int fd, const char *path, uint64_t offset, uint64_t byte_count)
+{
+    struct stat facts;
+    uint64_t end = offset;
+    if (fstat(fd, &facts) == 0 && (uint64_t)facts.st_size < offset)
+        end = (uint64_t)facts.st_size;
+    const uint64_t missing = offset + byte_count - end;
+    return coh_fail(COH_ERR_CORRUPT, "%s ends at byte %" PRIu64 ", %" PRIu64 " byte%s too early",
+                    path, end, missing, COH_PLURAL_S(missing));
+}
+
 /* Reads all of [offset, offset + byte_count). Fails: COH_ERR_IO, COH_ERR_CORRUPT (the file is
  * shorter). */
 static coh_status read_bytes(int fd, const char *path, uint64_t offset, void *bytes,
@@ -155,9 +168,7 @@ static coh_status read_bytes(int fd, const char *path, uint64_t offset, void *by
             return coh_fail(COH_ERR_IO, "reading %zu bytes at %" PRIu64 " of %s failed: %s",
                             byte_count, offset, path, strerror(errno));
         if (got == 0)
-            return coh_fail(COH_ERR_CORRUPT, "%s ends at byte %" PRIu64 ", %zu byte%s too early",
-                            path, offset + done, byte_count - done,
-                            COH_PLURAL_S(byte_count - done));
+            return refuse_end(fd, path, offset + done, byte_count - done);
         done += (size_t)got;
     }
     return COH_OK;

@@ -10,7 +10,7 @@ import signal
 import time
 import unittest
 
-from program import COHOBATE, QUICK, SANITIZED, TrainTest, in_full, last_of_each, pairs, run, start, wait_for_step
+from program import COHOBATE, QUICK, SANITIZED, TrainTest, in_full, last_of_each, pairs, run, start, wait_for_save, wait_for_step
 
 MPIRUN = os.environ.get("COH_MPIRUN", "under_mpirun.sh")
 SKIP = 77
@@ -186,6 +186,22 @@ class Processes(TrainTest):
                               "body program, on .*: ranks 0 1.: one of them hangs")
         # Whichever rank it is, the sentence ends as that of a run alone.
         self.assertRegex(err, r"(?m)^cohobate train: .*hangs.*; the result of steps 1 to \d+ is lost: start again")
+
+    def test_data_that_become_shorter_end_all_with_the_way_to_go_on(self):
+        """As in a run alone. The size is that of the file, not the place that was to be read."""
+        tokens = [self.path(f"rank{rank}.tokens") for rank in range(2)]
+        for path in tokens:
+            self.succeeds("tokenize", self.data, "-o", path)
+        common = [*RUN, "--steps", 1000000, "--save", self.path("run"), "--save-every", 2, "--data"]
+        process = start(*as_processes(1, *common, tokens[0]), ":", "-n", *as_processes(1, *common, tokens[1]), program=MPIRUN, as_given=True)
+        wait_for_save(process, self.path("run"))
+        os.truncate(tokens[1], 200)
+        err = process.communicate(timeout=120)[1].decode()
+        self.assertEqual(process.returncode, 4, err)
+        said = re.findall(r"(?m)^cohobate train: (.*)$", err)
+        self.assertEqual(len(said), 1, err)
+        self.assertRegex(said[0], rf"^rank 1: {tokens[1]} ends at byte 200, \d+ bytes too early; ")
+        self.assertRegex(said[0], rf"go on from {self.path('run')}/step-\d+ with: cohobate train --resume ")
 
     def process_of_rank(self, rank):
         """The process below ours that the launcher has given this rank."""
