@@ -66,6 +66,26 @@ static uint64_t of_optimizers(const cli_optimizer_list *list)
     return hash;
 }
 
+static void forget_name(coh_model *model)
+{
+    memcpy(model->name, "any", sizeof("any"));
+}
+
+coh_status cli_agree_hash_model(const coh_model *model, uint64_t *hash)
+{
+    char text[COH_MODEL_JSON_BYTES];
+    coh_model nameless = *model;
+    forget_name(&nameless);
+    CLI_TRY(coh_model_to_json(&nameless, text, sizeof(text)));
+    *hash = hash_text(*hash != 0 ? *hash : HASH_BEGIN, text);
+    return COH_OK;
+}
+
+uint64_t cli_agree_hash_text(const char *text)
+{
+    return text != NULL ? of_text(text) : 0;
+}
+
 /* ---- starting values ---- */
 
 /* Numbers that are read of each tensor. Reading all would take as long as loading; training, even
@@ -166,24 +186,13 @@ static void add_batch(const cli_job *job, fact_list *list)
     add(list, "another --kernels", coh_kernels_hash());
 }
 
-/* Sets *out_hash to that of the model without its name, which is that of its folder. */
-static coh_status hash_model(const cli_job *job, uint64_t *out_hash)
-{
-    char text[COH_MODEL_JSON_BYTES];
-    coh_model model = job->model;
-    memcpy(model.name, "any", sizeof("any"));
-    CLI_TRY(coh_model_to_json(&model, text, sizeof(text)));
-    *out_hash = of_text(text);
-    return COH_OK;
-}
-
 static coh_status add_model(const cli_job *job, fact_list *list)
 {
-    uint64_t hash;
+    uint64_t hash = 0;
     const cli_recipe *recipe = &job->recipe;
     const coh_adapters *adapters = &job->model.adapters;
     const uint64_t scale = hash_bytes(HASH_BEGIN, &adapters->alpha, sizeof(adapters->alpha));
-    CLI_TRY(hash_model(job, &hash));
+    CLI_TRY(cli_agree_hash_model(&job->model, &hash));
     add(list, "another --dtype", coh_model_size_get(&job->model).dtype);
     add(list, "another --freeze", of_text(adapters->freeze));
     add(list, "another --lora", scale + (uint64_t)adapters->rank);
@@ -264,7 +273,7 @@ static coh_status hash_note(const cli_job *job, uint64_t *out_hash)
     recipe.keep = 0;
     recipe.steps += recipe.steps == 0; /* with --epochs, before the data is open */
     recipe.schedule.schedule_steps += recipe.schedule.schedule_steps == 0;
-    memcpy(model.name, "any", sizeof("any")); /* that of its folder */
+    forget_name(&model);
     CLI_TRY(cli_recipe_to_note(&recipe, &model, &note));
     *out_hash = of_text(note.text);
     return COH_OK;

@@ -20,4 +20,10 @@
  * as reading the weights does. */
 coh_status cli_agree(cli_job *job);
 
+/* Continues *hash, at first 0, by the form of a model: all but its name, which is that of its
+ * folder, and what belongs to a run. Fails: as coh_model_to_json. */
+coh_status cli_agree_hash_model(const coh_model *model, uint64_t *hash);
+/* Returns a hash of a text; of NULL 0. */
+uint64_t cli_agree_hash_text(const char *text);
+
 #endif

@@ -7,12 +7,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cli/agree.h"
 #include "cli/budget.h"
 #include "cli/commands.h"
 #include "cli/disks.h"
 #include "cli/job.h"
 #include "cli/launch.h"
 #include "cli/output.h"
+#include "cohobate/kernels.h"
 
 enum { GRAPHS_MOST = 32 };
 
@@ -21,6 +23,8 @@ typedef struct subjects {
     coh_graph *graphs[GRAPHS_MOST];
     uint32_t count;
     int f32_gradients, accumulates; /* the same for all graphs */
+    uint64_t models_hash;           /* of all models (agree.h) */
+    coh_dtype dtype;                /* of the last one */
 } subjects;
 
 static void drop(subjects *s)
@@ -47,7 +51,8 @@ static coh_status add_model(const cli_options *options, subjects *s)
     const int64_t own = job.recipe.micro_batch;
     s->f32_gradients = job.recipe.f32_gradients != 0;
     s->accumulates = job.recipe.batch > own;
-    coh_status status = COH_OK;
+    s->dtype = coh_model_size_get(&job.model).dtype;
+    coh_status status = cli_agree_hash_model(&job.model, &s->models_hash);
     for (int64_t n = 1; status == COH_OK && n < own && s->count + 1 < GRAPHS_MOST; n *= 2)
         if (n == 1 || !options->quick)
             status = add_graph(s, &job, n);
@@ -182,13 +187,23 @@ static void print_json(const coh_profile_summary *summary, double seconds)
 
 /* ---- command ---- */
 
-/* Waits for the other ranks, which measure the same. */
-static coh_status meet(const cli_options *options)
+/* Waits for the other ranks, which measure the same. Rank 0 alone writes -o: a file that another
+ * rank names would silently be none. */
+static coh_status meet(const cli_options *options, const subjects *s)
 {
-    const cli_launch_fact facts[] = { { "another --batch", (uint64_t)options->batch },
-                                      { "another --micro-batch", (uint64_t)options->micro_batch },
-                                      { "another --sequence", (uint64_t)options->sequence },
-                                      { "another --quick", options->quick != 0 } };
+    const cli_launch_fact facts[] = {
+        { "another --device", cli_budget_on_gpu(options) != 0 },
+        { "another --dtype", s->dtype },
+        { "another --gradients", (uint64_t)s->f32_gradients },
+        { "another model", s->models_hash },
+        { "another --batch", (uint64_t)options->batch },
+        { "another --micro-batch", (uint64_t)options->micro_batch },
+        { "another --sequence", (uint64_t)options->sequence },
+        { "another --dropout", cli_agree_hash_text(options->written[CLI_FLAG_DROPOUT]) },
+        { "another --kernels", coh_kernels_hash() },
+        { "another --quick", options->quick != 0 },
+        { "another -o", cli_agree_hash_text(options->output) },
+    };
     if (options->launch == NULL)
         return COH_OK;
     return cli_launch_agree(options->launch, facts, sizeof(facts) / sizeof(facts[0]));
@@ -278,7 +293,7 @@ coh_status cli_profile(const cli_options *options)
         CLI_TRY_GOTO(status, cli_budget_use_kernels(options->kernels, 0, COH_DTYPE_F32), done);
     if (!options->output)
         cli_note("note: figures are printed and kept nowhere; -o FILE keeps them for --profile");
-    CLI_TRY_GOTO(status, meet(options), done);
+    CLI_TRY_GOTO(status, meet(options, &s), done);
     status = measure(options, &s, known, &profile);
     if (status != COH_OK && known && status == COH_ERR_ARGUMENT)
         status = cli_blame(status, "-o %s", options->output);

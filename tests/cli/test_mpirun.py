@@ -34,11 +34,11 @@ class Processes(TrainTest):
         self.assertEqual(done.code, 0, done.out + done.err)
         return done
 
-    def refused(self, code, *arguments, says):
+    def refused(self, code, *arguments, says, command="train"):
         """One process prints the sentence; mpirun adds lines of its own."""
         done = run(*arguments, program=MPIRUN, as_given=True)
         self.assertEqual(done.code, code, done.out + done.err)
-        sentences = re.findall(r"^cohobate train: .*", done.err, re.M)
+        sentences = re.findall(rf"^cohobate {command}: .*", done.err, re.M)
         self.assertEqual(len(sentences), 1, done.err)
         self.assertIn(says, sentences[0])
         return sentences[0]
@@ -96,6 +96,18 @@ class Processes(TrainTest):
         self.assertEqual(self.says_hash(trained), self.alone("--steps", 2))
         paired = self.together(2, "--steps", 2, "--save", "none", "--threads", 1, "--profile", profile + ",topology=frontier")
         self.assertEqual(self.says_hash(paired), self.says_hash(trained))
+
+    def test_ranks_that_would_measure_something_else_are_named(self):
+        """Also one that names another file: rank 0 alone writes."""
+        def profile(*flags):
+            return [1, COHOBATE, "profile", *last_of_each(["gpt2-nano", "--sequence", 16, "--dtype", "f32", "--batch", 2, "--quick", *flags])]
+        out = ["-o", self.path("machine.json")]
+        model = profile(*out)
+        model[3] = "gpt2-pico"
+        for other, says in pairs((profile(), "another -o"), (profile("-o", self.path("other.json")), "another -o"), (model, "another model"),
+                                 (profile(*out, "--dtype", "bf16"), "another --dtype")):
+            self.refused(2, *profile(*out), ":", "-n", *other, says=f"rank 1 has {says} than rank 0", command="profile")
+        self.assertEqual(os.listdir(self.folder), ["corpus.txt"])
 
     def test_processes_lie_in_the_pairs_of_a_profile(self):
         """Weights are divided over pairs, as of ranks that are threads; pairs that do not fill the machine are left out."""
