@@ -410,12 +410,6 @@ coh_status cli_budget_open_profile(const cli_options *options, coh_profile **out
         coh_profile_destroy(profile);
         return status;
     }
-    if (facts.is_gpu && cli_budget_rank_count(options) > 1 && facts.comm0_bytes_per_s <= 0)
-        cli_note_choice(
-            "note: profile %s says nothing of links between ranks: exchanges are priced"
-            " as copies in memory, and are slower in truth; cohobate plan --topology NAME"
-            " has rates",
-            name);
     if (!options->profile) {
         *out_profile = profile;
         return COH_OK;

@@ -612,6 +612,7 @@ static coh_status make_plan(cli_job *job)
     if (!job->summary.order_keeps_bits)
         cli_recipe_set_order(&job->recipe, job->summary.sweep_order);
     note_unmeasured(job);
+    cli_topology_say_unmeasured(job->options, job->plan, &job->summary);
     return launch != NULL && !is_shared ? share_plan(job) : COH_OK;
 }
 

@@ -186,6 +186,7 @@ static coh_status rebuild(cli_replay *replay, const cli_plan_note *said, int is_
     CLI_TRY(coh_plan_read(job->graph, &job->plan_options, replay->options.operand, &job->plan));
     job->summary = (coh_plan_summary){ .struct_bytes = sizeof(job->summary) };
     CLI_TRY(coh_plan_summarize(job->plan, &job->summary));
+    cli_topology_say_unmeasured(&replay->options, job->plan, &job->summary);
     if (is_other_profile)
         CLI_TRY(cli_budget_check_disk(job->profile, replay->options.operand, &job->summary));
     job->plan_options.host_memory_bytes = replay->file.host_memory_bytes;

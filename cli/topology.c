@@ -195,3 +195,25 @@ coh_status cli_topology_take_planned(const cli_options *options, const char *pat
                         ? "plan again without --node-ranks and --pair-ranks, which no run has"
                         : "give the --profile that the plan was made with, or plan again");
 }
+
+void cli_topology_say_unmeasured(const cli_options *options, const coh_plan *plan,
+                                 const coh_plan_summary *summary)
+{
+    coh_profile_summary facts = { .struct_bytes = sizeof(facts) };
+    if (coh_profile_summarize(coh_plan_profile(plan), &facts) != COH_OK)
+        return;
+    const int has_node = facts.comm0_bytes_per_s > 0, has_network = facts.comm1_bytes_per_s > 0;
+    const int are_threads = !facts.is_gpu && options->launch == NULL;
+    if (summary->link_bytes[COH_LANE_COMM0] > 0 && !has_node && !are_threads)
+        cli_note_choice("note: profile %s says nothing of links between ranks: exchanges are priced"
+                        " as copies in memory, and are slower in truth; %s",
+                        facts.name,
+                        facts.is_gpu ? "cohobate plan --topology NAME has rates"
+                                     : "cohobate profile, started with mpirun as this run is, "
+                                       "measures them");
+    else if (summary->link_bytes[COH_LANE_COMM1] > 0 && !has_network)
+        cli_note_choice("note: profile %s says nothing of links between nodes: exchanges over them "
+                        "are priced as %s, and are slower in truth; --profile NAME,network=RATE "
+                        "gives their rate",
+                        facts.name, has_node ? "those within a node" : "copies in memory");
+}

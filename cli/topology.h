@@ -31,4 +31,10 @@ coh_status cli_topology_check(const coh_profile *profile, const coh_plan_options
 coh_status cli_topology_take_planned(const cli_options *options, const char *path,
                                      const coh_plan_file *file, coh_plan_options *plan_options);
 
+/* Prints a note if the plan exchanges over links whose rate its profile lacks. Ranks that are
+ * threads of the host device need none: their exchanges are copies in memory, as they are priced.
+ */
+void cli_topology_say_unmeasured(const cli_options *options, const coh_plan *plan,
+                                 const coh_plan_summary *summary);
+
 #endif

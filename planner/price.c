@@ -584,9 +584,8 @@ const coh_link_profile *coh_price_link(const coh_profile *profile, const coh_pro
     if (instruction->comm > 0 && pair->bytes_per_s.p50 > 0 &&
         program->comms[instruction->comm - 1].level == COH_LEVEL_PAIR)
         return pair;
-    return coh_profile_is_link(profile, (coh_lane)instruction->lane)
-               ? &profile->link[instruction->lane]
-               : NULL;
+    const coh_lane lane = coh_profile_priced_lane(profile, (coh_lane)instruction->lane);
+    return coh_profile_is_link(profile, lane) ? &profile->link[lane] : NULL;
 }
 
 /* Returns the calibration of an instruction; NULL: it has none. Factors apply to compute
@@ -647,9 +646,9 @@ coh_price coh_price_instruction(const coh_pricer *pricer, const coh_layout *layo
     coh_price price;
     if (link != NULL) {
         price = at_rate((double)instruction->bytes, link_rate(link));
+        const uint32_t figure = (uint32_t)(link - profile->link);
         price.source =
-            pricer->curve_count +
-            (link == &profile->link[COH_LINK_PAIR] ? (uint32_t)SOURCE_PAIR : instruction->lane);
+            pricer->curve_count + (figure == COH_LINK_PAIR ? (uint32_t)SOURCE_PAIR : figure);
     } else {
         price = work_price(pricer, layout, program, instruction);
     }

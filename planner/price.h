@@ -90,7 +90,8 @@ void coh_pricer_fini(coh_pricer *pricer); /* accepts a zeroed struct */
 int coh_pricer_is_measured(const coh_pricer *pricer, size_t op);
 
 /* Returns the link that the bytes of an instruction cross: that of its lane; of an exchange within
- * pairs theirs, if the profile has one. NULL: none. */
+ * pairs theirs, if the profile has one; of an exchange between nodes else that within a node.
+ * NULL: none. */
 const coh_link_profile *coh_price_link(const coh_profile *profile, const coh_program *program,
                                        const coh_instruction *instruction);
 

@@ -126,14 +126,23 @@ void coh_profile_share_memory(coh_profile *profile, double update_part)
     profile->memory_part[COH_LANE_HOST] = update_part * (update > 0 ? update / memory : 1);
 }
 
+coh_lane coh_profile_priced_lane(const coh_profile *profile, coh_lane lane)
+{
+    return lane == COH_LANE_COMM1 && !coh_profile_is_link(profile, COH_LANE_COMM1) ? COH_LANE_COMM0
+                                                                                   : lane;
+}
+
 void coh_profile_speeds(const coh_profile *profile, unsigned busy, double out_speed[COH_LANE_COUNT])
 {
     double wanted = 0; /* of the memory's rate: a slowed lane wants less of it */
+    coh_lane as[COH_LANE_COUNT];
+    for (int lane = 0; lane < COH_LANE_COUNT; lane++)
+        as[lane] = coh_profile_priced_lane(profile, (coh_lane)lane);
     for (int lane = 0; lane < COH_LANE_COUNT; lane++) {
         out_speed[lane] = 1;
         for (int other = 0; other < COH_LANE_COUNT; other++)
             if (other != lane && (busy >> other & 1))
-                out_speed[lane] *= profile->contention[lane][other];
+                out_speed[lane] *= profile->contention[as[lane]][as[other]];
         wanted += (busy >> lane & 1) ? profile->memory_part[lane] * out_speed[lane] : 0;
     }
     for (int lane = 0; lane < COH_LANE_COUNT && wanted > 1; lane++)

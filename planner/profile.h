@@ -230,6 +230,10 @@ int coh_profile_shares_memory(const coh_profile *profile);
  * nothing if they do not share it. */
 void coh_profile_share_memory(coh_profile *profile, double update_part);
 
+/* Returns the lane whose figures price `lane`: exchanges between nodes have those within a node if
+ * the profile has no rate of theirs, since none is faster than the links inside it. */
+coh_lane coh_profile_priced_lane(const coh_profile *profile, coh_lane lane);
+
 /* Computes the speed of each lane, relative to its speed alone, while the lanes of the set `busy`
  * (bit i: lane i) are. */
 void coh_profile_speeds(const coh_profile *profile, unsigned busy,

@@ -160,6 +160,23 @@ class Ranks(TrainTest):
             self.assertEqual({line[column - 1] for line in table}, {" "}, screen)
             self.assertLessEqual(max(map(len, table)), 101)
 
+    def test_links_without_a_rate_are_noted_and_never_faster_than_those_inside(self):
+        """As of a profile that was measured on one machine: it has no rate between nodes."""
+        shape = ["plan", *RUN, *F32, *SHAPE, "--ranks", 4, "--pattern", "zero3", "--calibration", "none", "--json"]
+        measured = [*shape, "--profile", "h100,node-link=10MB/s"]
+        said = "note: profile h100,node-link=10MB/s says nothing of links between nodes: exchanges over them are priced as those within a node"
+        inside, apart = self.succeeds(*measured, "--node-ranks", 4), self.succeeds(*measured, "--node-ranks", 1)
+        self.assertEqual(inside.json["busy_seconds"]["comm0"], apart.json["busy_seconds"]["comm1"])
+        self.assertGreaterEqual(apart.json["step_seconds"], inside.json["step_seconds"])
+        self.assertNotIn("says nothing", inside.err)
+        self.assertEqual(apart.err.count(said), 1, apart.err)
+        rated = self.succeeds(*shape, "--profile", "h100,node-link=10MB/s,network=5MB/s", "--node-ranks", 1)
+        self.assertNotIn("says nothing", rated.err)
+        host = self.succeeds(*shape, "--node-ranks", 1, "-o", self.path("plan.json"))
+        self.assertIn("between nodes: exchanges over them are priced as copies in memory", host.err)
+        self.assertIn("says nothing of links between nodes", self.succeeds("simulate", self.path("plan.json")).err)
+        self.assertNotIn("says nothing", self.succeeds(*shape).err)  # threads, whose exchanges are copies
+
     def test_a_topology_says_how_ranks_are_linked(self):
         """Sizes and links of a profile, alone or next to the figures of another one; flags of sizes go before."""
         shape = ["plan", *RUN, *F32, *SHAPE, "--ranks", 8, "--pattern", "levels", "--calibration", "none", "--json"]
