@@ -1,23 +1,28 @@
-/* Runs the calls of a step on guarded copies. A port that the phase reads is compared with its
- * original, which no kind can reach; a port that it writes is copied back. Ports that share bytes
- * share a copy. Next: call_check.h. */
+/* Runs the calls of a step on guarded copies, in memory of their own between pages without access
+ * (guard.h), so that a wrong write changes nothing of the engine. A port that the phase reads is
+ * compared with its original; a port that it writes is copied back. Ports that share bytes share a
+ * copy. Next: call_check.h. */
 #include "engine/call_check.h"
 
 #include <string.h>
 
-#include "base/alloc.h"
 #include "base/check.h"
-#include "engine/guard.h"
 #include "engine/op_check.h"
 
 enum { PORTS_MOST = 64, BYTE = COH_TRIAL_SMALL_BYTE };
 
+/* One copy, for all ports that share its original. */
 typedef struct copy {
-    char *data;
-    const coh_view *view; /* of the original */
-    size_t bytes;
-    int is_written, is_first; /* first: of the ports that share the copy */
+    const coh_bound_port *port; /* the first of them: the original */
+    int is_written;
 } copy;
+
+/* The copies of a call, by ascending addresses. */
+typedef struct copies {
+    copy of[PORTS_MOST];
+    coh_guarded guarded[PORTS_MOST];
+    size_t count;
+} copies;
 
 /* Saved, cache and workspace have bytes, not elements. */
 static size_t bytes_of(const coh_graph_op_entry *op, coh_phase phase, const coh_bound_port *port)
@@ -94,7 +99,7 @@ static size_t program_room(const coh_graph *graph, const coh_program *program)
         const coh_instruction_call *call = &program->calls[instruction->call];
         const coh_phase phase =
             instruction->opcode == COH_OP_BACKWARD ? COH_PHASE_BACKWARD : COH_PHASE_FORWARD;
-        size_t room = COH_GUARD_ALIGN;
+        size_t room = 0;
         for (uint32_t p = 0; p < call->binding_count; p++) {
             const coh_bound_port port =
                 coh_bound_port_of(&program->bindings[call->binding_begin + p], NULL);
@@ -113,52 +118,55 @@ coh_status coh_call_check_init(const coh_plan *plan, coh_call_check *out_check)
         const size_t room = program_room(plan->graph, &plan->programs[kind]);
         most = room > most ? room : most;
     }
-    return coh_alloc(most, 1, (void **)&out_check->memory);
+    return coh_guarded_memory_init(coh_guard_room_all(most), &out_check->memory);
 }
 
 void coh_call_check_fini(coh_call_check *check)
 {
-    coh_free(check->memory);
-    check->memory = NULL;
+    coh_guarded_memory_fini(&check->memory);
 }
 
 /* ---- calls ---- */
 
-/* Makes the copies, and passes them to the call. */
-static void copy_in(coh_call_check *check, const coh_checked_call *checked, copy *copies,
-                    coh_call *call)
+static size_t find_copy(const copies *all, const coh_bound_port *port)
 {
-    const uintptr_t begin = (uintptr_t)check->memory;
-    char *at = check->memory + (COH_GUARD_ALIGN - begin % COH_GUARD_ALIGN) % COH_GUARD_ALIGN;
-    for (uint32_t i = 0; i < checked->port_count; i++) {
-        coh_bound_port port = checked->ports[i];
-        copy *c = &copies[i];
-        *c = (copy){ .view = &checked->ports[i].view,
-                     .bytes = bytes_of(checked->op, checked->phase, &port),
-                     .is_written = is_written(&checked->op->kind, checked->phase, &port),
-                     .is_first = 1 };
-        for (uint32_t other = 0; other < i && c->data == NULL; other++)
-            if (copies[other].view->data == port.view.data && copies[other].is_first) {
-                c->data = copies[other].data;
-                c->is_first = 0;
-                copies[other].is_written |= c->is_written;
-            }
-        if (c->is_first) {
-            c->data = at + COH_GUARD_BYTES;
-            coh_guard_set(c->data, c->bytes, BYTE);
-            memcpy(c->data, port.view.data, c->bytes);
-            at += coh_guard_room(c->bytes);
-        }
-        port.view.data = c->data;
-        coh_call_set_port(call, &port);
-    }
+    size_t i = 0;
+    while (i < all->count && all->of[i].port->view.data != port->view.data)
+        i++;
+    return i;
 }
 
-/* Refuses the call for a change at `offset` of a copy. */
-static coh_status refuse(const coh_checked_call *checked, const coh_bound_port *port, const copy *c,
+/* Makes the copies, and passes them to the call. */
+static void copy_in(coh_call_check *check, const coh_checked_call *checked, copies *all,
+                    coh_call *call)
+{
+    char *at = check->memory.data + COH_GUARD_MARGIN;
+    all->count = 0;
+    for (uint32_t i = 0; i < checked->port_count; i++) {
+        coh_bound_port port = checked->ports[i];
+        const size_t bytes = bytes_of(checked->op, checked->phase, &port);
+        const size_t index = find_copy(all, &port);
+        coh_guarded *guarded = &all->guarded[index];
+        if (index == all->count) {
+            all->of[all->count++] = (copy){ .port = &checked->ports[i] };
+            at = coh_guard_place(at, bytes, BYTE, guarded);
+            memcpy(guarded->data, port.view.data, bytes);
+        }
+        all->of[index].is_written |= is_written(&checked->op->kind, checked->phase, &port);
+        port.view.data = guarded->data;
+        coh_call_set_port(call, &port);
+    }
+    coh_guard_add_margins(all->guarded, all->count);
+    for (size_t i = 0; i < all->count; i++)
+        coh_guard_fill(&all->guarded[i]);
+}
+
+/* Refuses the call for a change at `offset` of copy `index`. */
+static coh_status refuse(const coh_checked_call *checked, const copies *all, size_t index,
                          int64_t offset, coh_op_fault fault)
 {
     char sentence[COH_OP_SENTENCE_BYTES], name[COH_OP_PORT_BYTES], before[16];
+    const coh_bound_port *port = all->of[index].port;
     const coh_trial_role role = trial_role((coh_role)port->role);
     const int has_elements = role < COH_TRIAL_SAVED && coh_dtype_bytes(port->view.shape.dtype) > 0;
     const int64_t bytes = has_elements ? (int64_t)coh_dtype_bytes(port->view.shape.dtype) : 1;
@@ -171,44 +179,46 @@ static coh_status refuse(const coh_checked_call *checked, const coh_bound_port *
         .role = role,
         .port = port->port,
         .element = element,
-        .expected =
-            coh_trial_number(&buffer, is_inside ? c->view->data : before, is_inside ? element : 0),
-        .got = coh_trial_number(&buffer, c->data, element),
+        .expected = coh_trial_number(&buffer, is_inside ? port->view.data : before,
+                                     is_inside ? element : 0),
+        .got = coh_trial_number(&buffer, all->guarded[index].data, element),
     };
-    coh_op_sentence(fault, &place, NULL, name, sentence);
+    coh_op_sentence(fault, &place, is_inside ? NULL : coh_op_outside_cause(role), name, sentence);
     return coh_fail(COH_ERR_ARGUMENT, "%s", sentence);
 }
 
-/* Looks at guards and read-only copies, then copies back what the phase writes. */
-static coh_status copy_out(const coh_checked_call *checked, const copy *copies)
+/* Looks at all guards, since a write that leaves one buffer may reach the next ones; then at copies
+ * that are only read. Then copies back what the phase writes. */
+static coh_status copy_out(const coh_checked_call *checked, const copies *all)
 {
-    for (uint32_t i = 0; i < checked->port_count; i++) {
-        const copy *c = &copies[i];
-        int64_t offset = 0;
-        if (!c->is_first)
+    size_t index;
+    int64_t offset = 0;
+    if (coh_guard_find(all->guarded, all->count, &index, &offset))
+        return refuse(checked, all, index, offset, COH_OP_FAULT_WRITES_OUTSIDE);
+    for (index = 0; index < all->count; index++) {
+        const coh_guarded *guarded = &all->guarded[index];
+        const char *original = all->of[index].port->view.data;
+        if (all->of[index].is_written || memcmp(guarded->data, original, guarded->bytes) == 0)
             continue;
-        if (coh_guard_changed(c->data, c->bytes, BYTE, &offset))
-            return refuse(checked, &checked->ports[i], c, offset, COH_OP_FAULT_WRITES_OUTSIDE);
-        if (c->is_written || memcmp(c->data, c->view->data, c->bytes) == 0)
-            continue;
-        while (c->data[offset] == ((const char *)c->view->data)[offset])
+        while (guarded->data[offset] == original[offset])
             offset++;
-        return refuse(checked, &checked->ports[i], c, offset, COH_OP_FAULT_WRITES_INPUT);
+        return refuse(checked, all, index, offset, COH_OP_FAULT_WRITES_INPUT);
     }
-    for (uint32_t i = 0; i < checked->port_count; i++)
-        if (copies[i].is_first && copies[i].is_written)
-            memcpy(copies[i].view->data, copies[i].data, copies[i].bytes);
+    for (index = 0; index < all->count; index++)
+        if (all->of[index].is_written)
+            memcpy(all->of[index].port->view.data, all->guarded[index].data,
+                   all->guarded[index].bytes);
     return COH_OK;
 }
 
 coh_status coh_call_check_run(coh_call_check *check, const coh_checked_call *checked,
                               coh_kind_function function, coh_call *call)
 {
-    copy copies[PORTS_MOST];
+    copies all;
     if (checked->port_count > PORTS_MOST)
         return coh_fail(COH_ERR_INTERNAL, "%u ports of a call, at most %d are checked",
                         checked->port_count, PORTS_MOST);
-    copy_in(check, checked, copies, call);
+    copy_in(check, checked, &all, call);
     COH_TRY(function(call));
-    return copy_out(checked, copies);
+    return copy_out(checked, &all);
 }

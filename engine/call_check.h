@@ -4,11 +4,12 @@
 #ifndef COH_ENGINE_CALL_CHECK_H
 #define COH_ENGINE_CALL_CHECK_H
 
+#include "engine/guard.h"
 #include "engine/step_state.h"
 
 /* Memory for the largest call of a plan. */
 typedef struct coh_call_check {
-    char *memory;
+    coh_guarded_memory memory;
 } coh_call_check;
 
 /* Fails: COH_ERR_MEMORY. */

@@ -171,6 +171,14 @@ void coh_op_sentence(coh_op_fault fault, const coh_trial_place *place, const cha
              because, cause != NULL ? cause : faults[fault].cause);
 }
 
+const char *coh_op_outside_cause(coh_trial_role role)
+{
+    return role == COH_TRIAL_SAVED ? "saved_bytes of infer is too small, or an index runs too far"
+           : role == COH_TRIAL_WORKSPACE
+               ? "workspace_bytes of infer is too small, or an index runs too far"
+               : NULL;
+}
+
 void coh_op_report_add(coh_op_shared *shared, coh_op_fault fault, const coh_trial_place *place,
                        const char *cause)
 {

@@ -34,11 +34,7 @@ static void look(bench *b, const coh_trial *trial, const coh_trial_way *way)
     coh_trial_place place;
     if (coh_trial_outside(trial, way, &place))
         coh_op_report_add(b->shared, COH_OP_FAULT_WRITES_OUTSIDE, &place,
-                          place.role == COH_TRIAL_SAVED
-                              ? "saved_bytes of infer is too small, or an index runs too far"
-                          : place.role == COH_TRIAL_WORKSPACE
-                              ? "workspace_bytes of infer is too small, or an index runs too far"
-                              : NULL);
+                          coh_op_outside_cause(place.role));
     else if (!way->in_place && coh_trial_spoilt(trial, way, &place))
         coh_op_report_add(b->shared, COH_OP_FAULT_WRITES_INPUT, &place, NULL);
 }

@@ -13,8 +13,39 @@
 #include "kernels/nf4.h"
 #include "planner/row_unit.h"
 
-enum { GUARD = COH_GUARD_BYTES, ALIGN = COH_GUARD_ALIGN, ALIGN_MOST = 4096 };
+enum { GUARD = 256, ALIGN = COH_GUARD_ALIGN, ALIGN_MOST = 4096 };
 #define BYTES_MOST ((size_t)256 << 20)
+
+/* ---- guards ---- */
+
+/* Returns the room of a buffer with its two guards. */
+static size_t guard_room(size_t bytes)
+{
+    return (bytes + 2 * GUARD + ALIGN - 1) / ALIGN * ALIGN;
+}
+
+static void guard_set(char *data, size_t bytes, int byte)
+{
+    memset(data - GUARD, byte, GUARD);
+    memset(data + bytes, byte, GUARD);
+}
+
+/* Returns 1 if a guard's byte changed, and the offset of the first one behind the buffer, else
+ * before it, from the buffer's begin. */
+static int guard_changed(const char *data, size_t bytes, int byte, int64_t *out_offset)
+{
+    for (int64_t i = 0; i < GUARD; i++)
+        if ((unsigned char)data[(int64_t)bytes + i] != byte) {
+            *out_offset = (int64_t)bytes + i;
+            return 1;
+        }
+    for (int64_t i = -GUARD; i < 0; i++)
+        if ((unsigned char)data[i] != byte) {
+            *out_offset = i;
+            return 1;
+        }
+    return 0;
+}
 
 /* ---- elements ---- */
 
@@ -178,7 +209,7 @@ static void place_all(coh_trial *trial, int shift)
                 continue;
             b->data = trial->memory + at + GUARD;
             b->values = trial->values + value;
-            at += coh_guard_room(b->bytes);
+            at += guard_room(b->bytes);
             value += rounded(b->bytes);
         }
     trial->cells = (struct coh_trial_cells *)(void *)(trial->memory + rounded(at));
@@ -226,7 +257,7 @@ coh_status coh_trial_create(const coh_graph *graph, coh_device_kind on, coh_tria
                     "an operator of more than %zu MiB is too large for a check: smaller "
                     "shapes find the same mistakes",
                     BYTES_MOST >> 20);
-            bytes += coh_guard_room(own);
+            bytes += guard_room(own);
             value_bytes += rounded(own);
         }
     COH_TRY(coh_alloc(bytes, 1, (void **)&trial->memory));
@@ -269,7 +300,7 @@ static void set_guards(coh_trial *trial, const coh_trial_way *way)
             coh_trial_buffer *b = &trial->buffer[role][port];
             if (b->data == NULL)
                 continue;
-            coh_guard_set(b->data, b->bytes, guard_byte(way, role, port));
+            guard_set(b->data, b->bytes, guard_byte(way, role, port));
         }
 }
 
@@ -565,7 +596,7 @@ int coh_trial_outside(const coh_trial *trial, const coh_trial_way *way, coh_tria
             int64_t offset;
             if (b->data == NULL)
                 continue;
-            if (!coh_guard_changed(b->data, b->bytes, byte, &offset))
+            if (!guard_changed(b->data, b->bytes, byte, &offset))
                 continue;
             memset(before, byte, sizeof(before));
             const int64_t element = element_at(b, offset);

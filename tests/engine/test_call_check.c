@@ -1,20 +1,29 @@
 /* The check mode of an engine: a run of right kinds has the bits of a run without it, and a write
  * outside a buffer, or to one that is only read, ends the step with a sentence that names operator,
- * port and element. */
+ * port and element, and changes nothing of the engine. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "cohobate/cohobate.h"
 #include "tests/engine/op_mistakes.h"
 
 enum { TOKENS = 16, VOCABULARY = 41, STEPS = 3, ITEMS = 91 };
 
-/* Runs some steps; returns the first failure, or COH_OK and the hash. */
+static char said[1024]; /* by the last failure of a step */
+
+/* Runs some steps; returns the first failure, or COH_OK and the hash. A failure changes no number
+ * of the engine. */
 static coh_status run(const coh_graph *graph, uint64_t memory, int checks, const void *first,
                       const void *second, uint64_t *out_hash)
 {
@@ -22,6 +31,7 @@ static coh_status run(const coh_graph *graph, uint64_t memory, int checks, const
     coh_engine_options options;
     coh_plan *plan;
     coh_engine *engine;
+    uint64_t before;
     coh_status status = COH_OK;
     coh_plan_options_init(&plan_options);
     plan_options.device_memory_bytes = memory;
@@ -33,7 +43,7 @@ static coh_status run(const coh_graph *graph, uint64_t memory, int checks, const
     options.thread_count = 2;
     if (coh_plan_create(graph, &plan_options, &plan) != COH_OK ||
         coh_engine_create(plan, &options, &engine) != COH_OK ||
-        coh_engine_init(engine, 1) != COH_OK)
+        coh_engine_init(engine, 1) != COH_OK || coh_engine_hash(engine, &before) != COH_OK)
         fail_msg("%s", coh_last_error());
     for (uint64_t step = 0; step < STEPS && status == COH_OK; step++) {
         coh_step_result result = { .struct_bytes = sizeof(result) };
@@ -44,8 +54,11 @@ static coh_status run(const coh_graph *graph, uint64_t memory, int checks, const
                                        .inputs = { first, second } };
         status = coh_engine_step(engine, &input, &result);
     }
-    if (status == COH_OK)
-        status = coh_engine_hash(engine, out_hash);
+    snprintf(said, sizeof(said), "%s", status != COH_OK ? coh_last_error() : "");
+    if (coh_engine_hash(engine, out_hash) != COH_OK)
+        fail_msg("%s", coh_last_error());
+    if (status != COH_OK)
+        assert_int_equal(*out_hash, before);
     coh_engine_destroy(engine);
     coh_plan_destroy(plan);
     return status;
@@ -122,14 +135,125 @@ static void an_undeclared_write_ends_the_step_with_its_place(void **state)
         coh_graph *graph = graph_of(mistake->kind, &mistake->input);
         uint64_t hash;
         assert_int_equal(run(graph, UINT64_MAX, 1, x, target, &hash), COH_ERR_ARGUMENT);
-        if (strstr(coh_last_error(), "operator 'spoilt'") == NULL ||
-            strstr(coh_last_error(), mistake->port) == NULL ||
-            strstr(coh_last_error(), coh_op_fault_name(mistake->fault)) == NULL)
-            fail_msg("%s: %s", mistake->what, coh_last_error());
+        if (strstr(said, "operator 'spoilt'") == NULL || strstr(said, mistake->port) == NULL ||
+            strstr(said, coh_op_fault_name(mistake->fault)) == NULL)
+            fail_msg("%s: %s", mistake->what, said);
         coh_graph_destroy(graph);
         found++;
     }
     assert_int_equal(found, 6);
+}
+
+/* ---- writes of any length at any distance ---- */
+
+enum { SCRATCH = 64 };
+
+/* A copy, of which forward writes `bytes` at `from` of its workspace. */
+static struct {
+    int64_t from, bytes;
+} stray;
+
+static coh_status copy_infer(const void *attributes, const coh_shape *inputs, coh_op_facts *facts)
+{
+    (void)attributes;
+    facts->output[0] = inputs[0];
+    facts->parameter[0] = (coh_parameter_facts){ .name = "w",
+                                                 .shape = { COH_DTYPE_F32, 1, { 1 } },
+                                                 .init = COH_INIT_ONE };
+    facts->workspace_bytes[COH_PHASE_FORWARD] = SCRATCH;
+    return COH_OK;
+}
+
+static coh_status copy_forward(const coh_call *call)
+{
+    const float *x = call->input[0].data, *w = call->parameter[0].data;
+    for (int i = 0; i < ITEMS; i++)
+        ((float *)call->output[0].data)[i] = x[i] * w[0];
+    memset((char *)call->workspace + stray.from, 0x11, (size_t)stray.bytes);
+    return COH_OK;
+}
+
+static coh_status copy_backward(const coh_call *call)
+{
+    const float *x = call->input[0].data, *dy = call->output_grad[0].data;
+    float sum = 0;
+    for (int i = 0; i < ITEMS; i++)
+        sum += x[i] * dy[i];
+    *(float *)call->parameter_grad[0].data = sum;
+    return COH_OK;
+}
+
+static const coh_op_kind copying = { .struct_bytes = sizeof(coh_op_kind),
+                                     .abi_version = COH_KIND_ABI,
+                                     .name = "test.copy",
+                                     .revision = 1,
+                                     .input_count = 1,
+                                     .output_count = 1,
+                                     .parameter_count = 1,
+                                     .can_skip_grad = { .inputs = 1 },
+                                     .backward_reads = { .inputs = 1 },
+                                     .infer = copy_infer,
+                                     .devices = {
+                                         [COH_DEVICE_HOST] = { copy_forward, copy_backward } } };
+
+/* Steps of the copy in a checked engine. */
+static coh_status run_stray(void)
+{
+    static float x[2 * ITEMS], target[2 * ITEMS];
+    const coh_shape row = { COH_DTYPE_F32, 1, { ITEMS } };
+    coh_graph *graph = graph_of(&copying, &row);
+    uint64_t hash;
+    const coh_status status = run(graph, UINT64_MAX, 1, x, target, &hash);
+    coh_graph_destroy(graph);
+    return status;
+}
+
+/* Up to 1 MiB, that is beyond all buffers of the call, contents of some included. */
+static void a_write_of_any_length_is_the_workspaces_and_spoils_nothing(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t from, bytes, element; /* from: of the end of the workspace, or of its begin */
+    } cases[] = { { SCRATCH, 4, 64 },         { SCRATCH, 4096, 64 },
+                  { SCRATCH, 128 << 10, 64 }, { SCRATCH, 1 << 20, 64 },
+                  { SCRATCH + 256, 4, 320 },  { SCRATCH + 65536, 4, 65600 },
+                  { 0, 128 << 10, 64 },       { -4, 4, -1 },
+                  { -4096, 4096, -1 },        { -4096 - 16, 4, -4096 - 13 } };
+    stray.bytes = 0;
+    assert_int_equal(run_stray(), COH_OK);
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        char place[96];
+        stray.from = cases[i].from;
+        stray.bytes = cases[i].bytes;
+        snprintf(place, sizeof(place),
+                 "writes outside its buffers: workspace, element %" PRId64 ":", cases[i].element);
+        assert_int_equal(run_stray(), COH_ERR_ARGUMENT);
+        if (strstr(said, place) == NULL || strstr(said, "workspace_bytes of infer") == NULL)
+            fail_msg("%" PRId64 " bytes at %" PRId64 ": %s", stray.bytes, stray.from, said);
+    }
+}
+
+/* A write that passes the margin must not reach memory of the engine. */
+static void a_write_far_outside_ends_the_process(void **state)
+{
+    (void)state;
+    static const int64_t far[] = { (int64_t)64 << 20, -((int64_t)64 << 20) };
+    for (int i = 0; i < 2; i++) {
+        const pid_t child = fork();
+        assert_true(child >= 0);
+        if (child == 0) {
+            const struct rlimit no_core = { 0 };
+            signal(SIGSEGV, SIG_DFL);
+            (void)setrlimit(RLIMIT_CORE, &no_core);
+            stray.from = far[i];
+            stray.bytes = 4;
+            (void)run_stray();
+            _exit(0);
+        }
+        int ended = 0;
+        assert_int_equal(waitpid(child, &ended, 0), child);
+        assert_true(WIFSIGNALED(ended) && WTERMSIG(ended) == SIGSEGV);
+    }
 }
 
 int main(void)
@@ -137,6 +261,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(checked_runs_have_the_same_bits),
         cmocka_unit_test(an_undeclared_write_ends_the_step_with_its_place),
+        cmocka_unit_test(a_write_of_any_length_is_the_workspaces_and_spoils_nothing),
+        cmocka_unit_test(a_write_far_outside_ends_the_process),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
