@@ -123,8 +123,8 @@ const char *coh_op_fault_name(coh_op_fault fault)
 static void name_port(coh_trial_role role, int32_t port, char text[COH_OP_PORT_BYTES])
 {
     static const char *const names[COH_TRIAL_ROLES] = {
-        "input",      "parameter",      "state", "output",    "output_grad",
-        "input_grad", "parameter_grad", "saved", "workspace", "cache"
+        "input",          "parameter", "state",     "output", "output_grad", "input_grad",
+        "parameter_grad", "saved",     "workspace", "cache",  "random_cell", "loss_factor_cell"
     };
     memset(text, 0, COH_OP_PORT_BYTES);
     if (port < 0)

@@ -29,10 +29,10 @@ typedef struct bench {
 
 /* ---- runs ---- */
 
-static void look(bench *b, const coh_trial *trial, const coh_trial_way *way)
+static void look(bench *b, coh_trial *trial, const coh_trial_way *way)
 {
     coh_trial_place place;
-    if (coh_trial_outside(trial, way, &place))
+    if (coh_trial_outside(trial, &place))
         coh_op_report_add(b->shared, COH_OP_FAULT_WRITES_OUTSIDE, &place,
                           coh_op_outside_cause(place.role));
     else if (!way->in_place && coh_trial_spoilt(trial, way, &place))

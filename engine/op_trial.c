@@ -9,43 +9,11 @@
 #include "base/check.h"
 #include "base/half.h"
 #include "base/rng.h"
-#include "engine/guard.h"
 #include "kernels/nf4.h"
 #include "planner/row_unit.h"
 
-enum { GUARD = 256, ALIGN = COH_GUARD_ALIGN, ALIGN_MOST = 4096 };
+enum { ALIGN = COH_GUARD_ALIGN, UNKNOWN = -1 };
 #define BYTES_MOST ((size_t)256 << 20)
-
-/* ---- guards ---- */
-
-/* Returns the room of a buffer with its two guards. */
-static size_t guard_room(size_t bytes)
-{
-    return (bytes + 2 * GUARD + ALIGN - 1) / ALIGN * ALIGN;
-}
-
-static void guard_set(char *data, size_t bytes, int byte)
-{
-    memset(data - GUARD, byte, GUARD);
-    memset(data + bytes, byte, GUARD);
-}
-
-/* Returns 1 if a guard's byte changed, and the offset of the first one behind the buffer, else
- * before it, from the buffer's begin. */
-static int guard_changed(const char *data, size_t bytes, int byte, int64_t *out_offset)
-{
-    for (int64_t i = 0; i < GUARD; i++)
-        if ((unsigned char)data[(int64_t)bytes + i] != byte) {
-            *out_offset = (int64_t)bytes + i;
-            return 1;
-        }
-    for (int64_t i = -GUARD; i < 0; i++)
-        if ((unsigned char)data[i] != byte) {
-            *out_offset = i;
-            return 1;
-        }
-    return 0;
-}
 
 /* ---- elements ---- */
 
@@ -188,6 +156,8 @@ static void describe_all(coh_trial *trial, const coh_graph *graph, uint32_t wide
     const uint64_t *scratch = op->workspace_bytes[trial->on];
     b[COH_TRIAL_SAVED][0].bytes = op->facts.saved_bytes;
     b[COH_TRIAL_CACHE][0].bytes = op->facts.cache_bytes;
+    b[COH_TRIAL_RANDOM_CELL][0].bytes = sizeof(coh_random_cell);
+    b[COH_TRIAL_LOSS_FACTOR_CELL][0].bytes = sizeof(float);
     /* one buffer for each phase, so that each has its own end */
     b[COH_TRIAL_WORKSPACE][COH_PHASE_FORWARD].bytes = scratch[COH_PHASE_FORWARD];
     b[COH_TRIAL_WORKSPACE][COH_PHASE_BACKWARD].bytes = scratch[COH_PHASE_BACKWARD];
@@ -200,21 +170,33 @@ static size_t rounded(size_t bytes)
 
 static void place_all(coh_trial *trial, int shift)
 {
-    size_t at = ALIGN_MOST - (uintptr_t)trial->memory % ALIGN_MOST + (size_t)shift * ALIGN,
-           value = 0;
+    char *at = trial->memory.data + COH_GUARD_MARGIN + (size_t)shift * ALIGN;
+    char *value = trial->values;
     for (int role = 0; role < COH_TRIAL_ROLES; role++)
         for (int port = 0; port < COH_PORT_MAX; port++) {
             coh_trial_buffer *b = &trial->buffer[role][port];
+            const size_t i = trial->guarded_count;
             if (b->bytes == 0)
                 continue;
-            b->data = trial->memory + at + GUARD;
-            b->values = trial->values + value;
-            at += guard_room(b->bytes);
+            at = coh_guard_place(at, b->bytes, UNKNOWN, &trial->guarded[i]);
+            trial->guarded_of[i].role = (coh_trial_role)role;
+            trial->guarded_of[i].port = port;
+            trial->guarded_count++;
+            b->data = trial->guarded[i].data;
+            b->values = value;
             value += rounded(b->bytes);
         }
-    trial->cells = (struct coh_trial_cells *)(void *)(trial->memory + rounded(at));
-    trial->image.host = trial->memory + ALIGN_MOST - (uintptr_t)trial->memory % ALIGN_MOST;
-    trial->image.bytes = (size_t)((char *)(trial->cells + 1) - trial->image.host);
+    coh_guard_add_margins(trial->guarded, trial->guarded_count);
+    trial->image.host = trial->memory.data;
+    trial->image.bytes = trial->memory.bytes;
+}
+
+static void fill_cells(coh_trial *trial)
+{
+    const coh_random_cell random = { .seed = 0x243f6a8885a308d3u, .step = 0x1300000007u };
+    const float loss_factor = 2.0f;
+    memcpy(trial->buffer[COH_TRIAL_RANDOM_CELL][0].values, &random, sizeof(random));
+    memcpy(trial->buffer[COH_TRIAL_LOSS_FACTOR_CELL][0].values, &loss_factor, sizeof(loss_factor));
 }
 
 static void fill_values(coh_trial *trial, uint64_t seed)
@@ -239,28 +221,29 @@ static void fill_values(coh_trial *trial, uint64_t seed)
         fill_normal(&trial->buffer[COH_TRIAL_INPUT_GRAD][port], seed, 300 + stream, 0.0f, 1.0f);
         fill_normal(&trial->buffer[COH_TRIAL_PARAMETER_GRAD][port], seed, 400 + stream, 0.0f, 1.0f);
     }
+    fill_cells(trial);
 }
 
 coh_status coh_trial_create(const coh_graph *graph, coh_device_kind on, coh_trial_form form,
                             coh_trial *out_trial)
 {
     coh_trial *trial = out_trial;
-    size_t bytes = 2 * ALIGN_MOST + (size_t)form.shift * ALIGN, value_bytes = ALIGN;
+    size_t room = (size_t)form.shift * ALIGN, value_bytes = ALIGN;
     *trial = (coh_trial){ .op = &graph->ops[graph->op_count - 1], .on = on };
     describe_all(trial, graph, form.widens);
     for (int role = 0; role < COH_TRIAL_ROLES; role++)
         for (int port = 0; port < COH_PORT_MAX; port++) {
             const size_t own = trial->buffer[role][port].bytes;
-            if (own > BYTES_MOST || bytes > BYTES_MOST)
+            if (own > BYTES_MOST || value_bytes > BYTES_MOST)
                 return coh_fail(
                     COH_ERR_ARGUMENT,
                     "an operator of more than %zu MiB is too large for a check: smaller "
                     "shapes find the same mistakes",
                     BYTES_MOST >> 20);
-            bytes += guard_room(own);
+            room += own > 0 ? coh_guard_room(own) : 0;
             value_bytes += rounded(own);
         }
-    COH_TRY(coh_alloc(bytes, 1, (void **)&trial->memory));
+    COH_TRY(coh_guarded_memory_init(coh_guard_room_all(room), &trial->memory));
     const coh_status status = coh_alloc(value_bytes, 1, (void **)&trial->values);
     if (status != COH_OK) {
         coh_trial_destroy(trial);
@@ -279,9 +262,9 @@ coh_status coh_trial_attach(coh_trial *trial, coh_op_device *device)
 
 void coh_trial_destroy(coh_trial *trial)
 {
-    coh_free(trial->memory);
+    coh_guarded_memory_fini(&trial->memory);
     coh_free(trial->values);
-    trial->memory = trial->values = NULL;
+    trial->values = NULL;
 }
 
 /* ---- contents before a phase ---- */
@@ -293,15 +276,18 @@ static int guard_byte(const coh_trial_way *way, int role, int port)
                                                           : COH_TRIAL_SMALL_BYTE;
 }
 
+/* Fills those guards that do not hold their byte yet. They keep it, unless a write outside is
+ * found. */
 static void set_guards(coh_trial *trial, const coh_trial_way *way)
 {
-    for (int role = 0; role < COH_TRIAL_ROLES; role++)
-        for (int port = 0; port < COH_PORT_MAX; port++) {
-            coh_trial_buffer *b = &trial->buffer[role][port];
-            if (b->data == NULL)
-                continue;
-            guard_set(b->data, b->bytes, guard_byte(way, role, port));
-        }
+    for (size_t i = 0; i < trial->guarded_count; i++) {
+        coh_guarded *guarded = &trial->guarded[i];
+        const int byte = guard_byte(way, (int)trial->guarded_of[i].role, trial->guarded_of[i].port);
+        if (guarded->byte == byte)
+            continue;
+        guarded->byte = byte;
+        coh_guard_fill(guarded);
+    }
 }
 
 static void fill_role(coh_trial *trial, const coh_trial_way *way, coh_trial_role role, int port)
@@ -351,20 +337,21 @@ static void set_views(const coh_trial *trial, coh_trial_role role, coh_view view
 static coh_call plain_call(coh_trial *trial, const coh_trial_way *way, coh_phase phase)
 {
     const coh_graph_op_entry *op = trial->op;
-    *trial->cells =
-        (struct coh_trial_cells){ .random = { .seed = 0x243f6a8885a308d3u, .step = 0x1300000007u },
-                                  .loss_factor = 2.0f };
+    const void *loss_factor_cell = trial->buffer[COH_TRIAL_LOSS_FACTOR_CELL][0].data;
+    const void *random_cell = trial->buffer[COH_TRIAL_RANDOM_CELL][0].data;
     coh_call call = { .attributes = op->attributes,
                       .queue = way->queue,
                       .microbatch = way->microbatch,
                       .operator_index = way->microbatch,
-                      .random_cell = op->kind.draws ? &trial->cells->random : NULL,
+                      .random_cell = op->kind.draws ? random_cell : NULL,
                       .saved = trial->buffer[COH_TRIAL_SAVED][0].data,
                       .workspace = trial->buffer[COH_TRIAL_WORKSPACE][phase].data,
                       .cache = way->has_cache ? trial->buffer[COH_TRIAL_CACHE][0].data : NULL,
                       .loss_scale = way->loss_scale,
                       .loss_share = way->loss_scale / 2.0f,
-                      .loss_factor_cell = &trial->cells->loss_factor };
+                      .loss_factor_cell = loss_factor_cell };
+    load(trial, COH_TRIAL_RANDOM_CELL);
+    load(trial, COH_TRIAL_LOSS_FACTOR_CELL);
     set_views(trial, COH_TRIAL_INPUT, call.input);
     set_views(trial, COH_TRIAL_OUTPUT, call.output);
     set_views(trial, COH_TRIAL_PARAMETER, call.parameter);
@@ -531,6 +518,7 @@ coh_status coh_trial_backward(coh_trial *trial, const coh_trial_way *way)
     coh_call *call = &trial->call;
     const uint32_t frozen = way->is_frozen ? (1u << kind->parameter_count) - 1u : 0u;
     trial->phase = COH_PHASE_BACKWARD;
+    set_guards(trial, way);
     *call = plain_call(trial, way, COH_PHASE_BACKWARD);
     hide(trial, way, COH_TRIAL_INPUT, read_inputs(kind, way), call->input);
     hide(trial, way, COH_TRIAL_OUTPUT, read_outputs(kind, way), call->output);
@@ -586,29 +574,26 @@ static int64_t element_at(const coh_trial_buffer *b, int64_t offset)
     return offset >= 0 ? offset / bytes : -((-offset + bytes - 1) / bytes);
 }
 
-int coh_trial_outside(const coh_trial *trial, const coh_trial_way *way, coh_trial_place *out_place)
+int coh_trial_outside(coh_trial *trial, coh_trial_place *out_place)
 {
     char before[16];
-    for (int role = 0; role < COH_TRIAL_ROLES; role++)
-        for (int port = 0; port < COH_PORT_MAX; port++) {
-            const coh_trial_buffer *b = &trial->buffer[role][port];
-            const int byte = guard_byte(way, role, port);
-            int64_t offset;
-            if (b->data == NULL)
-                continue;
-            if (!guard_changed(b->data, b->bytes, byte, &offset))
-                continue;
-            memset(before, byte, sizeof(before));
-            const int64_t element = element_at(b, offset);
-            *out_place = (coh_trial_place){ .phase = trial->phase,
-                                            .role = (coh_trial_role)role,
-                                            .port = port,
-                                            .element = element,
-                                            .expected = coh_trial_number(b, before, 0),
-                                            .got = coh_trial_number(b, b->data, element) };
-            return 1;
-        }
-    return 0;
+    size_t i;
+    int64_t offset;
+    if (!coh_guard_find(trial->guarded, trial->guarded_count, &i, &offset))
+        return 0;
+    const coh_trial_role role = trial->guarded_of[i].role;
+    const coh_trial_buffer *b = &trial->buffer[role][trial->guarded_of[i].port];
+    const int64_t element = element_at(b, offset);
+    memset(before, trial->guarded[i].byte, sizeof(before));
+    *out_place = (coh_trial_place){ .phase = trial->phase,
+                                    .role = role,
+                                    .port = trial->guarded_of[i].port,
+                                    .element = element,
+                                    .expected = coh_trial_number(b, before, 0),
+                                    .got = coh_trial_number(b, b->data, element) };
+    for (i = 0; i < trial->guarded_count; i++)
+        trial->guarded[i].byte = UNKNOWN;
+    return 1;
 }
 
 static int spoilt(const coh_trial *trial, coh_trial_role role, uint32_t ports,
@@ -638,6 +623,9 @@ int coh_trial_spoilt(const coh_trial *trial, const coh_trial_way *way, coh_trial
 {
     const coh_op_kind *kind = &trial->op->kind;
     const uint32_t all = UINT32_MAX;
+    if (spoilt(trial, COH_TRIAL_RANDOM_CELL, all, out_place) ||
+        spoilt(trial, COH_TRIAL_LOSS_FACTOR_CELL, all, out_place))
+        return 1;
     if (trial->phase == COH_PHASE_FORWARD)
         return spoilt(trial, COH_TRIAL_INPUT, all, out_place) ||
                spoilt(trial, COH_TRIAL_PARAMETER, all, out_place);

@@ -1,11 +1,12 @@
 /* op_trial.h - calls of one operator in guarded memory: the ground on which op_check.c compares.
  *
- * Every buffer of a call lies between two guards. Before a phase all of its buffers get known
- * contents; after it guards and read-only buffers are compared with what they were. A coh_trial_way
- * says what differs from the plain call. Next: op_check.c. */
+ * Every buffer of a call lies between two guards (guard.h). Before a phase all of its buffers get
+ * known contents; after it guards and read-only buffers are compared with what they were. A
+ * coh_trial_way says what differs from the plain call. Next: op_check.c. */
 #ifndef COH_ENGINE_OP_TRIAL_H
 #define COH_ENGINE_OP_TRIAL_H
 
+#include "engine/guard.h"
 #include "engine/op_device.h"
 #include "planner/graph.h"
 
@@ -20,6 +21,8 @@ typedef enum coh_trial_role {
     COH_TRIAL_SAVED,
     COH_TRIAL_WORKSPACE,
     COH_TRIAL_CACHE,
+    COH_TRIAL_RANDOM_CELL,
+    COH_TRIAL_LOSS_FACTOR_CELL,
     COH_TRIAL_ROLES
 } coh_trial_role;
 
@@ -79,11 +82,15 @@ typedef struct coh_trial_place {
 typedef struct coh_trial {
     const coh_graph_op_entry *op;
     coh_trial_buffer buffer[COH_TRIAL_ROLES][COH_PORT_MAX];
-    char *memory, *values;
-    struct coh_trial_cells {
-        coh_random_cell random;
-        float loss_factor;
-    } * cells;             /* in `memory` */
+    coh_guarded_memory memory;
+    char *values;
+    /* Of all buffers, by ascending addresses. `byte` -1: what they hold is not known. */
+    coh_guarded guarded[COH_TRIAL_ROLES * COH_PORT_MAX];
+    struct {
+        coh_trial_role role;
+        int32_t port;
+    } guarded_of[COH_TRIAL_ROLES * COH_PORT_MAX];
+    size_t guarded_count;
     coh_device_kind on;    /* whose functions of the kind run */
     coh_op_device *device; /* NULL: the host */
     coh_op_image image;    /* of `memory` */
@@ -117,7 +124,7 @@ coh_status coh_trial_move(coh_trial *from, coh_trial *to);
 
 /* Finds an element outside a buffer, or in one that the last phase may not write, that changed.
  * Returns 1 and the place if there is one. */
-int coh_trial_outside(const coh_trial *trial, const coh_trial_way *way, coh_trial_place *out_place);
+int coh_trial_outside(coh_trial *trial, coh_trial_place *out_place);
 int coh_trial_spoilt(const coh_trial *trial, const coh_trial_way *way, coh_trial_place *out_place);
 
 /* Results of forward and backward: outputs, states, gradients. Copies share the order of a trial's

@@ -19,6 +19,11 @@
  *     recording   on a GPU: a replayed CUDA graph               waits, work on other streams
  *     gradients   inputs and parameters, by a small step        wrong derivatives
  *
+ * Buffers are 128 KiB apart. A write less than 128 KiB before or behind its buffer is found, and so
+ * is one of any length that begins at the buffer's end. The finding names that buffer up to 96 KiB
+ * behind it and 32 KiB before it, else the next one. A write farther away is found if it hits a
+ * port that the phase only reads, or addresses without memory (a crash).
+ *
  * A stage that finds something ends the check, because its mistake would cause later findings.
  * Gradients are compared with central differences along random directions: f32 results, differences
  * and sums in double, a few calls of forward per port whatever its size. Outputs where forward is

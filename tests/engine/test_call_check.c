@@ -17,8 +17,9 @@
 
 #include "cohobate/cohobate.h"
 #include "tests/engine/op_mistakes.h"
+#include "tests/engine/stray.h"
 
-enum { TOKENS = 16, VOCABULARY = 41, STEPS = 3, ITEMS = 91 };
+enum { TOKENS = 16, VOCABULARY = 41, STEPS = 3, ITEMS = STRAY_ITEMS };
 
 static char said[1024]; /* by the last failure of a step */
 
@@ -146,62 +147,12 @@ static void an_undeclared_write_ends_the_step_with_its_place(void **state)
 
 /* ---- writes of any length at any distance ---- */
 
-enum { SCRATCH = 64 };
-
-/* A copy, of which forward writes `bytes` at `from` of its workspace. */
-static struct {
-    int64_t from, bytes;
-} stray;
-
-static coh_status copy_infer(const void *attributes, const coh_shape *inputs, coh_op_facts *facts)
-{
-    (void)attributes;
-    facts->output[0] = inputs[0];
-    facts->parameter[0] = (coh_parameter_facts){ .name = "w",
-                                                 .shape = { COH_DTYPE_F32, 1, { 1 } },
-                                                 .init = COH_INIT_ONE };
-    facts->workspace_bytes[COH_PHASE_FORWARD] = SCRATCH;
-    return COH_OK;
-}
-
-static coh_status copy_forward(const coh_call *call)
-{
-    const float *x = call->input[0].data, *w = call->parameter[0].data;
-    for (int i = 0; i < ITEMS; i++)
-        ((float *)call->output[0].data)[i] = x[i] * w[0];
-    memset((char *)call->workspace + stray.from, 0x11, (size_t)stray.bytes);
-    return COH_OK;
-}
-
-static coh_status copy_backward(const coh_call *call)
-{
-    const float *x = call->input[0].data, *dy = call->output_grad[0].data;
-    float sum = 0;
-    for (int i = 0; i < ITEMS; i++)
-        sum += x[i] * dy[i];
-    *(float *)call->parameter_grad[0].data = sum;
-    return COH_OK;
-}
-
-static const coh_op_kind copying = { .struct_bytes = sizeof(coh_op_kind),
-                                     .abi_version = COH_KIND_ABI,
-                                     .name = "test.copy",
-                                     .revision = 1,
-                                     .input_count = 1,
-                                     .output_count = 1,
-                                     .parameter_count = 1,
-                                     .can_skip_grad = { .inputs = 1 },
-                                     .backward_reads = { .inputs = 1 },
-                                     .infer = copy_infer,
-                                     .devices = {
-                                         [COH_DEVICE_HOST] = { copy_forward, copy_backward } } };
-
 /* Steps of the copy in a checked engine. */
 static coh_status run_stray(void)
 {
     static float x[2 * ITEMS], target[2 * ITEMS];
     const coh_shape row = { COH_DTYPE_F32, 1, { ITEMS } };
-    coh_graph *graph = graph_of(&copying, &row);
+    coh_graph *graph = graph_of(&stray_kind, &row);
     uint64_t hash;
     const coh_status status = run(graph, UINT64_MAX, 1, x, target, &hash);
     coh_graph_destroy(graph);
@@ -214,11 +165,16 @@ static void a_write_of_any_length_is_the_workspaces_and_spoils_nothing(void **st
     (void)state;
     static const struct {
         int64_t from, bytes, element; /* from: of the end of the workspace, or of its begin */
-    } cases[] = { { SCRATCH, 4, 64 },         { SCRATCH, 4096, 64 },
-                  { SCRATCH, 128 << 10, 64 }, { SCRATCH, 1 << 20, 64 },
-                  { SCRATCH + 256, 4, 320 },  { SCRATCH + 65536, 4, 65600 },
-                  { 0, 128 << 10, 64 },       { -4, 4, -1 },
-                  { -4096, 4096, -1 },        { -4096 - 16, 4, -4096 - 13 } };
+    } cases[] = { { STRAY_SCRATCH, 4, 64 },
+                  { STRAY_SCRATCH, 4096, 64 },
+                  { STRAY_SCRATCH, 128 << 10, 64 },
+                  { STRAY_SCRATCH, 1 << 20, 64 },
+                  { STRAY_SCRATCH + 256, 4, 320 },
+                  { STRAY_SCRATCH + 65536, 4, 65600 },
+                  { 0, 128 << 10, 64 },
+                  { -4, 4, -1 },
+                  { -4096, 4096, -1 },
+                  { -4096 - 16, 4, -4096 - 13 } };
     stray.bytes = 0;
     assert_int_equal(run_stray(), COH_OK);
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {

@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -14,6 +15,7 @@
 #include "cohobate/cohobate.h"
 #include "tests/engine/op_mistakes.h"
 #include "tests/engine/op_shapes.h"
+#include "tests/engine/stray.h"
 #include "tests/length.h"
 
 typedef struct findings {
@@ -134,6 +136,66 @@ static void the_parts_of_one_tensor_may_be_used_alone(void **state)
     }
 }
 
+/* Runs the check of the stray kind with one write. */
+static void check_stray(int64_t from, int64_t bytes, findings *all)
+{
+    const coh_shape row = F32(STRAY_ITEMS);
+    const coh_op_check_options options = options_for(&row, all);
+    coh_op_report report = { .struct_bytes = sizeof(report) };
+    stray.from = from;
+    stray.bytes = bytes;
+    assert_int_equal(coh_op_check(&stray_kind, &options, &report), COH_OK);
+    assert_int_equal(report.finding_count, all->count);
+}
+
+/* Up to the distances of guard.h, and with any length, the finding names the workspace. */
+static void a_write_far_from_its_buffer_is_found(void **state)
+{
+    (void)state;
+    static const int64_t behind[] = { 0, 252, 256, 512, 1024, 4096, 65536, 98240 };
+    static const int64_t before[] = { 4, 256, 260, 4096, 32768 };
+    static const int64_t lengths[] = { 4096, 128 << 10, 1 << 20 };
+    char place[64];
+    findings all;
+    check_stray(0, STRAY_SCRATCH, &all);
+    assert_int_equal(all.count, 0);
+    for (size_t i = 0; i < sizeof(behind) / sizeof(behind[0]); i++) {
+        check_stray(STRAY_SCRATCH + behind[i], 4, &all);
+        snprintf(place, sizeof(place), ": workspace, element %" PRId64 ":", 64 + behind[i]);
+        if (all.fault != COH_OP_FAULT_WRITES_OUTSIDE || strstr(all.sentence, place) == NULL)
+            fail_msg("%" PRId64 " bytes behind: %s", behind[i], all.sentence);
+        assert_int_equal(all.count, 1);
+    }
+    for (size_t i = 0; i < sizeof(before) / sizeof(before[0]); i++) {
+        check_stray(-before[i], 4, &all);
+        snprintf(place, sizeof(place), ": workspace, element %" PRId64 ":", 3 - before[i]);
+        if (all.fault != COH_OP_FAULT_WRITES_OUTSIDE || strstr(all.sentence, place) == NULL)
+            fail_msg("%" PRId64 " bytes before: %s", before[i], all.sentence);
+    }
+    for (size_t i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++) {
+        check_stray(STRAY_SCRATCH, lengths[i], &all);
+        if (strstr(all.sentence, "outside its buffers: workspace, element 64:") == NULL)
+            fail_msg("%" PRId64 " bytes: %s", lengths[i], all.sentence);
+    }
+}
+
+/* Of other buffers' guards, or a crash. */
+static void a_write_still_farther_is_found_too(void **state)
+{
+    (void)state;
+    static const int64_t away[] = { 99 << 10, 127 << 10, -(127 << 10) };
+    findings all;
+    for (size_t i = 0; i < sizeof(away) / sizeof(away[0]); i++) {
+        check_stray((away[i] > 0 ? STRAY_SCRATCH : 0) + away[i], 4, &all);
+        assert_int_equal(all.fault, COH_OP_FAULT_WRITES_OUTSIDE);
+    }
+    check_stray((int64_t)64 << 20, 4, &all);
+    assert_int_equal(all.fault, COH_OP_FAULT_CRASHED);
+    check_stray(-((int64_t)64 << 20), 4, &all);
+    assert_int_equal(all.fault, COH_OP_FAULT_CRASHED);
+    assert_int_equal(all.count, 1);
+}
+
 /* Such a program cannot ask how a child ended. */
 static void a_program_that_ignores_its_children_gets_the_same_findings(void **state)
 {
@@ -188,6 +250,8 @@ int main(void)
         cmocka_unit_test(right_kinds_pass),
         cmocka_unit_test(all_kinds_of_the_library_pass),
         cmocka_unit_test(the_parts_of_one_tensor_may_be_used_alone),
+        cmocka_unit_test(a_write_far_from_its_buffer_is_found),
+        cmocka_unit_test(a_write_still_farther_is_found_too),
         cmocka_unit_test(a_program_that_ignores_its_children_gets_the_same_findings),
         cmocka_unit_test(wrong_options_are_refused),
     };
