@@ -110,6 +110,10 @@ static const struct {
                                      "nothing may use one of several outputs, which then has no "
                                      "gradient: look at the data of each output_grad before "
                                      "reading it" },
+    [COH_OP_FAULT_RANDOM_WORDS] = { "uses random words although random_cell is NULL",
+                                    { "with words of zeros", "with words of ones" },
+                                    "coh_random_words writes nothing then: the kind does not set "
+                                    "draws" },
     [COH_OP_FAULT_GRADIENT] = { "does not give the derivative of forward",
                                 { "by differences", "it is" },
                                 "a term of the derivative is forgotten or wrong" },
@@ -274,7 +278,8 @@ static void run_all(coh_op_stages *stages, int in_process)
         const coh_trial_place place = { .phase = stages->shared->crash_phase,
                                         .port = -1,
                                         .element = INT64_MIN };
-        coh_op_report_add(stages->shared, stages->shared->crash_fault, &place, NULL);
+        coh_op_report_add(stages->shared, stages->shared->crash_fault, &place,
+                          stages->shared->crash_cause);
     }
     if (memory != MAP_FAILED)
         munmap(memory, bytes);

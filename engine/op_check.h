@@ -26,8 +26,9 @@ typedef struct coh_op_shared {
     /* If the process ends now: the fault, and where. */
     coh_op_fault crash_fault;
     coh_phase crash_phase;
-    int32_t is_finished; /* the child process has reached its end */
-    coh_status status;   /* of the check itself */
+    const char *crash_cause; /* static; NULL: the fault's usual one */
+    int32_t is_finished;     /* the child process has reached its end */
+    coh_status status;       /* of the check itself */
     char error[COH_ERROR_TEXT_BYTES];
 } coh_op_shared;
 

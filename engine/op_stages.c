@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "engine/op_check.h"
 #include "engine/op_gradient.h"
+#include "kernels/random.h"
 #include "planner/row_unit.h"
 
 enum { RACES = 3 }; /* runs with several threads */
@@ -26,6 +27,8 @@ typedef struct bench {
     coh_status status; /* of the device, and its text: ends the check */
     char error[COH_ERROR_TEXT_BYTES];
 } bench;
+
+static const coh_port_mask no_ports;
 
 /* ---- runs ---- */
 
@@ -73,11 +76,12 @@ static int run_phase(bench *b, coh_trial *trial, const coh_trial_way *way, coh_p
     return status == COH_OK;
 }
 
-/* Runs both phases and copies their results. Returns 0 if one failed. */
+/* Runs both phases, or forward alone as in evaluation, and copies their results. Returns 0 if one
+ * failed. */
 static int run_both(bench *b, coh_trial *trial, const coh_trial_way *way)
 {
     if (!run_phase(b, trial, way, COH_PHASE_FORWARD) ||
-        (b->has_backward && !run_phase(b, trial, way, COH_PHASE_BACKWARD)))
+        (b->has_backward && !way->is_evaluation && !run_phase(b, trial, way, COH_PHASE_BACKWARD)))
         return 0;
     coh_trial_results(trial, b->results);
     return 1;
@@ -94,8 +98,6 @@ static int differs(bench *b, coh_port_mask skips, coh_op_fault fault, const char
     return 1;
 }
 
-static const coh_port_mask no_ports;
-
 static void expect_plain(bench *b, coh_trial *trial, const coh_trial_way *way, coh_op_fault fault,
                          const char *cause)
 {
@@ -105,10 +107,30 @@ static void expect_plain(bench *b, coh_trial *trial, const coh_trial_way *way, c
 
 /* ---- calls, and the same again ---- */
 
+/* Are words used that coh_random_words does not write? Results with other words are compared, if
+ * the operator's number alone changes nothing. Overwrites the plain results. */
+static void check_words(bench *b, coh_trial_way way, const char *cause)
+{
+    coh_trial_place place;
+    way.words = COH_RANDOM_ZEROS;
+    if (!run_both(b, &b->first, &way) || b->shared->count > 0)
+        return;
+    memcpy(b->plain, b->results, b->bytes);
+    way.words = COH_RANDOM_ZEROS_TOO;
+    if (!run_both(b, &b->first, &way) || b->shared->count > 0 ||
+        coh_trial_differ(&b->first, b->plain, b->results, no_ports, &place))
+        return;
+    way.words = COH_RANDOM_ONES;
+    if (run_both(b, &b->first, &way) && b->shared->count == 0)
+        differs(b, no_ports, COH_OP_FAULT_RANDOM_WORDS, cause);
+}
+
 static void check_calls(bench *b)
 {
     const coh_trial_way way = COH_TRIAL_PLAIN;
-    if (run_both(b, &b->first, &way))
+    if (!b->op->kind.draws)
+        check_words(b, way, NULL);
+    if (b->shared->count == 0 && run_both(b, &b->first, &way))
         memcpy(b->plain, b->results, b->bytes);
     expect_plain(b, &b->first, &way, COH_OP_FAULT_VARIES, NULL);
     expect_plain(b, &b->first, &way, COH_OP_FAULT_VARIES, NULL);
@@ -141,10 +163,24 @@ static const char *bytes_of(const bench *b, const coh_trial_place *place)
     return NULL;
 }
 
-/* A buffer of this role begins with other contents: are they written before they are read? */
-static void check_fill(bench *b, coh_trial_role role, int byte)
+static const char without_cell[] =
+    "outside training random_cell is NULL: forward must then compute all outputs without random "
+    "words";
+
+static const char *cause_of_fill(const coh_trial_way *way, coh_trial_role role)
 {
-    coh_trial_way way = COH_TRIAL_PLAIN;
+    const int is_gradient = role == COH_TRIAL_INPUT_GRAD || role == COH_TRIAL_PARAMETER_GRAD;
+    return way->is_evaluation         ? without_cell
+           : is_gradient              ? "it adds to a gradient whose bit in input_grad_adds or "
+                                        "parameter_grad_adds is 0: write the first term"
+           : role == COH_TRIAL_OUTPUT ? "a sum that does not begin with zero"
+           : role == COH_TRIAL_SAVED  ? "backward reads bytes of saved that forward did not write"
+                                      : NULL;
+}
+
+/* A buffer of this role begins with other contents: are they written before they are read? */
+static void check_fill(bench *b, coh_trial_way way, coh_trial_role role, int byte)
+{
     coh_trial_place place;
     way.fill_role = (int32_t)role;
     way.fill_byte = byte;
@@ -153,22 +189,16 @@ static void check_fill(bench *b, coh_trial_role role, int byte)
         return;
     if (place.role == role &&
         holds_only(&b->first.buffer[role][place.port], bytes_of(b, &place), byte)) {
-        coh_op_report_add(b->shared, COH_OP_FAULT_NOT_WRITTEN, &place, NULL);
+        coh_op_report_add(b->shared, COH_OP_FAULT_NOT_WRITTEN, &place,
+                          way.is_evaluation ? without_cell : NULL);
         return;
     }
-    const int is_gradient = role == COH_TRIAL_INPUT_GRAD || role == COH_TRIAL_PARAMETER_GRAD;
     if (!coh_trial_is_result(role)) { /* name what is read, not what comes of it */
         place.role = role;
         place.port = role == COH_TRIAL_WORKSPACE ? (int32_t)place.phase : 0;
         place.element = INT64_MIN;
     }
-    coh_op_report_add(b->shared, COH_OP_FAULT_READS_UNWRITTEN, &place,
-                      is_gradient ? "it adds to a gradient whose bit in input_grad_adds or "
-                                    "parameter_grad_adds is 0: write the first term"
-                      : role == COH_TRIAL_OUTPUT ? "a sum that does not begin with zero"
-                      : role == COH_TRIAL_SAVED
-                          ? "backward reads bytes of saved that forward did not write"
-                          : NULL);
+    coh_op_report_add(b->shared, COH_OP_FAULT_READS_UNWRITTEN, &place, cause_of_fill(&way, role));
 }
 
 static uint32_t reads_of(const bench *b, coh_trial_role role)
@@ -243,7 +273,7 @@ static void check_guards(bench *b)
         }
 }
 
-static void check_finite(bench *b)
+static void check_finite(bench *b, const char *cause)
 {
     const char *at = b->plain;
     for (int role = 0; role < COH_TRIAL_ROLES; role++)
@@ -261,7 +291,7 @@ static void check_finite(bench *b)
                     .element = i,
                     .got = value,
                 };
-                coh_op_report_add(b->shared, COH_OP_FAULT_NOT_FINITE, &place, NULL);
+                coh_op_report_add(b->shared, COH_OP_FAULT_NOT_FINITE, &place, cause);
                 return;
             }
             at += buffer->bytes;
@@ -273,17 +303,47 @@ static void check_contents(bench *b)
     static const coh_trial_role results[] = { COH_TRIAL_OUTPUT, COH_TRIAL_INPUT_GRAD,
                                               COH_TRIAL_PARAMETER_GRAD };
     static const coh_trial_role scratch[] = { COH_TRIAL_WORKSPACE, COH_TRIAL_SAVED };
+    const coh_trial_way way = COH_TRIAL_PLAIN;
     for (size_t i = 0; i < sizeof(results) / sizeof(results[0]); i++) {
-        check_fill(b, results[i], COH_TRIAL_SMALL_BYTE);
-        check_fill(b, results[i], COH_TRIAL_NAN_BYTE);
+        check_fill(b, way, results[i], COH_TRIAL_SMALL_BYTE);
+        check_fill(b, way, results[i], COH_TRIAL_NAN_BYTE);
     }
     for (size_t i = 0; i < sizeof(scratch) / sizeof(scratch[0]); i++)
-        check_fill(b, scratch[i], COH_TRIAL_NAN_BYTE);
+        check_fill(b, way, scratch[i], COH_TRIAL_NAN_BYTE);
     if (b->shared->count == 0)
         check_hidden(b);
     check_guards(b);
     if (b->shared->count == 0)
-        check_finite(b);
+        check_finite(b, NULL);
+}
+
+/* ---- evaluation ---- */
+
+/* Runs forward of a kind that draws as outside training: without a random_cell. Leaves the plain
+ * results as they were. */
+static void check_evaluation(bench *b)
+{
+    const coh_trial_way plain = COH_TRIAL_PLAIN;
+    coh_trial_way way = COH_TRIAL_PLAIN;
+    if (!b->op->kind.draws)
+        return;
+    way.is_evaluation = 1;
+    b->shared->crash_cause = without_cell;
+    check_words(b, way,
+                "outside training coh_random_words writes nothing: look at random_cell "
+                "first, and compute without random words where it is NULL");
+    if (b->shared->count == 0 && run_both(b, &b->first, &way))
+        memcpy(b->plain, b->results, b->bytes);
+    expect_plain(b, &b->first, &way, COH_OP_FAULT_VARIES, without_cell);
+    check_fill(b, way, COH_TRIAL_OUTPUT, COH_TRIAL_SMALL_BYTE);
+    check_fill(b, way, COH_TRIAL_OUTPUT, COH_TRIAL_NAN_BYTE);
+    check_fill(b, way, COH_TRIAL_WORKSPACE, COH_TRIAL_NAN_BYTE);
+    check_fill(b, way, COH_TRIAL_SAVED, COH_TRIAL_NAN_BYTE);
+    if (b->shared->count == 0)
+        check_finite(b, without_cell);
+    b->shared->crash_cause = NULL;
+    if (b->shared->count == 0 && run_both(b, &b->first, &plain))
+        memcpy(b->plain, b->results, b->bytes);
 }
 
 /* ---- places ---- */
@@ -675,8 +735,8 @@ static void end(bench *b)
 
 coh_status coh_op_stages_run(const coh_op_stages *stages)
 {
-    static void (*const all[])(bench * b) = { check_calls, check_contents, check_places,
-                                              check_promises, check_recording };
+    static void (*const all[])(bench * b) = { check_calls,  check_contents, check_evaluation,
+                                              check_places, check_promises, check_recording };
     bench b;
     coh_status status = begin(&b, stages);
     for (size_t i = 0; status == COH_OK && i < sizeof(all) / sizeof(all[0]); i++)

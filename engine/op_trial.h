@@ -63,6 +63,8 @@ typedef struct coh_trial_way {
     int32_t in_ranges, has_cache, is_frozen;
     int32_t is_recorded; /* on a GPU: as a replayed CUDA graph */
     int32_t microbatch;
+    int32_t is_evaluation; /* without a random_cell */
+    int32_t words;         /* COH_RANDOM_ZEROS and so on (kernels/random.h); 0: none */
     float loss_scale;
 } coh_trial_way;
 

@@ -33,10 +33,22 @@ coh_random coh_random_of(const coh_random_cell *cell, int32_t operator_index, in
     return (coh_random){ .key = { block[0], block[1] }, .high = { block[2], block[3] } };
 }
 
+/* Without a random_cell. */
+static void write_undrawn(const coh_call *call, int64_t count, uint32_t *words)
+{
+    if (count > 0 && call->operator_index >= COH_RANDOM_ZEROS)
+        memset(words, call->operator_index == COH_RANDOM_ONES ? 0xff : 0,
+               (size_t)count * sizeof(*words));
+}
+
 void coh_random_words(const coh_call *call, uint64_t first, int64_t count, uint32_t *words)
 {
-    if (call == NULL || call->random_cell == NULL || words == NULL)
+    if (call == NULL || words == NULL)
         return;
+    if (call->random_cell == NULL) {
+        write_undrawn(call, count, words);
+        return;
+    }
     const coh_random random =
         coh_random_of(call->random_cell, call->operator_index, call->microbatch);
     uint32_t group[COH_RANDOM_GROUP];

@@ -36,6 +36,15 @@ typedef struct coh_random {
 #define COH_PHILOX_W0     0x9e3779b9u /* added to the key from round to round */
 #define COH_PHILOX_W1     0xbb67ae85u
 
+/* Numbers of operators that no graph has, for calls of coh_op_check without a random_cell: their
+ * words are zeros (both even numbers) or ones, so that a kind that uses them shows. In other calls
+ * without a random_cell coh_random_words writes nothing. */
+enum {
+    COH_RANDOM_ZEROS = INT32_MAX - 3,
+    COH_RANDOM_ONES = INT32_MAX - 2,
+    COH_RANDOM_ZEROS_TOO = INT32_MAX - 1
+};
+
 /* One block: block[4] = Philox of counter[4] under key[2]. */
 void coh_philox(uint32_t block[4], const uint32_t counter[4], const uint32_t key[2]);
 

@@ -285,7 +285,8 @@ typedef struct coh_op_kind {
      * input). If all parameters are frozen, it is neither kept nor passed. `.parameters` is
      * unused. */
     coh_port_mask reads_for_parameters;
-    /* 1: forward and backward draw random numbers and get a random_cell for it */
+    /* 1: forward and backward draw random numbers and get a random_cell for it, in training. In
+     * evaluation forward gets none, and must compute all outputs without random numbers. */
     int32_t draws;
     /* 1: the row-split parameter is parameter 0, and its rows are columns of output 0; ranges
      * (slices) are used only if the whole does not fit. Between the ranges of one backward the
@@ -324,7 +325,9 @@ COH_API void coh_parallel(void *queue, int64_t piece_count,
  * 4x32-10, Salmon et al. 2011): forward, recompute and backward of one micro-batch get the same
  * word for the same number, and nothing is stored for it. The kind chooses the numbering; number a
  * tensor's elements by their index in the whole tensor (view.origin), so that a piece draws the
- * same as the whole. Any thread; call->random_cell must not be NULL. */
+ * same as the whole. Any thread. If call->random_cell is NULL, no word is written, and `words`
+ * keeps what it held: look at random_cell first. It is NULL outside training and for kinds without
+ * `draws`; coh_op_check finds a kind that uses such words. */
 COH_API void coh_random_words(const coh_call *call, uint64_t first, int64_t count, uint32_t *words);
 
 /* Sets the error text of a failure inside a kind and returns `status`. printf-like.

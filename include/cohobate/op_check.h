@@ -12,6 +12,7 @@
  *     calls       guards and copies around every buffer         writes outside or to inputs
  *     repeat      nothing                                       random or uninitialised values
  *     contents    NaN in scratch, guards, undeclared ports      reads of what was not declared
+ *     evaluation  of a kind with draws: no random_cell          outputs that need random words
  *     places      addresses, other calls between, threads,      state between calls, races
  *                 micro-batch
  *     promises    adds, skips, unused outputs, f32 gradients,   can_add_grad and others that fail
@@ -69,6 +70,7 @@ typedef enum coh_op_fault {
     COH_OP_FAULT_RECORDING,        /* on a GPU: no CUDA graph can be made of the call */
     COH_OP_FAULT_WIDENS,           /* can_widen_grad: wrong in f32 */
     COH_OP_FAULT_UNUSED_OUTPUT,    /* NULL for an output's gradient does not count as zero */
+    COH_OP_FAULT_RANDOM_WORDS,     /* uses coh_random_words although random_cell is NULL */
     COH_OP_FAULT_COUNT
 } coh_op_fault;
 

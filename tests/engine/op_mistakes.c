@@ -57,7 +57,14 @@ typedef enum plant {
     WIDE_AS_BF16,
     WIDE_OVERWRITES,
     NULL_GRAD_READ,
-    NULL_GRAD_ENDS
+    NULL_GRAD_ENDS,
+    WORDS_WITHOUT_DRAWS,
+    WORDS_IN_EVALUATION,
+    NOTHING_IN_EVALUATION,
+    VARIES_IN_EVALUATION,
+    SCRATCH_IN_EVALUATION,
+    INFINITE_IN_EVALUATION,
+    CRASH_IN_EVALUATION
 } plant;
 
 static plant planted;
@@ -583,6 +590,64 @@ static const coh_op_kind pair = { .struct_bytes = sizeof(coh_op_kind),
                                   .infer = pair_infer,
                                   RUNS(pair_forward, pair_backward) };
 
+/* ---- dropout of a half: y = 2 x if bit 31 of the word is 1, else 0; without words y = x ---- */
+
+static coh_status drop_infer(const void *attributes, const coh_shape *inputs, coh_op_facts *facts)
+{
+    facts->workspace_bytes[COH_PHASE_FORWARD] = sizeof(uint32_t) * ITEMS;
+    return same_infer(attributes, inputs, facts);
+}
+
+/* Mistakes of forward without words. */
+static void drop_evaluation_mistakes(const coh_call *call)
+{
+    const float *x = call->input[0].data;
+    float *y = call->output[0].data;
+    if (planted == VARIES_IN_EVALUATION)
+        y[0] = x[0] * (float)++calls;
+    if (planted == SCRATCH_IN_EVALUATION)
+        y[0] = x[0] + ((const float *)call->workspace)[1];
+    if (planted == INFINITE_IN_EVALUATION)
+        y[0] = x[0] / ((float)call->microbatch * x[0]);
+    if (planted == CRASH_IN_EVALUATION)
+        y[0] = (float)*(volatile const uint64_t *)&call->random_cell->seed;
+}
+
+static coh_status drop_forward(const coh_call *call)
+{
+    const float *x = call->input[0].data;
+    float *y = call->output[0].data;
+    uint32_t *words = call->workspace;
+    const int draws = call->random_cell != NULL || planted == WORDS_IN_EVALUATION;
+    if (draws)
+        coh_random_words(call, 0, ITEMS, words);
+    else
+        memcpy(y + 1, x + 1, sizeof(float) * (ITEMS - 1));
+    for (int i = 0; draws && i < ITEMS; i++)
+        y[i] = words[i] >> 31 ? 2.0f * x[i] : 0.0f;
+    if (draws)
+        return COH_OK;
+    y[0] = planted == NOTHING_IN_EVALUATION ? y[0] : x[0];
+    drop_evaluation_mistakes(call);
+    return COH_OK;
+}
+
+static coh_status drop_backward(const coh_call *call)
+{
+    const float *dy = call->output_grad[0].data;
+    for (int i = 0; i < ITEMS; i++) {
+        uint32_t word;
+        coh_random_words(call, (uint64_t)i, 1, &word);
+        ((float *)call->input_grad[0].data)[i] = word >> 31 ? 2.0f * dy[i] : 0.0f;
+    }
+    return COH_OK;
+}
+
+#define DROP HEAD("test.drop"), .infer = drop_infer, RUNS(drop_forward, drop_backward)
+
+static const coh_op_kind drop = { DROP, .draws = 1 };
+static const coh_op_kind drop_without_draws = { DROP };
+
 /* ---- the list ---- */
 
 #define INPUT                                                                                      \
@@ -646,6 +711,14 @@ static const struct {
     MISTAKE(WIDE_OVERWRITES, WIDENS, "parameter_grad 0", "element 0:", gain),
     MISTAKE(NULL_GRAD_READ, UNUSED_OUTPUT, NULL, "data of each output_grad", pair),
     MISTAKE(NULL_GRAD_ENDS, UNUSED_OUTPUT, "input_grad 0", "with NULL 0", pair),
+    MISTAKE(WORDS_WITHOUT_DRAWS, RANDOM_WORDS, "input_grad 0", "does not set draws",
+            drop_without_draws),
+    MISTAKE(WORDS_IN_EVALUATION, RANDOM_WORDS, "output 0", "outside training", drop),
+    MISTAKE(NOTHING_IN_EVALUATION, NOT_WRITTEN, "output 0", "random_cell is NULL", drop),
+    MISTAKE(VARIES_IN_EVALUATION, VARIES, "output 0", "random_cell is NULL", drop),
+    MISTAKE(SCRATCH_IN_EVALUATION, READS_UNWRITTEN, "workspace", "random_cell is NULL", drop),
+    MISTAKE(INFINITE_IN_EVALUATION, NOT_FINITE, "output 0", "random_cell is NULL", drop),
+    MISTAKE(CRASH_IN_EVALUATION, CRASHED, NULL, "random_cell is NULL", drop),
 };
 
 const op_mistake *op_mistake_at(int index)
@@ -659,8 +732,8 @@ const op_mistake *op_mistake_at(int index)
 
 const coh_op_kind *op_right_kind_at(int index, coh_shape *out_input)
 {
-    static const coh_op_kind *const right[] = { &gate, &loss,   &table, &lse, &bent,
-                                                &norm, &square, &gain,  &pair };
+    static const coh_op_kind *const right[] = { &gate, &loss,   &table, &lse,  &bent,
+                                                &norm, &square, &gain,  &pair, &drop };
     if (index >= (int)(sizeof(right) / sizeof(right[0])))
         return NULL;
     planted = NOTHING;
