@@ -9,19 +9,28 @@
 #include "base/check.h"
 #include "engine/op_check.h"
 
-enum { PORTS_MOST = 64, BYTE = COH_TRIAL_SMALL_BYTE };
+enum {
+    PORTS_MOST = 64,
+    CONSTANTS = 3,
+    COPIES_MOST = PORTS_MOST + CONSTANTS,
+    BYTE = COH_TRIAL_SMALL_BYTE
+};
 
-/* One copy, for all ports that share its original. */
+/* One copy, for all ports that share its original; or of attributes or a cell. */
 typedef struct copy {
-    const coh_bound_port *port; /* the first of them: the original */
+    void *original;
+    coh_shape shape; /* rank 0: bytes without elements */
+    coh_trial_role role;
+    int32_t port;
     int is_written;
 } copy;
 
 /* The copies of a call, by ascending addresses. */
 typedef struct copies {
-    copy of[PORTS_MOST];
-    coh_guarded guarded[PORTS_MOST];
+    copy of[COPIES_MOST];
+    coh_guarded guarded[COPIES_MOST];
     size_t count;
+    char *end; /* of their rooms */
 } copies;
 
 /* Saved, cache and workspace have bytes, not elements. */
@@ -89,7 +98,20 @@ static coh_trial_role trial_role(coh_role role)
 
 /* ---- memory ---- */
 
-static size_t program_room(const coh_graph *graph, const coh_program *program)
+static size_t attributes_bytes(const coh_graph_op_entry *op)
+{
+    return op->attribute_bytes + COH_ATTRIBUTES_GROWTH;
+}
+
+/* Returns the room of the attributes and of the cells. */
+static size_t constants_room(const coh_graph_op_entry *op)
+{
+    return coh_guard_room(attributes_bytes(op)) + coh_guard_room(sizeof(coh_random_cell)) +
+           coh_guard_room(sizeof(float));
+}
+
+static size_t program_room(const coh_graph *graph, const coh_graph *small,
+                           const coh_program *program)
 {
     size_t most = 0;
     for (uint32_t i = 0; i < program->instruction_count; i++) {
@@ -99,23 +121,27 @@ static size_t program_room(const coh_graph *graph, const coh_program *program)
         const coh_instruction_call *call = &program->calls[instruction->call];
         const coh_phase phase =
             instruction->opcode == COH_OP_BACKWARD ? COH_PHASE_BACKWARD : COH_PHASE_FORWARD;
-        size_t room = 0;
+        const coh_graph_op_entry *op = &graph->ops[call->operator_index];
+        size_t room = constants_room(op);
+        if (small != NULL && constants_room(&small->ops[call->operator_index]) > room)
+            room = constants_room(&small->ops[call->operator_index]);
         for (uint32_t p = 0; p < call->binding_count; p++) {
             const coh_bound_port port =
                 coh_bound_port_of(&program->bindings[call->binding_begin + p], NULL);
-            room += coh_guard_room(bytes_of(&graph->ops[call->operator_index], phase, &port));
+            room += coh_guard_room(bytes_of(op, phase, &port));
         }
         most = room > most ? room : most;
     }
     return most;
 }
 
-coh_status coh_call_check_init(const coh_plan *plan, coh_call_check *out_check)
+coh_status coh_call_check_init(const coh_plan *plan, const coh_graph *small,
+                               coh_call_check *out_check)
 {
     size_t most = 0;
     *out_check = (coh_call_check){ 0 };
     for (int kind = 0; kind < COH_PROGRAM_KIND_COUNT; kind++) {
-        const size_t room = program_room(plan->graph, &plan->programs[kind]);
+        const size_t room = program_room(plan->graph, small, &plan->programs[kind]);
         most = room > most ? room : most;
     }
     return coh_guarded_memory_init(coh_guard_room_all(most), &out_check->memory);
@@ -128,32 +154,57 @@ void coh_call_check_fini(coh_call_check *check)
 
 /* ---- calls ---- */
 
-static size_t find_copy(const copies *all, const coh_bound_port *port)
+/* Copies `bytes` of the original, unless a copy of it exists. Returns the copy. */
+static void *take(copies *all, copy what, size_t bytes)
 {
     size_t i = 0;
-    while (i < all->count && all->of[i].port->view.data != port->view.data)
+    while (i < all->count && all->of[i].original != what.original)
         i++;
-    return i;
+    if (i == all->count) {
+        all->of[all->count++] = what;
+        all->end = coh_guard_place(all->end, bytes, BYTE, &all->guarded[i]);
+        memcpy(all->guarded[i].data, what.original, bytes);
+    }
+    all->of[i].is_written |= what.is_written;
+    return all->guarded[i].data;
+}
+
+/* Copies a constant of the call, unless it is NULL. */
+static const void *take_constant(copies *all, coh_trial_role role, const void *original,
+                                 size_t bytes)
+{
+    const copy what = { .original = (void *)(uintptr_t)original, .role = role };
+    return original != NULL ? take(all, what, bytes) : NULL;
+}
+
+static void take_constants(const coh_checked_call *checked, copies *all, coh_call *call)
+{
+    call->attributes =
+        take_constant(all, COH_TRIAL_ATTRIBUTES, call->attributes, attributes_bytes(checked->op));
+    call->random_cell =
+        take_constant(all, COH_TRIAL_RANDOM_CELL, call->random_cell, sizeof(*call->random_cell));
+    call->loss_factor_cell = take_constant(all, COH_TRIAL_LOSS_FACTOR_CELL, call->loss_factor_cell,
+                                           sizeof(*call->loss_factor_cell));
 }
 
 /* Makes the copies, and passes them to the call. */
 static void copy_in(coh_call_check *check, const coh_checked_call *checked, copies *all,
                     coh_call *call)
 {
-    char *at = check->memory.data + COH_GUARD_MARGIN;
     all->count = 0;
+    all->end = check->memory.data + COH_GUARD_MARGIN;
+    take_constants(checked, all, call);
     for (uint32_t i = 0; i < checked->port_count; i++) {
         coh_bound_port port = checked->ports[i];
-        const size_t bytes = bytes_of(checked->op, checked->phase, &port);
-        const size_t index = find_copy(all, &port);
-        coh_guarded *guarded = &all->guarded[index];
-        if (index == all->count) {
-            all->of[all->count++] = (copy){ .port = &checked->ports[i] };
-            at = coh_guard_place(at, bytes, BYTE, guarded);
-            memcpy(guarded->data, port.view.data, bytes);
-        }
-        all->of[index].is_written |= is_written(&checked->op->kind, checked->phase, &port);
-        port.view.data = guarded->data;
+        const coh_trial_role role = trial_role((coh_role)port.role);
+        const int has_elements =
+            role < COH_TRIAL_SAVED && coh_dtype_bytes(port.view.shape.dtype) > 0;
+        const copy what = { .original = port.view.data,
+                            .shape = has_elements ? port.view.shape : (coh_shape){ 0 },
+                            .role = role,
+                            .port = port.port,
+                            .is_written = is_written(&checked->op->kind, checked->phase, &port) };
+        port.view.data = take(all, what, bytes_of(checked->op, checked->phase, &port));
         coh_call_set_port(call, &port);
     }
     coh_guard_add_margins(all->guarded, all->count);
@@ -166,24 +217,22 @@ static coh_status refuse(const coh_checked_call *checked, const copies *all, siz
                          int64_t offset, coh_op_fault fault)
 {
     char sentence[COH_OP_SENTENCE_BYTES], name[COH_OP_PORT_BYTES], before[16];
-    const coh_bound_port *port = all->of[index].port;
-    const coh_trial_role role = trial_role((coh_role)port->role);
-    const int has_elements = role < COH_TRIAL_SAVED && coh_dtype_bytes(port->view.shape.dtype) > 0;
-    const int64_t bytes = has_elements ? (int64_t)coh_dtype_bytes(port->view.shape.dtype) : 1;
+    const copy *c = &all->of[index];
+    const coh_trial_buffer buffer = { .shape = c->shape };
+    const int64_t bytes = c->shape.rank > 0 ? (int64_t)coh_dtype_bytes(c->shape.dtype) : 1;
     const int64_t element = offset >= 0 ? offset / bytes : -((-offset + bytes - 1) / bytes);
-    const coh_trial_buffer buffer = { .shape = has_elements ? port->view.shape : (coh_shape){ 0 } };
     const int is_inside = fault == COH_OP_FAULT_WRITES_INPUT;
     memset(before, BYTE, sizeof(before));
     const coh_trial_place place = {
         .phase = checked->phase,
-        .role = role,
-        .port = port->port,
+        .role = c->role,
+        .port = c->port,
         .element = element,
-        .expected = coh_trial_number(&buffer, is_inside ? port->view.data : before,
-                                     is_inside ? element : 0),
+        .expected =
+            coh_trial_number(&buffer, is_inside ? c->original : before, is_inside ? element : 0),
         .got = coh_trial_number(&buffer, all->guarded[index].data, element),
     };
-    coh_op_sentence(fault, &place, is_inside ? NULL : coh_op_outside_cause(role), name, sentence);
+    coh_op_sentence(fault, &place, coh_op_write_cause(fault, c->role), name, sentence);
     return coh_fail(COH_ERR_ARGUMENT, "%s", sentence);
 }
 
@@ -197,7 +246,7 @@ static coh_status copy_out(const coh_checked_call *checked, const copies *all)
         return refuse(checked, all, index, offset, COH_OP_FAULT_WRITES_OUTSIDE);
     for (index = 0; index < all->count; index++) {
         const coh_guarded *guarded = &all->guarded[index];
-        const char *original = all->of[index].port->view.data;
+        const char *original = all->of[index].original;
         if (all->of[index].is_written || memcmp(guarded->data, original, guarded->bytes) == 0)
             continue;
         while (guarded->data[offset] == original[offset])
@@ -206,8 +255,7 @@ static coh_status copy_out(const coh_checked_call *checked, const copies *all)
     }
     for (index = 0; index < all->count; index++)
         if (all->of[index].is_written)
-            memcpy(all->of[index].port->view.data, all->guarded[index].data,
-                   all->guarded[index].bytes);
+            memcpy(all->of[index].original, all->guarded[index].data, all->guarded[index].bytes);
     return COH_OK;
 }
 

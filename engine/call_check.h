@@ -12,8 +12,9 @@ typedef struct coh_call_check {
     coh_guarded_memory memory;
 } coh_call_check;
 
-/* Fails: COH_ERR_MEMORY. */
-coh_status coh_call_check_init(const coh_plan *plan, coh_call_check *out_check);
+/* `small`: a graph that fits the plan (small_graph.h), or NULL. Fails: COH_ERR_MEMORY. */
+coh_status coh_call_check_init(const coh_plan *plan, const coh_graph *small,
+                               coh_call_check *out_check);
 void coh_call_check_fini(coh_call_check *check);
 
 /* One call: the operator, and what its instruction binds. */
@@ -24,7 +25,8 @@ typedef struct coh_checked_call {
     uint32_t port_count;
 } coh_checked_call;
 
-/* Runs `function` on copies of the ports of `call`, and copies back what the phase writes.
+/* Runs `function` on copies of the ports, attributes and cells of `call`, and copies back what the
+ * phase writes.
  * Fails: as the kind; COH_ERR_ARGUMENT for a write that is not allowed. */
 coh_status coh_call_check_run(coh_call_check *check, const coh_checked_call *checked,
                               coh_kind_function function, coh_call *call);

@@ -127,8 +127,9 @@ const char *coh_op_fault_name(coh_op_fault fault)
 static void name_port(coh_trial_role role, int32_t port, char text[COH_OP_PORT_BYTES])
 {
     static const char *const names[COH_TRIAL_ROLES] = {
-        "input",          "parameter", "state",     "output", "output_grad", "input_grad",
-        "parameter_grad", "saved",     "workspace", "cache",  "random_cell", "loss_factor_cell"
+        "input",       "parameter",        "state",     "output",    "output_grad",
+        "input_grad",  "parameter_grad",   "saved",     "workspace", "cache",
+        "random_cell", "loss_factor_cell", "attributes"
     };
     memset(text, 0, COH_OP_PORT_BYTES);
     if (port < 0)
@@ -175,8 +176,14 @@ void coh_op_sentence(coh_op_fault fault, const coh_trial_place *place, const cha
              because, cause != NULL ? cause : faults[fault].cause);
 }
 
-const char *coh_op_outside_cause(coh_trial_role role)
+const char *coh_op_write_cause(coh_op_fault fault, coh_trial_role role)
 {
+    if (fault == COH_OP_FAULT_WRITES_INPUT)
+        return role == COH_TRIAL_ATTRIBUTES || role == COH_TRIAL_RANDOM_CELL ||
+                       role == COH_TRIAL_LOSS_FACTOR_CELL
+                   ? "it is the same for every call: what a call computes belongs in saved or in "
+                     "the workspace"
+                   : NULL;
     return role == COH_TRIAL_SAVED ? "saved_bytes of infer is too small, or an index runs too far"
            : role == COH_TRIAL_WORKSPACE
                ? "workspace_bytes of infer is too small, or an index runs too far"

@@ -60,8 +60,9 @@ coh_status coh_op_fresh_run(const coh_op_stages *stages, char *out_results, size
 void coh_op_sentence(coh_op_fault fault, const coh_trial_place *place, const char *cause,
                      char out_port[COH_OP_PORT_BYTES], char out_sentence[COH_OP_SENTENCE_BYTES]);
 
-/* Returns the cause of a write outside a buffer of this role; NULL: the fault's usual one. */
-const char *coh_op_outside_cause(coh_trial_role role);
+/* Returns the cause of a write outside a buffer of this role, or to one that is only read. NULL:
+ * the fault's usual one. */
+const char *coh_op_write_cause(coh_op_fault fault, coh_trial_role role);
 
 /* Adds a finding. `place` NULL: none; `cause` NULL: the fault's usual one. */
 void coh_op_report_add(coh_op_shared *shared, coh_op_fault fault, const coh_trial_place *place,

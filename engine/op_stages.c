@@ -37,9 +37,10 @@ static void look(bench *b, coh_trial *trial, const coh_trial_way *way)
     coh_trial_place place;
     if (coh_trial_outside(trial, &place))
         coh_op_report_add(b->shared, COH_OP_FAULT_WRITES_OUTSIDE, &place,
-                          coh_op_outside_cause(place.role));
+                          coh_op_write_cause(COH_OP_FAULT_WRITES_OUTSIDE, place.role));
     else if (!way->in_place && coh_trial_spoilt(trial, way, &place))
-        coh_op_report_add(b->shared, COH_OP_FAULT_WRITES_INPUT, &place, NULL);
+        coh_op_report_add(b->shared, COH_OP_FAULT_WRITES_INPUT, &place,
+                          coh_op_write_cause(COH_OP_FAULT_WRITES_INPUT, place.role));
 }
 
 static void fail(bench *b, coh_status status)

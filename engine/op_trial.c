@@ -158,6 +158,7 @@ static void describe_all(coh_trial *trial, const coh_graph *graph, uint32_t wide
     b[COH_TRIAL_CACHE][0].bytes = op->facts.cache_bytes;
     b[COH_TRIAL_RANDOM_CELL][0].bytes = sizeof(coh_random_cell);
     b[COH_TRIAL_LOSS_FACTOR_CELL][0].bytes = sizeof(float);
+    b[COH_TRIAL_ATTRIBUTES][0].bytes = op->attribute_bytes + COH_ATTRIBUTES_GROWTH;
     /* one buffer for each phase, so that each has its own end */
     b[COH_TRIAL_WORKSPACE][COH_PHASE_FORWARD].bytes = scratch[COH_PHASE_FORWARD];
     b[COH_TRIAL_WORKSPACE][COH_PHASE_BACKWARD].bytes = scratch[COH_PHASE_BACKWARD];
@@ -168,35 +169,44 @@ static size_t rounded(size_t bytes)
     return (bytes + ALIGN - 1) / ALIGN * ALIGN;
 }
 
+/* Places a buffer at `at`; returns the end of its room. */
+static char *place(coh_trial *trial, int role, int port, char **values, char *at)
+{
+    coh_trial_buffer *b = &trial->buffer[role][port];
+    const size_t i = trial->guarded_count;
+    if (b->bytes == 0)
+        return at;
+    at = coh_guard_place(at, b->bytes, UNKNOWN, &trial->guarded[i]);
+    trial->guarded_of[i].role = (coh_trial_role)role;
+    trial->guarded_of[i].port = port;
+    trial->guarded_count++;
+    b->data = trial->guarded[i].data;
+    b->values = *values;
+    *values += rounded(b->bytes);
+    return at;
+}
+
 static void place_all(coh_trial *trial, int shift)
 {
     char *at = trial->memory.data + COH_GUARD_MARGIN + (size_t)shift * ALIGN;
-    char *value = trial->values;
-    for (int role = 0; role < COH_TRIAL_ROLES; role++)
-        for (int port = 0; port < COH_PORT_MAX; port++) {
-            coh_trial_buffer *b = &trial->buffer[role][port];
-            const size_t i = trial->guarded_count;
-            if (b->bytes == 0)
-                continue;
-            at = coh_guard_place(at, b->bytes, UNKNOWN, &trial->guarded[i]);
-            trial->guarded_of[i].role = (coh_trial_role)role;
-            trial->guarded_of[i].port = port;
-            trial->guarded_count++;
-            b->data = trial->guarded[i].data;
-            b->values = value;
-            value += rounded(b->bytes);
-        }
+    char *values = trial->values;
+    at = place(trial, COH_TRIAL_ATTRIBUTES, 0, &values, at);
+    trial->image.host = at;
+    trial->image.bytes = (size_t)(trial->memory.data + trial->memory.bytes - at);
+    for (int role = 0; role < COH_TRIAL_ATTRIBUTES; role++)
+        for (int port = 0; port < COH_PORT_MAX; port++)
+            at = place(trial, role, port, &values, at);
     coh_guard_add_margins(trial->guarded, trial->guarded_count);
-    trial->image.host = trial->memory.data;
-    trial->image.bytes = trial->memory.bytes;
 }
 
-static void fill_cells(coh_trial *trial)
+static void fill_constants(coh_trial *trial)
 {
     const coh_random_cell random = { .seed = 0x243f6a8885a308d3u, .step = 0x1300000007u };
     const float loss_factor = 2.0f;
     memcpy(trial->buffer[COH_TRIAL_RANDOM_CELL][0].values, &random, sizeof(random));
     memcpy(trial->buffer[COH_TRIAL_LOSS_FACTOR_CELL][0].values, &loss_factor, sizeof(loss_factor));
+    memcpy(trial->buffer[COH_TRIAL_ATTRIBUTES][0].values, trial->op->attributes,
+           trial->buffer[COH_TRIAL_ATTRIBUTES][0].bytes);
 }
 
 static void fill_values(coh_trial *trial, uint64_t seed)
@@ -221,7 +231,7 @@ static void fill_values(coh_trial *trial, uint64_t seed)
         fill_normal(&trial->buffer[COH_TRIAL_INPUT_GRAD][port], seed, 300 + stream, 0.0f, 1.0f);
         fill_normal(&trial->buffer[COH_TRIAL_PARAMETER_GRAD][port], seed, 400 + stream, 0.0f, 1.0f);
     }
-    fill_cells(trial);
+    fill_constants(trial);
 }
 
 coh_status coh_trial_create(const coh_graph *graph, coh_device_kind on, coh_trial_form form,
@@ -339,7 +349,7 @@ static coh_call plain_call(coh_trial *trial, const coh_trial_way *way, coh_phase
     const coh_graph_op_entry *op = trial->op;
     const void *loss_factor_cell = trial->buffer[COH_TRIAL_LOSS_FACTOR_CELL][0].data;
     const void *random_cell = trial->buffer[COH_TRIAL_RANDOM_CELL][0].data;
-    coh_call call = { .attributes = op->attributes,
+    coh_call call = { .attributes = trial->buffer[COH_TRIAL_ATTRIBUTES][0].data,
                       .queue = way->queue,
                       .microbatch = way->microbatch,
                       .operator_index = way->words != 0 ? way->words : way->microbatch,
@@ -352,6 +362,7 @@ static coh_call plain_call(coh_trial *trial, const coh_trial_way *way, coh_phase
                       .loss_factor_cell = loss_factor_cell };
     load(trial, COH_TRIAL_RANDOM_CELL);
     load(trial, COH_TRIAL_LOSS_FACTOR_CELL);
+    load(trial, COH_TRIAL_ATTRIBUTES);
     set_views(trial, COH_TRIAL_INPUT, call.input);
     set_views(trial, COH_TRIAL_OUTPUT, call.output);
     set_views(trial, COH_TRIAL_PARAMETER, call.parameter);
@@ -624,7 +635,8 @@ int coh_trial_spoilt(const coh_trial *trial, const coh_trial_way *way, coh_trial
     const coh_op_kind *kind = &trial->op->kind;
     const uint32_t all = UINT32_MAX;
     if (spoilt(trial, COH_TRIAL_RANDOM_CELL, all, out_place) ||
-        spoilt(trial, COH_TRIAL_LOSS_FACTOR_CELL, all, out_place))
+        spoilt(trial, COH_TRIAL_LOSS_FACTOR_CELL, all, out_place) ||
+        spoilt(trial, COH_TRIAL_ATTRIBUTES, all, out_place))
         return 1;
     if (trial->phase == COH_PHASE_FORWARD)
         return spoilt(trial, COH_TRIAL_INPUT, all, out_place) ||

@@ -23,6 +23,7 @@ typedef enum coh_trial_role {
     COH_TRIAL_CACHE,
     COH_TRIAL_RANDOM_CELL,
     COH_TRIAL_LOSS_FACTOR_CELL,
+    COH_TRIAL_ATTRIBUTES,
     COH_TRIAL_ROLES
 } coh_trial_role;
 
@@ -95,7 +96,7 @@ typedef struct coh_trial {
     size_t guarded_count;
     coh_device_kind on;    /* whose functions of the kind run */
     coh_op_device *device; /* NULL: the host */
-    coh_op_image image;    /* of `memory` */
+    coh_op_image image;    /* of `memory` without the attributes, which stay on the host */
     coh_phase phase;       /* the last one */
     coh_call call;         /* its call */
 } coh_trial;

@@ -337,7 +337,7 @@ static coh_status create_call_check(coh_step *step)
     if (!step->host_addressable)
         return coh_fail(COH_ERR_ARGUMENT, "check_calls is for the host device only");
     COH_TRY(COH_ALLOC(1, &step->call_check));
-    return coh_call_check_init(step->plan, step->call_check);
+    return coh_call_check_init(step->plan, step->options.small_graph, step->call_check);
 }
 
 /* ---- create, destroy ---- */

@@ -51,8 +51,6 @@ void coh_graph_destroy(coh_graph *graph)
 
 /* Most bytes of one operator's attributes: an unset size is rejected, not allocated. */
 #define ATTRIBUTES_MOST ((size_t)1 << 24)
-/* Zeros behind the caller's attributes: more than any built-in kind's struct has grown by. */
-#define ATTRIBUTES_GROWTH 64
 
 /* Joins two texts; the caller owns the result. */
 static coh_status join(const char *first, const char *dot, const char *second, char **out_text)
@@ -207,7 +205,7 @@ static coh_status copy_attributes(coh_graph_op_entry *op, const coh_op_args *arg
     const size_t least = op->kind.attribute_bytes;
     const uint8_t *bytes = args->attributes;
     size_t count = args->attribute_bytes;
-    COH_TRY(coh_alloc(count + ATTRIBUTES_GROWTH, 1, &op->attributes));
+    COH_TRY(coh_alloc(count + COH_ATTRIBUTES_GROWTH, 1, &op->attributes));
     if (count > 0)
         memcpy(op->attributes, bytes, count);
     while (least > 0 && count > least && bytes[count - 1] == 0)
@@ -296,7 +294,7 @@ static coh_status check_args(const coh_graph *graph, const coh_op_kind *kind,
                              const coh_op_args *args)
 {
     const size_t most =
-        kind->attribute_bytes > 0 ? kind->attribute_bytes + ATTRIBUTES_GROWTH : ATTRIBUTES_MOST;
+        kind->attribute_bytes > 0 ? kind->attribute_bytes + COH_ATTRIBUTES_GROWTH : ATTRIBUTES_MOST;
     if (args->attribute_bytes > 0 && args->attributes == NULL)
         return coh_fail(COH_ERR_ARGUMENT, "operator %s: %zu bytes of attributes at NULL",
                         args->name, args->attribute_bytes);

@@ -5,6 +5,9 @@
 #include "base/name_table.h"
 #include "cohobate/model.h"
 
+/* Zeros behind an operator's attributes: more than any built-in kind's struct has grown by. */
+#define COH_ATTRIBUTES_GROWTH 64
+
 typedef struct coh_graph_tensor {
     coh_shape shape;
     char *name;       /* "<operator>.<port>" or the input's name */
@@ -24,7 +27,7 @@ typedef struct coh_graph_parameter {
 typedef struct coh_graph_op {
     coh_op_kind kind; /* a copy; fields that the author did not know are zero */
     char *name;
-    void *attributes; /* a copy */
+    void *attributes; /* a copy, with COH_ATTRIBUTES_GROWTH bytes of zeros behind it */
     size_t attribute_bytes;
     int32_t input[COH_PORT_MAX], output[COH_PORT_MAX]; /* tensors */
     int32_t parameter[COH_PORT_MAX];                   /* graph parameters; -1: absent */

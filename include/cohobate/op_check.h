@@ -49,7 +49,7 @@ typedef enum coh_op_fault {
     COH_OP_FAULT_FAILED,           /* a call returned a failure */
     COH_OP_FAULT_CRASHED,          /* a call ended its process */
     COH_OP_FAULT_WRITES_OUTSIDE,   /* before the first or behind the last byte of a buffer */
-    COH_OP_FAULT_WRITES_INPUT,     /* to a port that the phase only reads */
+    COH_OP_FAULT_WRITES_INPUT,     /* to a port that the phase only reads; attributes; a cell */
     COH_OP_FAULT_VARIES,           /* equal calls, different bits */
     COH_OP_FAULT_NOT_WRITTEN,      /* an element of an output or gradient stays as it was */
     COH_OP_FAULT_READS_UNWRITTEN,  /* contents that no phase wrote: scratch, saved, an output */
@@ -79,7 +79,7 @@ typedef struct coh_op_finding {
     uint32_t struct_bytes; /* set by the library */
     coh_op_fault fault;    /* see above */
     coh_phase phase;       /* in forward or in backward */
-    const char *port;      /* "input_grad 0", "saved"; "" if the finding has none */
+    const char *port;      /* "input_grad 0", "attributes"; "" if the finding has none */
     int64_t element;       /* of the port; negative: before it; INT64_MIN: none */
     double expected, got;  /* the two values of that element */
     const char *sentence;  /* all of it, with the usual cause */

@@ -29,6 +29,8 @@ typedef enum plant {
     WRITE_INPUT,
     WRITE_PARAMETER,
     WRITE_OUTPUT_GRAD,
+    WRITE_ATTRIBUTES,
+    WRITE_CELL,
     COUNTER,
     RANDOM,
     FIRST_CALL,
@@ -100,6 +102,10 @@ static coh_status gate_forward_mistakes(const coh_call *call)
         y[ITEMS] = 1.0f;
     if (planted == WRITE_INPUT)
         x[5] = 0.0f;
+    if (planted == WRITE_ATTRIBUTES)
+        *(char *)(uintptr_t)call->attributes += 1;
+    if (planted == WRITE_CELL)
+        *(float *)(uintptr_t)call->loss_factor_cell += 1.0f;
     if (planted == COUNTER)
         y[3] += 0.001f * (float)++calls;
     if (planted == RANDOM)
@@ -681,6 +687,8 @@ static const struct {
     MISTAKE(WRITE_INPUT, WRITES_INPUT, "input 0", "element 5:", gate),
     MISTAKE(WRITE_PARAMETER, WRITES_INPUT, "parameter 0", "element 2:", gate),
     MISTAKE(WRITE_OUTPUT_GRAD, WRITES_INPUT, "output_grad 0", "element 9:", gate),
+    MISTAKE(WRITE_ATTRIBUTES, WRITES_INPUT, "attributes", "same for every call", gate),
+    MISTAKE(WRITE_CELL, WRITES_INPUT, "loss_factor_cell", "same for every call", gate),
     MISTAKE(COUNTER, VARIES, "output 0", "static variable", gate),
     MISTAKE(RANDOM, VARIES, "output 0", "random number", gate),
     MISTAKE(FIRST_CALL, KEEPS_STATE, "output 0", "first call", gate),

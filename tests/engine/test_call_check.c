@@ -142,7 +142,7 @@ static void an_undeclared_write_ends_the_step_with_its_place(void **state)
         coh_graph_destroy(graph);
         found++;
     }
-    assert_int_equal(found, 6);
+    assert_int_equal(found, 8);
 }
 
 /* ---- writes of any length at any distance ---- */
