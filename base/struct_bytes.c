@@ -8,6 +8,10 @@
 /* No struct of ours will be larger: such a number is no size. */
 enum { BYTES_MOST = 1 << 20 };
 
+/* A struct that is larger than this was never as small as a pointer. Such a size is sizeof of the
+ * pointer to the struct: accepting it would ignore all members. */
+enum { LARGE_BYTES = 16 };
+
 static uint32_t bytes_of(const void *given)
 {
     uint32_t bytes;
@@ -27,8 +31,9 @@ coh_status coh_struct_check(const char *type, const void *given, size_t known_by
 {
     const uint32_t bytes = bytes_of(given);
     const unsigned char *begin = given;
+    const size_t least = known_bytes > LARGE_BYTES ? sizeof(void *) + 1 : 2 * sizeof(uint32_t);
     /* Members are aligned, so that a size that is no multiple of their alignment is none. */
-    if (bytes < 2 * sizeof(uint32_t) || bytes % alignment != 0 || bytes > BYTES_MOST)
+    if (bytes < least || bytes % alignment != 0 || bytes > BYTES_MOST)
         return coh_fail(COH_ERR_ARGUMENT,
                         "a %s has a struct_bytes of %u: set it to sizeof(%s), and the members "
                         "that are not used to 0",

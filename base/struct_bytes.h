@@ -17,7 +17,7 @@
  * the last one is not 0 in older callers. */
 
 /* Checks the size of `given`, a `type` of known_bytes here. A size is a multiple of the type's
- * alignment. Fails: COH_ERR_ARGUMENT. */
+ * alignment, and of a type above 16 bytes more than that of a pointer. Fails: COH_ERR_ARGUMENT. */
 coh_status coh_struct_check(const char *type, const void *given, size_t known_bytes,
                             size_t alignment);
 

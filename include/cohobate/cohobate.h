@@ -30,8 +30,8 @@
  * Structs that may grow begin with `struct_bytes`, the size that the caller was compiled with. Set
  * it to sizeof the struct and all members that are not used to 0, also in structs that the library
  * fills: { .struct_bytes = sizeof(x) }. A struct smaller than the library's is accepted: members
- * that it lacks have their defaults, or are not filled. A larger one is refused if a member that
- * the library does not have is not 0.
+ * that it lacks have their defaults, or are not filled. The size of a pointer is refused. A larger
+ * struct is refused if a member that the library does not have is not 0.
  * Ownership: X_create, X_open and X_read make an object; X_destroy, X_close or X_free frees it and
  * accepts NULL. A graph must outlive its plans, a plan must outlive its engines.
  * Threads: an object is used by one thread at a time unless its header allows more. */

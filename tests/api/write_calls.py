@@ -43,6 +43,8 @@ EXTENTS = {
     "coh_trace.opcode_count", "coh_trace.purpose_count", "coh_trace.operator_count", "coh_trace.instruction_count",
     "coh_trace.wait_count", "coh_trace.extent_count", "coh_trace.step_count",
 }
+# Structs of at most 16 bytes, which may be as small as a pointer.
+SMALL = {"coh_load_facts", "coh_op_report", "coh_world_options"}
 SIGNED = {True: ("0", "-1", "INT{0}_MAX", "INT{0}_MIN"), False: ("0", "UINT{0}_MAX")}
 FLOATS = ("NAN", "INFINITY", "-INFINITY", "-1", "0", "MAX")
 FAMILIES = {"opt": "COH_FAMILY_OPT", "llama": "COH_FAMILY_LLAMA", "gemma": "COH_FAMILY_GEMMA"}
@@ -178,6 +180,9 @@ class Writer:
             return
         for size in ("0", f"sizeof({name}_value) - 1", "UINT32_MAX"):
             yield f"{name}->struct_bytes {size}", f"{name}_value.struct_bytes = {size};", "argument"
+        self.used.add(parameter.type)
+        if parameter.type not in SMALL:
+            yield (f"{name}->struct_bytes sizeof(pointer)", f"{name}_value.struct_bytes = sizeof(void *);", "argument")
 
     def cases(self, function):
         yield "valid arguments", "", "any"
@@ -257,7 +262,7 @@ def write_calls(api):
         lines += body
         if cases:
             table.append((kind, f"call_kind_{kind.removeprefix('coh_kind_')}", cases))
-    unused = (MAY_BE_NULL | EXTENTS | MEASURES | KEEPS) - writer.used
+    unused = (MAY_BE_NULL | EXTENTS | MEASURES | KEEPS | SMALL) - writer.used
     if unused:
         raise SystemExit(f"exceptions that name nothing: {', '.join(sorted(unused))}")
     for name, _, cases in table:

@@ -37,6 +37,17 @@ static void sizes_that_no_struct_has_are_refused(void **state)
     }
 }
 
+/* sizeof a pointer to the struct, in place of the struct. One of 16 bytes may once have had 8. */
+static void the_size_of_a_pointer_is_refused_for_a_larger_struct(void **state)
+{
+    (void)state;
+    const newer given = { .same.struct_bytes = sizeof(void *) };
+    assert_int_equal(coh_struct_check("newer", &given, sizeof(given), _Alignof(newer)),
+                     COH_ERR_ARGUMENT);
+    assert_non_null(strstr(coh_last_error(), "a struct_bytes of 8: set it to sizeof(newer)"));
+    assert_int_equal(coh_struct_check("known", &given, sizeof(known), _Alignof(known)), COH_OK);
+}
+
 static void an_older_struct_leaves_the_defaults_of_what_it_lacks(void **state)
 {
     (void)state;
@@ -169,6 +180,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sizes_that_no_struct_has_are_refused),
+        cmocka_unit_test(the_size_of_a_pointer_is_refused_for_a_larger_struct),
         cmocka_unit_test(an_older_struct_leaves_the_defaults_of_what_it_lacks),
         cmocka_unit_test(a_newer_struct_is_read_if_what_is_new_is_zero),
         cmocka_unit_test(a_struct_is_filled_as_far_as_the_caller_knows_it),

@@ -134,7 +134,7 @@ class Extension(ProgramTest):
         old = self.compiled("old", ('COH_EXTENSION(.name', 'COH_EXTENSION(.kind_abi = 1, .name'))
         self.fails(2, "check-kind", old + ":mine.gate", says="extension mine was compiled for version 1 of coh_op_kind")
         short = self.compiled("short", ('COH_EXTENSION(.name', 'COH_EXTENSION(.struct_bytes = 8, .name'))
-        self.fails(2, "check-kind", short + ":mine.gate", says="no name of an extension")
+        self.fails(2, "check-kind", short + ":mine.gate", says="set it to sizeof(coh_extension)")
 
     def test_a_file_that_is_no_extension_is_named(self):
         plain = self.write("plain.so", "not an object")
