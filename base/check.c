@@ -79,6 +79,14 @@ coh_status coh_kind_fail(coh_status status, const char *format, ...)
     return status;
 }
 
+coh_status coh_check_path(const char *function, const char *what, const char *path)
+{
+    if (path == NULL || path[0] != '\0')
+        return COH_OK;
+    return coh_fail(COH_ERR_ARGUMENT,
+                    "%s: '%s' is empty: give a path, \".\" for the current folder", function, what);
+}
+
 coh_status coh_check_number(const char *what, double value, double least, double most)
 {
     if (value >= least && value <= most && !isinf(value))

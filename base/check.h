@@ -56,6 +56,17 @@ void coh_text_make_printable(char *text);
             return coh_fail(COH_ERR_ARGUMENT, "%s: '%s' is NULL", __func__, #pointer);             \
     } while (0)
 
+/* Refuses an empty path that the argument or member `what` of a public function has: a name behind
+ * it would lie in "/". NULL passes. Fails: COH_ERR_ARGUMENT. */
+coh_status coh_check_path(const char *function, const char *what, const char *path);
+
+/* Refuses NULL and an empty path. */
+#define COH_NEED_PATH(path)                                                                        \
+    do {                                                                                           \
+        COH_NEED(path);                                                                            \
+        COH_TRY(coh_check_path(__func__, #path, (path)));                                          \
+    } while (0)
+
 /* Refuse a number of a public struct that is not finite or outside least..most; `what` names it.
  * Fails: COH_ERR_ARGUMENT. */
 coh_status coh_check_number(const char *what, double value, double least, double most);

@@ -136,7 +136,7 @@ coh_status coh_engine_calibrate(coh_engine *engine, const char *path,
                                 uint32_t *out_count)
 {
     COH_NEED(engine);
-    COH_NEED(path);
+    COH_NEED_PATH(path);
     COH_NEED(out_classes);
     COH_NEED(out_count);
     COH_TRY(coh_engine_enter(engine, __func__));

@@ -321,7 +321,7 @@ static coh_status path_check(const char *path)
 
 coh_status coh_checkpoint_open(const char *path, coh_checkpoint **out_checkpoint)
 {
-    COH_NEED(path);
+    COH_NEED_PATH(path);
     COH_NEED(out_checkpoint);
     struct stat facts;
     int32_t is_damaged;
@@ -343,7 +343,7 @@ coh_status coh_checkpoint_open(const char *path, coh_checkpoint **out_checkpoint
 
 coh_status coh_checkpoint_damage(const char *path, int32_t *out_is_damaged)
 {
-    COH_NEED(path);
+    COH_NEED_PATH(path);
     COH_NEED(out_is_damaged);
     coh_checkpoint *checkpoint = NULL;
     *out_is_damaged = 0;

@@ -206,7 +206,7 @@ coh_status coh_file_fail(int error, const char *what, const char *path)
 
 coh_status coh_checkpoint_remove(const char *path)
 {
-    COH_NEED(path);
+    COH_NEED_PATH(path);
     coh_file_ops ops;
     coh_file_ops_init(&ops);
     int error = coh_checkpoint_unlink(&ops, path);

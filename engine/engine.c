@@ -47,6 +47,7 @@ static coh_status check_options(const coh_plan *plan, const coh_engine_options *
     if (!(options->rank_timeout_s >= 0 && options->rank_timeout_s <= RANK_TIMEOUT_MOST_S))
         return coh_fail(COH_ERR_ARGUMENT, "rank_timeout_s is %g: give seconds from 0 (no limit) on",
                         options->rank_timeout_s);
+    COH_TRY(coh_check_path("coh_engine_create", "options->disk_folder", options->disk_folder));
     if (options->disk_count > 0)
         COH_TRY(coh_disks_check(options->disks, options->disk_count, &file_system_count));
     if (plan->layout.file_bytes > 0 && options->disk_folder == NULL && options->disk_count == 0)

@@ -17,6 +17,7 @@ coh_status coh_engine_create_within(const coh_graph *graph, uint64_t memory_byte
     COH_NEED(out_engine);
     *out_plan = NULL;
     *out_engine = NULL;
+    COH_TRY(coh_check_path(__func__, "disk_folder", disk_folder));
     coh_plan_options_init(&plan_options);
     coh_engine_options_init(&options);
     const int cores = coh_machine_core_count();

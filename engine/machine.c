@@ -603,7 +603,7 @@ coh_status coh_machine_examine(const coh_disk *disks, uint32_t disk_count,
     COH_NEED(disks);
     COH_TRY(coh_check_integer("disk_count", disk_count, 1, COH_DISKS_MOST));
     for (uint32_t i = 0; i < disk_count; i++) {
-        COH_NEED(disks[i].folder);
+        COH_NEED_PATH(disks[i].folder);
         COH_TRY(coh_check_number("bytes_per_s", disks[i].bytes_per_s, 0, DBL_MAX));
     }
     coh_finding_list list = { .findings = out_findings, .most = most };

@@ -355,6 +355,8 @@ static coh_status check_options(const coh_measure_options *options)
     if (options->graph_count > 0 && options->graphs == NULL)
         return coh_fail(COH_ERR_ARGUMENT, "measure options: graphs is NULL, graph_count is %u",
                         options->graph_count);
+    COH_TRY(coh_check_path("coh_profile_measure", "options->disk_folder", options->disk_folder));
+    COH_TRY(coh_check_path("coh_profile_measure", "options->kernel_table", options->kernel_table));
     uint32_t file_system_count;
     if (options->disk_count > 0)
         COH_TRY(coh_disks_check(options->disks, options->disk_count, &file_system_count));

@@ -293,6 +293,7 @@ static coh_status write_numbers(coh_engine *engine, const char *path,
     return COH_OK;
 }
 
+/* An empty path is refused by the writer, since other ranks than 0 ignore theirs. */
 static coh_status save(coh_engine *engine, const char *path, const coh_checkpoint_note *note)
 {
     coh_checkpoint_seal seal;
@@ -591,7 +592,7 @@ static coh_status load_and_report(coh_engine *engine, const char *call, const lo
 coh_status coh_engine_load(coh_engine *engine, const char *path, coh_load_facts *out_facts)
 {
     COH_NEED(engine);
-    COH_NEED(path);
+    COH_NEED_PATH(path);
     return load_and_report(engine, __func__, &(load_request){ .path = path, .with_states = 1 },
                            out_facts);
 }
@@ -600,7 +601,7 @@ coh_status coh_engine_load_from(coh_engine *engine, const char *path, coh_parame
                                 void *context, coh_load_facts *out_facts)
 {
     COH_NEED(engine);
-    COH_NEED(path);
+    COH_NEED_PATH(path);
     COH_NEED(source);
     const load_request request = { path, 1, { source, context } };
     return load_and_report(engine, __func__, &request, out_facts);
@@ -609,7 +610,7 @@ coh_status coh_engine_load_from(coh_engine *engine, const char *path, coh_parame
 coh_status coh_engine_load_weights(coh_engine *engine, const char *path)
 {
     COH_NEED(engine);
-    COH_NEED(path);
+    COH_NEED_PATH(path);
     return load_and_report(engine, __func__, &(load_request){ .path = path }, NULL);
 }
 
@@ -747,7 +748,7 @@ coh_status coh_engine_load_partly(coh_engine *engine, uint64_t seed, const char 
 {
     COH_NEED(engine);
     COH_NEED(own);
-    COH_NEED(path);
+    COH_NEED_PATH(path);
     COH_TRY(coh_engine_enter(engine, __func__));
     return coh_engine_leave(engine, load_partly(engine, seed, own, path));
 }

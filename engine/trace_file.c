@@ -343,7 +343,7 @@ coh_status coh_trace_file_create(const char *path, const coh_trace *trace, uint3
 {
     COH_NEED(out_file);
     *out_file = NULL;
-    COH_NEED(path);
+    COH_NEED_PATH(path);
     COH_NEED(trace);
     coh_trace_file *file;
     part_sizes sizes;
@@ -600,7 +600,7 @@ coh_status coh_trace_read(const char *path, coh_trace **out_trace, uint32_t *out
 {
     COH_NEED(out_trace);
     *out_trace = NULL;
-    COH_NEED(path);
+    COH_NEED_PATH(path);
     uint32_t lost = 0;
     reading r = { .path = path, .fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK) };
     if (r.fd < 0)

@@ -609,6 +609,7 @@ coh_status coh_adapters_open(const char *path, coh_model *model, coh_adapter_fol
     coh_adapter_folder *folder;
     if (!path || !model || !out_folder || !coh_family_of(model) || strlen(path) >= PATH_MAX)
         return coh_fail(COH_ERR_ARGUMENT, "opening adapters needs a path, a model and a place");
+    COH_NEED_PATH(path);
     *out_folder = NULL;
     COH_TRY(COH_ALLOC(1, &folder));
     folder->model = *model;

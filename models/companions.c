@@ -182,8 +182,8 @@ coh_status coh_folder_write_tokenizer(const char *from, const char *path)
 {
     coh_folder_place place = { 0 };
     uint64_t bytes = 0;
-    COH_NEED(from);
-    COH_NEED(path);
+    COH_NEED_PATH(from);
+    COH_NEED_PATH(path);
     COH_TRY(coh_companions_take(NULL, from, COH_COMPANIONS_TOKENIZER, &bytes));
     if (bytes == 0)
         return coh_fail(COH_ERR_CORRUPT,

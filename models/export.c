@@ -539,6 +539,8 @@ static coh_status export_model(const coh_model *model, const coh_folder_write_op
     COH_NEED_STRUCT(coh_folder_write_options, options);
     coh_struct_read(options, &known, sizeof(known));
     COH_TRY(check_dtype(known.dtype));
+    COH_TRY(coh_check_path("coh_folder_write", "options->files_from", known.files_from));
+    COH_TRY(coh_check_path("coh_folder_write", "options->notices_from", known.notices_from));
     if (model->family == COH_FAMILY_OWN)
         return coh_fail(COH_ERR_ARGUMENT,
                         "%s is a model of an extension, which has no configuration and tensor "
@@ -566,6 +568,7 @@ coh_status coh_folder_write(const coh_model *model, const coh_folder_write_optio
     if (!model || !options || !path || !source)
         return coh_fail(COH_ERR_ARGUMENT,
                         "writing a folder needs a model, options, a path and a source");
+    COH_NEED_PATH(path);
     return export_model(model, options, path, source, context, NULL);
 }
 
@@ -587,6 +590,7 @@ static coh_status export_adapters(const coh_model *model, const coh_adapters_wri
     COH_NEED_STRUCT(coh_adapters_write_options, options);
     coh_struct_read(options, &known, sizeof(known));
     COH_TRY(check_dtype(known.dtype));
+    COH_TRY(coh_check_path("coh_adapters_write", "options->files_from", known.files_from));
     COH_TRY(coh_check_integer("frozen_nf4", known.frozen_nf4, 0, 1));
     exporter e = { .model = model,
                    .kind = &adapters_kind,
@@ -605,6 +609,7 @@ coh_status coh_adapters_write(const coh_model *model, const coh_adapters_write_o
     if (!model || !options || !path || !source)
         return coh_fail(COH_ERR_ARGUMENT,
                         "writing adapters needs a model, options, a path and a source");
+    COH_NEED_PATH(path);
     return export_adapters(model, options, path, source, context, NULL);
 }
 

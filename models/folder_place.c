@@ -200,7 +200,7 @@ coh_status coh_folder_place_begin(coh_folder_place *place, const char *path)
 
 coh_status coh_folder_clear(const char *path)
 {
-    COH_NEED(path);
+    COH_NEED_PATH(path);
     coh_folder_place place;
     return place_find(&place, path);
 }

@@ -154,6 +154,7 @@ static coh_status check_disk(const coh_disk *disks, uint32_t at, struct stat *fa
 {
     const coh_disk *disk = &disks[at];
     COH_NEED(disk->folder);
+    COH_TRY(coh_check_path("coh_disks_check", "folder", disk->folder));
     COH_TRY(coh_check_number("bytes_per_s", disk->bytes_per_s, 0, DBL_MAX));
     if (stat(disk->folder, &facts[at]) != 0 || !S_ISDIR(facts[at].st_mode))
         return coh_fail(COH_ERR_ARGUMENT, "%s is not a folder: name an existing one", disk->folder);

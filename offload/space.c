@@ -61,7 +61,7 @@ static coh_status free_at(const char *path, uint64_t *out_bytes)
 
 coh_status coh_space_free_bytes(const char *folder, uint64_t *out_bytes)
 {
-    COH_NEED(folder);
+    COH_NEED_PATH(folder);
     COH_NEED(out_bytes);
     char path[PATH_MAX];
     dev_t device;
@@ -182,7 +182,7 @@ static coh_status tell_hold(const char *folder, uint64_t bytes)
 
 coh_status coh_space_hold_take(const char *folder, uint64_t bytes, coh_space_hold *out_hold)
 {
-    COH_NEED(folder);
+    COH_NEED_PATH(folder);
     COH_NEED(out_hold);
     char path[PATH_MAX];
     *out_hold = (coh_space_hold){ .fd = -1 };
@@ -229,7 +229,7 @@ void coh_space_hold_release(coh_space_hold *hold)
 
 coh_status coh_name_flush(const char *path)
 {
-    COH_NEED(path);
+    COH_NEED_PATH(path);
     coh_file_ops ops = { .calls = &coh_system_file_calls };
     const int error = coh_file_sync_parent(&ops, path);
     if (error == 0 || error == -EACCES)
@@ -296,7 +296,7 @@ static int lock_alone(int fd)
 
 coh_status coh_run_lock_holder(const char *folder, int32_t *out_is_held, int64_t *out_process)
 {
-    COH_NEED(folder);
+    COH_NEED_PATH(folder);
     COH_NEED(out_is_held);
     COH_NEED(out_process);
     char text[PATH_MAX];
@@ -374,7 +374,7 @@ static coh_status lock_named(const char *folder, const char *path, int *out_fd)
 
 coh_status coh_run_lock_take(const char *folder, coh_run_lock *out_lock)
 {
-    COH_NEED(folder);
+    COH_NEED_PATH(folder);
     COH_NEED(out_lock);
     char text[PATH_MAX];
     int fd;

@@ -158,7 +158,7 @@ coh_status coh_calibrations_add_run(const char *path, uint64_t profile_hash,
 coh_status coh_profile_calibrate(coh_profile *profile, const char *path, uint32_t *out_runs)
 {
     COH_NEED(profile);
-    COH_NEED(path);
+    COH_NEED_PATH(path);
     COH_NEED(out_runs);
     coh_calibrations found;
     *out_runs = 0;

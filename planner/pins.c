@@ -629,7 +629,7 @@ coh_status coh_pins_parse(const char *text, size_t bytes, coh_pin **out_pins, in
 
 coh_status coh_pins_read(const char *path, coh_pin **out_pins, int32_t *out_count)
 {
-    COH_NEED(path);
+    COH_NEED_PATH(path);
     COH_NEED(out_pins);
     COH_NEED(out_count);
     char *text = NULL;

@@ -431,7 +431,7 @@ static coh_status describe(const coh_plan *plan, const char *note, coh_plan_text
 coh_status coh_plan_write(const coh_plan *plan, const char *path)
 {
     COH_NEED(plan);
-    COH_NEED(path);
+    COH_NEED_PATH(path);
     return coh_plan_write_noted(plan, "", path);
 }
 
@@ -463,7 +463,7 @@ coh_status coh_plan_write_noted(const coh_plan *plan, const char *note, const ch
 {
     COH_NEED(plan);
     COH_NEED(note);
-    COH_NEED(path);
+    COH_NEED_PATH(path);
     coh_plan_text file = { 0 };
     COH_TRY(check_note(note));
     coh_status status = describe(plan, note, &file);
@@ -522,7 +522,7 @@ static coh_status load(const char *path, coh_plan_text *out)
 
 coh_status coh_plan_check_file(const char *path)
 {
-    COH_NEED(path);
+    COH_NEED_PATH(path);
     coh_plan_text file;
     COH_TRY(load(path, &file));
     coh_plan_text_fini(&file);
@@ -625,7 +625,7 @@ static coh_status read_facts(const char *path, const char *text, coh_plan_file *
 
 coh_status coh_plan_file_read(const char *path, coh_plan_file *out_file)
 {
-    COH_NEED(path);
+    COH_NEED_PATH(path);
     COH_NEED_STRUCT(coh_plan_file, out_file);
     return read_facts(path, NULL, out_file);
 }
@@ -660,7 +660,7 @@ coh_status coh_plan_read(const coh_graph *graph, const coh_plan_options *options
 {
     COH_NEED(graph);
     COH_NEED(options);
-    COH_NEED(path);
+    COH_NEED_PATH(path);
     COH_NEED(out_plan);
     return rebuild(graph, options, path, NULL, out_plan);
 }

@@ -508,7 +508,7 @@ static coh_status add_programs(const coh_plan *plan, coh_text *text)
 coh_status coh_plan_write_program(const coh_plan *plan, const char *path)
 {
     COH_NEED(plan);
-    COH_NEED(path);
+    COH_NEED_PATH(path);
     coh_text text = { 0 };
     COH_TRY(coh_file_check_own(path, "program ", NULL, "program listing"));
     coh_status status = add_programs(plan, &text);

@@ -145,7 +145,7 @@ coh_status coh_profile_read(const char *what, coh_profile **out_profile)
 coh_status coh_profile_write(const coh_profile *profile, const char *path)
 {
     COH_NEED(profile);
-    COH_NEED(path);
+    COH_NEED_PATH(path);
     coh_text text = { 0 };
     coh_profile again = { 0 };
     COH_TRY(coh_file_check_own(path, "{", "\"" COH_PROFILE_FORMAT "\"", "profile"));

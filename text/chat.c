@@ -203,6 +203,7 @@ coh_status coh_chat_open(coh_tokenizer *tokenizer, const char *folder, coh_chat_
     *out_chat = NULL;
     if (!tokenizer)
         return coh_fail(COH_ERR_ARGUMENT, "a chat needs a tokenizer");
+    COH_TRY(coh_check_path(__func__, "folder", folder));
     COH_TRY(COH_ALLOC(1, &chat));
     chat->tokenizer = tokenizer;
     chat->form = form;

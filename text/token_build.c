@@ -409,6 +409,9 @@ static coh_status check_arguments(const coh_tokenizer *tokenizer,
     const char *in_path = options->in_path;
     if (!tokenizer || !in_path || !in_path[0] || !options->out_path || !options->out_path[0])
         return coh_fail(COH_ERR_ARGUMENT, "a token file needs a tokenizer, a text and a path");
+    COH_TRY(
+        coh_check_path("coh_token_file_make", "options->held_out_path", options->held_out_path));
+    COH_TRY(coh_check_path("coh_token_file_make", "options->chat_folder", options->chat_folder));
     struct stat facts;
     if (stat(in_path, &facts) != 0)
         return coh_fail(COH_ERR_IO, "cannot look at text %s: %s: see to its rights", in_path,
@@ -640,8 +643,8 @@ coh_status coh_token_file_build(coh_tokenizer *tokenizer, const char *in_path, c
                                 int held_out, const char *held_out_path, uint64_t *out_token_count)
 {
     COH_NEED(tokenizer);
-    COH_NEED(in_path);
-    COH_NEED(out_path);
+    COH_NEED_PATH(in_path);
+    COH_NEED_PATH(out_path);
     coh_token_build_options options;
     coh_token_build_facts facts = { .struct_bytes = sizeof(facts) };
     coh_token_build_options_init(&options);

@@ -239,7 +239,7 @@ static coh_status opened(coh_status status, coh_token_file **file)
 
 coh_status coh_token_file_open(const char *path, coh_token_file **out_file)
 {
-    COH_NEED(path);
+    COH_NEED_PATH(path);
     COH_NEED(out_file);
     COH_TRY(file_create(path, out_file));
     return opened(open_and_check(*out_file), out_file);
@@ -608,7 +608,7 @@ static coh_status open_raw(coh_token_file *file, int64_t vocabulary, int32_t id_
 coh_status coh_token_file_open_raw(const char *path, int64_t vocabulary, int32_t id_bytes,
                                    coh_token_file **out_file)
 {
-    COH_NEED(path);
+    COH_NEED_PATH(path);
     COH_NEED(out_file);
     if (vocabulary < 0 || vocabulary > INT32_MAX)
         return coh_fail(COH_ERR_ARGUMENT,

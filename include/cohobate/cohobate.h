@@ -27,6 +27,7 @@
  *                                         results
  *
  * Errors: every call that can fail returns a coh_status (status.h).
+ * Paths of files and folders: an empty text is refused with COH_ERR_ARGUMENT.
  * Structs that may grow begin with `struct_bytes`, the size that the caller was compiled with. Set
  * it to sizeof the struct and all members that are not used to 0, also in structs that the library
  * fills: { .struct_bytes = sizeof(x) }. A struct smaller than the library's is accepted: members

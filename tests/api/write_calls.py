@@ -43,6 +43,9 @@ EXTENTS = {
     "coh_trace.opcode_count", "coh_trace.purpose_count", "coh_trace.operator_count", "coh_trace.instruction_count",
     "coh_trace.wait_count", "coh_trace.extent_count", "coh_trace.step_count",
 }
+# Names of parameters and members that are paths: an empty text is none.
+PATHS = {"path", "folder", "from", "in_path", "out_path", "held_out_path", "chat_folder", "disk_folder", "files_from",
+         "notices_from", "kernel_table"}
 # Structs of at most 16 bytes, which may be as small as a pointer.
 SMALL = {"coh_load_facts", "coh_op_report", "coh_world_options"}
 SIGNED = {True: ("0", "-1", "INT{0}_MAX", "INT{0}_MIN"), False: ("0", "UINT{0}_MAX")}
@@ -162,6 +165,9 @@ class Writer:
                 before, types = f"{name}_value = valid_model_of({FAMILIES[family]}); ", TYPES.get(family, ())
             if not is_number(self.api, variable):
                 yield f"{name}->{path} NULL", f"{name}_value.{path} = NULL;", "any"
+                if variable.name in PATHS:
+                    self.used.add(variable.name)
+                    yield f"{name}->{path} empty", f"{name}_value.{path} = \"\";", "argument"
                 continue
             self.used.add(key)
             if path == "struct_bytes":
@@ -194,6 +200,9 @@ class Writer:
             if parameter.is_pointer or parameter.type in self.api.callbacks:
                 free = key in MAY_BE_NULL or parameter.name == "context" or function.name in RETURNS_ITS_ARGUMENT
                 yield f"{parameter.name} NULL", f"{parameter.name} = NULL;", "any" if free else "argument"
+                if parameter.type == "char" and parameter.is_const and parameter.name in PATHS:
+                    self.used.add(parameter.name)
+                    yield f"{parameter.name} empty", f"{parameter.name} = \"\";", "argument"
             elif parameter.type in self.api.structs:
                 for value in ("-1", "0", "INT32_MAX"):
                     yield f"{parameter.name} {value}", f"{parameter.name}.index = {value};", "any"
@@ -262,7 +271,7 @@ def write_calls(api):
         lines += body
         if cases:
             table.append((kind, f"call_kind_{kind.removeprefix('coh_kind_')}", cases))
-    unused = (MAY_BE_NULL | EXTENTS | MEASURES | KEEPS | SMALL) - writer.used
+    unused = (MAY_BE_NULL | EXTENTS | MEASURES | KEEPS | PATHS | SMALL) - writer.used
     if unused:
         raise SystemExit(f"exceptions that name nothing: {', '.join(sorted(unused))}")
     for name, _, cases in table:

@@ -488,6 +488,7 @@ static coh_status engine_with(model *m, const coh_engine_options *options)
     }
 ENGINE(engine_without_a_size, o.struct_bytes = 0)
 ENGINE(engine_of_no_threads, o.thread_count = 0)
+ENGINE(engine_in_an_empty_folder, o.disk_folder = "")
 ENGINE(engine_of_many_records, o.record_steps = UINT64_MAX)
 
 static coh_status engine_within_nothing(model *m)
@@ -495,6 +496,13 @@ static coh_status engine_within_nothing(model *m)
     coh_plan *plan = NULL;
     coh_engine *engine = NULL;
     return coh_engine_create_within(m->graph, 1, NULL, &plan, &engine);
+}
+
+static coh_status engine_within_an_empty_folder(model *m)
+{
+    coh_plan *plan = NULL;
+    coh_engine *engine = NULL;
+    return coh_engine_create_within(m->graph, 32 << 10, "", &plan, &engine);
 }
 
 static coh_status engine_in_no_folder(model *m)
