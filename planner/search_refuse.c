@@ -309,15 +309,30 @@ coh_status coh_search_check_size(coh_plan *plan)
     return coh_effort_refuse(&shortest, &plan->options);
 }
 
+/* Compares the budget with the bound that holds with a disk, however large: below it a search with
+ * a disk is refused, too. */
+static coh_status disk_can_help(const coh_plan *plan, int *out_can)
+{
+    coh_plan with_disk = *plan;
+    coh_decisions unused;
+    with_disk.options.disk_bytes = UINT64_MAX;
+    COH_TRY(coh_initial_smallest(&with_disk, NULL, &unused));
+    *out_can = plan->options.device_memory_bytes >= with_disk.smallest_device_bytes;
+    return COH_OK;
+}
+
 static coh_status refuse_in_memory(const coh_plan *plan, const coh_candidate *in_memory)
 {
+    int disk_helps = 0;
+    COH_TRY(disk_can_help(plan, &disk_helps));
     coh_refusal refusal =
         coh_refusal_bytes(COH_REFUSAL_IN_MEMORY, COH_TIER_DEVICE, plan->options.device_memory_bytes,
                           in_memory->device_bytes);
     refusal.is_least = in_memory->is_refused;
     coh_refusal_raise(&refusal, COH_TIER_DEVICE, in_memory->device_bytes);
     refusal.changes[0].is_least = in_memory->is_refused;
-    coh_refusal_add(&refusal, COH_CHANGE_ADD_DISK, 0);
+    if (disk_helps)
+        coh_refusal_add(&refusal, COH_CHANGE_ADD_DISK, 0);
     return refuse_as(plan, &refusal);
 }
 

@@ -365,6 +365,59 @@ static void chunks_in_memory_are_larger_on_a_gpu(void **state)
     coh_graph_destroy(graph);
 }
 
+/* Plans without a far tier within these bytes; returns 1 if a refusal offers a disk. */
+static int offers_disk(const coh_graph *graph, coh_plan_options *options)
+{
+    coh_refusal refusal = { .struct_bytes = sizeof(refusal) };
+    coh_plan *plan = NULL;
+    int offers = 0;
+    options->disk_bytes = 0;
+    assert_int_equal(coh_plan_create(graph, options, &plan), COH_ERR_FULL);
+    assert_true(coh_last_refusal(&refusal));
+    assert_int_equal(refusal.reason, COH_REFUSAL_IN_MEMORY);
+    assert_int_equal(refusal.changes[0].kind, COH_CHANGE_RAISE);
+    for (int32_t i = 0; i < refusal.change_count; i++)
+        offers |= refusal.changes[i].kind == COH_CHANGE_ADD_DISK;
+    return offers;
+}
+
+/* The oracle is the plan with a disk without a limit: it exists, or the budget is below what one
+ * instruction needs. */
+static void a_disk_is_offered_only_where_it_helps(void **state)
+{
+    (void)state;
+    int offered = 0, not_offered = 0;
+    for (int toy = 0; toy < TOYS; toy++) {
+        coh_graph *graph = NULL;
+        coh_plan_options options;
+        coh_plan_summary summary = { .struct_bytes = sizeof(summary) };
+        coh_plan *plan = NULL;
+        assert_int_equal(toy_graph_make(&toys[toy], &graph), COH_OK);
+        coh_plan_options_init(&options);
+        options.disk_bytes = UINT64_MAX;
+        assert_int_equal(coh_plan_create(graph, &options, &plan), COH_OK);
+        assert_int_equal(coh_plan_summarize(plan, &summary), COH_OK);
+        coh_plan_destroy(plan);
+        const uint64_t budgets[] = { PAGE, summary.smallest_device_bytes - 1,
+                                     summary.smallest_device_bytes,
+                                     summary.smallest_device_bytes + PAGE };
+        for (size_t i = 0; i < sizeof(budgets) / sizeof(budgets[0]); i++) {
+            options.device_memory_bytes = budgets[i];
+            const int offers = offers_disk(graph, &options);
+            coh_refusal refusal = { .struct_bytes = sizeof(refusal) };
+            options.disk_bytes = UINT64_MAX;
+            const coh_status status = coh_plan_create(graph, &options, &plan);
+            assert_true(status == COH_OK || coh_last_refusal(&refusal));
+            assert_int_equal(offers, refusal.reason != COH_REFUSAL_STEP);
+            offered += offers;
+            not_offered += !offers;
+            coh_plan_destroy(status == COH_OK ? plan : NULL);
+        }
+        coh_graph_destroy(graph);
+    }
+    assert_true(offered >= TOYS && not_offered >= TOYS);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -374,6 +427,7 @@ int main(void)
         cmocka_unit_test(each_survivor_lies_in_one_tier),
         cmocka_unit_test(init_writes_chunks_where_the_body_finds_them),
         cmocka_unit_test(few_chunks_share_places_where_little_is_missing),
+        cmocka_unit_test(a_disk_is_offered_only_where_it_helps),
         cmocka_unit_test(a_chunk_takes_at_most_a_quarter_of_a_host_tier_before_a_drive),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
