@@ -243,7 +243,7 @@ coh_status coh_builder_head(coh_builder *b, int64_t vocabulary, float init_std, 
                          .attribute_bytes = sizeof(classifier),
                          .inputs = inputs,
                          .tied = untied ? NULL : &b->table,
-                         .frozen_parameters = frozen_parameters(b, "lm_head"),
+                         .frozen_parameters = untied ? frozen_parameters(b, "lm_head") : 0,
                          .block = b->block };
     coh_parameter weight;
     COH_TRY(coh_graph_op(b->graph, b->decode ? &coh_kind_logits : &coh_kind_classifier, &head,

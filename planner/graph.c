@@ -130,6 +130,33 @@ static coh_status name_parameter(const coh_graph *graph, const coh_graph_op_entr
     return status;
 }
 
+/* Links parameter i of an operator to that of handle `tied`, which an earlier operator has. That
+ * operator decided whether it is frozen. */
+static coh_status tie_parameter(const coh_graph *graph, coh_graph_op_entry *op,
+                                const coh_op_args *args, int32_t i, int32_t tied)
+{
+    if (tied >= (int32_t)graph->parameter_count)
+        return coh_fail(COH_ERR_ARGUMENT, "operator %s: no parameter has handle %d", op->name,
+                        tied);
+    for (int32_t other = 0; other < i; other++)
+        if (op->parameter[other] == tied)
+            return coh_fail(COH_ERR_ARGUMENT, "operator %s: parameters %d and %d are tied to one",
+                            op->name, other, i);
+    const coh_graph_parameter *first = &graph->parameters[tied];
+    if (!same_shape(&first->facts.shape, &op->facts.parameter[i].shape))
+        return coh_fail(COH_ERR_SHAPE,
+                        "operator %s: parameter %d does not have the shape of %s, to which it is "
+                        "tied",
+                        op->name, i, first->name);
+    if (((args->frozen_parameters >> i) & 1) && !first->frozen)
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "operator %s: it freezes parameter %d, which is tied to %s, and operator "
+                        "%s trains that: freeze it there, too, or nowhere",
+                        op->name, i, first->name, graph->ops[first->op].name);
+    op->parameter[i] = tied;
+    return COH_OK;
+}
+
 /* Links parameters: tied handles, or new entries named "<operator>.<name>". */
 static coh_status link_parameters(coh_graph *graph, coh_graph_op_entry *op, const coh_op_args *args,
                                   coh_parameter *out_parameters)
@@ -142,21 +169,8 @@ static coh_status link_parameters(coh_graph *graph, coh_graph_op_entry *op, cons
         if (facts->shape.rank == 0)
             continue;
         int32_t tied = args->tied != NULL ? args->tied[i].index : -1;
-        if (tied >= (int32_t)graph->parameter_count)
-            return coh_fail(COH_ERR_ARGUMENT, "operator %s: no parameter has handle %d", op->name,
-                            tied);
-        for (int32_t other = 0; tied >= 0 && other < i; other++)
-            if (op->parameter[other] == tied)
-                return coh_fail(COH_ERR_ARGUMENT,
-                                "operator %s: parameters %d and %d are tied to one", op->name,
-                                other, i);
         if (tied >= 0) {
-            if (!same_shape(&graph->parameters[tied].facts.shape, &facts->shape))
-                return coh_fail(COH_ERR_SHAPE,
-                                "operator %s: parameter %d does not have the shape "
-                                "of %s, to which it is tied",
-                                op->name, i, graph->parameters[tied].name);
-            op->parameter[i] = tied;
+            COH_TRY(tie_parameter(graph, op, args, i, tied));
         } else {
             char *name = NULL;
             const int is_packed = facts->shape.dtype == COH_DTYPE_NF4;

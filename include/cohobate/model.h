@@ -392,7 +392,9 @@ typedef struct coh_op_args {
     const coh_tensor *inputs;
     /* NULL, or parameter_count handles; COH_PARAMETER_NEW makes a new one. Shapes must match. */
     const coh_parameter *tied;
-    /* bit i: parameter i is frozen: no gradient, no states, no update. UINT32_MAX: all */
+    /* bit i: parameter i is frozen: no gradient, no states, no update. UINT32_MAX: all. The first
+     * operator of a parameter decides for all its uses: a tied use may repeat the bit, but not
+     * freeze a parameter that is trained. */
     uint32_t frozen_parameters;
     /* Operators of one block are kept, recomputed or moved together; -1: none. A block's operators
      * are consecutive. */

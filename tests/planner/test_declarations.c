@@ -223,10 +223,76 @@ static void so_are_mistakes_of_an_operator(void **state)
     }
 }
 
+/* ---- several operators ---- */
+
+/* A graph of operators that read its input. */
+typedef struct row {
+    coh_graph *graph;
+    coh_tensor inputs[2];
+} row;
+
+static row row_of_nothing(void)
+{
+    const coh_shape shape = { .dtype = COH_DTYPE_F32, .rank = 2, .dim = { 2, 3 } };
+    row r;
+    assert_int_equal(coh_graph_create(&r.graph), COH_OK);
+    assert_int_equal(coh_graph_input(r.graph, "x", &shape, &r.inputs[0]), COH_OK);
+    assert_int_equal(coh_graph_input(r.graph, "y", &shape, &r.inputs[1]), COH_OK);
+    return r;
+}
+
+/* Adds an operator; `args` has what is not usual. A refusal leaves the graph as it was. */
+static coh_status add(const row *r, const char *name, coh_op_args args, coh_parameter *parameters)
+{
+    coh_tensor output;
+    const int32_t before = coh_graph_operator_count(r->graph);
+    args.name = name;
+    args.inputs = r->inputs;
+    args.attributes = attributes;
+    args.attribute_bytes = 4;
+    const coh_status status = coh_graph_op(r->graph, &right, &args, &output, parameters);
+    assert_int_equal(coh_graph_operator_count(r->graph), before + (status == COH_OK));
+    return status;
+}
+
+static void refuses(const row *r, coh_op_args args, const char *sentence)
+{
+    assert_int_equal(add(r, "refused", args, NULL), COH_ERR_ARGUMENT);
+    assert_string_equal(coh_last_error(), sentence);
+}
+
+static int is_frozen(const row *r, coh_parameter parameter)
+{
+    coh_graph_parameter_facts facts;
+    assert_int_equal(coh_graph_parameter_at(r->graph, parameter.index, &facts), COH_OK);
+    return facts.is_frozen;
+}
+
+static void a_tied_parameter_is_frozen_by_its_first_operator_only(void **state)
+{
+    (void)state;
+    const row r = row_of_nothing();
+    coh_parameter own[2];
+    assert_int_equal(add(&r, "first", (coh_op_args){ .frozen_parameters = 1 }, own), COH_OK);
+    refuses(&r, (coh_op_args){ .tied = own, .frozen_parameters = 3 },
+            "operator refused: it freezes parameter 1, which is tied to first.b, and operator "
+            "first trains that: freeze it there, too, or nowhere");
+    refuses(&r, (coh_op_args){ .tied = own, .frozen_parameters = UINT32_MAX },
+            "operator refused: it freezes parameter 1, which is tied to first.b, and operator "
+            "first trains that: freeze it there, too, or nowhere");
+    assert_int_equal(add(&r, "same", (coh_op_args){ .tied = own, .frozen_parameters = 1 }, NULL),
+                     COH_OK);
+    assert_int_equal(add(&r, "silent", (coh_op_args){ .tied = own }, NULL), COH_OK);
+    assert_int_equal(coh_graph_parameter_count(r.graph), 2);
+    assert_true(is_frozen(&r, own[0]) && !is_frozen(&r, own[1]));
+    coh_graph_destroy(r.graph);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_mistake_is_refused_with_its_sentence),
+        cmocka_unit_test(a_tied_parameter_is_frozen_by_its_first_operator_only),
         cmocka_unit_test(so_are_mistakes_of_an_operator),
         cmocka_unit_test(states_are_planned_without_training_only),
     };
