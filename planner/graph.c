@@ -135,9 +135,11 @@ static coh_status name_parameter(const coh_graph *graph, const coh_graph_op_entr
 static coh_status tie_parameter(const coh_graph *graph, coh_graph_op_entry *op,
                                 const coh_op_args *args, int32_t i, int32_t tied)
 {
-    if (tied >= (int32_t)graph->parameter_count)
-        return coh_fail(COH_ERR_ARGUMENT, "operator %s: no parameter has handle %d", op->name,
-                        tied);
+    if (tied < 0 || tied >= (int32_t)graph->parameter_count)
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "operator %s: no parameter has handle %d: tie to one that coh_graph_op "
+                        "gave, or to COH_PARAMETER_NEW",
+                        op->name, tied);
     for (int32_t other = 0; other < i; other++)
         if (op->parameter[other] == tied)
             return coh_fail(COH_ERR_ARGUMENT, "operator %s: parameters %d and %d are tied to one",
@@ -168,8 +170,9 @@ static coh_status link_parameters(coh_graph *graph, coh_graph_op_entry *op, cons
             out_parameters[i] = COH_PARAMETER_NEW;
         if (facts->shape.rank == 0)
             continue;
-        int32_t tied = args->tied != NULL ? args->tied[i].index : -1;
-        if (tied >= 0) {
+        const int32_t is_new = COH_PARAMETER_NEW.index,
+                      tied = args->tied != NULL ? args->tied[i].index : is_new;
+        if (tied != is_new) {
             COH_TRY(tie_parameter(graph, op, args, i, tied));
         } else {
             char *name = NULL;

@@ -390,7 +390,8 @@ typedef struct coh_op_args {
     size_t attribute_bytes; /* sizeof the struct that `attributes` points to */
     /* kind->input_count tensors, made before: the order of calls is the order of forward */
     const coh_tensor *inputs;
-    /* NULL, or parameter_count handles; COH_PARAMETER_NEW makes a new one. Shapes must match. */
+    /* NULL, or parameter_count handles; COH_PARAMETER_NEW makes a new one, and any other negative
+     * handle is refused. Shapes must match. */
     const coh_parameter *tied;
     /* bit i: parameter i is frozen: no gradient, no states, no update. UINT32_MAX: all. The first
      * operator of a parameter decides for all its uses: a tied use may repeat the bit, but not

@@ -288,11 +288,30 @@ static void a_tied_parameter_is_frozen_by_its_first_operator_only(void **state)
     coh_graph_destroy(r.graph);
 }
 
+static void only_one_negative_handle_makes_a_parameter(void **state)
+{
+    (void)state;
+    const row r = row_of_nothing();
+    const coh_parameter new[] = { COH_PARAMETER_NEW, COH_PARAMETER_NEW };
+    coh_parameter wrong[] = { COH_PARAMETER_NEW, { -7 } };
+    refuses(&r, (coh_op_args){ .tied = wrong },
+            "operator refused: no parameter has handle -7: tie to one that coh_graph_op gave, or "
+            "to COH_PARAMETER_NEW");
+    wrong[1].index = INT32_MIN;
+    refuses(&r, (coh_op_args){ .tied = wrong },
+            "operator refused: no parameter has handle -2147483648: tie to one that coh_graph_op "
+            "gave, or to COH_PARAMETER_NEW");
+    assert_int_equal(add(&r, "new", (coh_op_args){ .tied = new }, NULL), COH_OK);
+    assert_int_equal(coh_graph_parameter_count(r.graph), 2);
+    coh_graph_destroy(r.graph);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_mistake_is_refused_with_its_sentence),
         cmocka_unit_test(a_tied_parameter_is_frozen_by_its_first_operator_only),
+        cmocka_unit_test(only_one_negative_handle_makes_a_parameter),
         cmocka_unit_test(so_are_mistakes_of_an_operator),
         cmocka_unit_test(states_are_planned_without_training_only),
     };
