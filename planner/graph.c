@@ -256,16 +256,29 @@ static coh_status run_infer(coh_graph_op_entry *op, const coh_shape *inputs)
     return status;
 }
 
+static void number_block(const coh_graph *graph, coh_graph_op_entry *op, int32_t block)
+{
+    op->block = block;
+    op->block_least = INT32_MAX;
+    op->block_most = -1;
+    if (graph->op_count > 0) {
+        const coh_graph_op_entry *previous = &graph->ops[graph->op_count - 1];
+        op->blocks_before =
+            previous->blocks_before + (previous->block >= 0 && previous->block != block);
+        op->block_least = previous->block_least;
+        op->block_most = previous->block_most;
+    }
+    if (block >= 0 && block < op->block_least)
+        op->block_least = block;
+    if (block > op->block_most)
+        op->block_most = block;
+}
+
 static coh_status fill_op(coh_graph *graph, coh_graph_op_entry *op, const coh_op_args *args)
 {
     COH_TRY(coh_alloc_text(args->name, &op->name));
     COH_TRY(copy_attributes(op, args));
-    op->block = args->block;
-    if (graph->op_count > 0) {
-        const coh_graph_op_entry *previous = &graph->ops[graph->op_count - 1];
-        op->blocks_before =
-            previous->blocks_before + (previous->block >= 0 && previous->block != op->block);
-    }
+    number_block(graph, op, args->block);
     coh_shape inputs[COH_PORT_MAX] = { { 0 } };
     for (int32_t i = 0; i < op->kind.input_count; i++) {
         int32_t tensor = args->inputs[i].index;
@@ -307,6 +320,26 @@ static coh_status copy_kind(const coh_op_kind *kind, const char *name, coh_op_ki
     return coh_graph_check_kind(out_kind, name);
 }
 
+/* Refuses an operator of a block that has ended. Numbers that ascend or descend are not compared
+ * with each operator before. */
+static coh_status check_block(const coh_graph *graph, const char *name, int32_t block)
+{
+    const coh_graph_op_entry *last = graph->op_count > 0 ? &graph->ops[graph->op_count - 1] : NULL;
+    if (block < -1)
+        return coh_fail(COH_ERR_ARGUMENT, "operator %s: block %d is neither -1 (none) nor a number",
+                        name, block);
+    if (last == NULL || block == -1 || block == last->block || block > last->block_most ||
+        block < last->block_least)
+        return COH_OK;
+    for (size_t i = graph->op_count; i-- > 0;)
+        if (graph->ops[i].block == block)
+            return coh_fail(COH_ERR_ARGUMENT,
+                            "operator %s: block %d has ended with operator %s: add the operators "
+                            "of a block one after the other, or give another number",
+                            name, block, graph->ops[i].name);
+    return COH_OK;
+}
+
 static coh_status check_args(const coh_graph *graph, const coh_op_kind *kind,
                              const coh_op_args *args)
 {
@@ -329,9 +362,7 @@ static coh_status check_args(const coh_graph *graph, const coh_op_kind *kind,
     if (kind->input_count > 0 && args->inputs == NULL)
         return coh_fail(COH_ERR_ARGUMENT, "operator %s: its inputs are NULL, and kind %s has %d",
                         args->name, kind->name, kind->input_count);
-    if (args->block < -1)
-        return coh_fail(COH_ERR_ARGUMENT, "operator %s: block %d is neither -1 (none) nor a number",
-                        args->name, args->block);
+    COH_TRY(check_block(graph, args->name, args->block));
     if (coh_name_table_find(&graph->op_names, args->name) >= 0)
         return coh_fail(COH_ERR_ARGUMENT, "operator %s: the name is taken", args->name);
     if (graph->loss >= 0)

@@ -33,7 +33,8 @@ typedef struct coh_graph_op {
     int32_t parameter[COH_PORT_MAX];                   /* graph parameters; -1: absent */
     coh_op_facts facts;
     uint64_t workspace_bytes[COH_DEVICE_KINDS][COH_PHASE_COUNT]; /* of one call */
-    int32_t block; /* the operators of a block are consecutive; -1: in none */
+    int32_t block;                   /* the operators of a block are consecutive; -1: in none */
+    int32_t block_least, block_most; /* numbers of blocks so far; INT32_MAX, -1: none */
     /* blocks that ended before this operator's block, or before the operator */
     int32_t blocks_before;
 } coh_graph_op_entry;

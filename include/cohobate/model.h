@@ -398,7 +398,7 @@ typedef struct coh_op_args {
      * freeze a parameter that is trained. */
     uint32_t frozen_parameters;
     /* Operators of one block are kept, recomputed or moved together; -1: none. A block's operators
-     * are consecutive. */
+     * are consecutive: a number that has been left is refused. */
     int32_t block;
 } coh_op_args;
 

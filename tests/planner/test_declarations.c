@@ -306,12 +306,38 @@ static void only_one_negative_handle_makes_a_parameter(void **state)
     coh_graph_destroy(r.graph);
 }
 
+static void a_block_that_has_ended_gets_no_operator(void **state)
+{
+    (void)state;
+    static const int32_t blocks[] = { -1, 4, 4, 9, 5, 1, 1, 7, -1, 0 };
+    static const struct {
+        int32_t block;
+        const char *last; /* operator of that block */
+    } ended[] = { { 4, "op2" }, { 9, "op3" }, { 5, "op4" }, { 1, "op6" }, { 7, "op7" } };
+    const row r = row_of_nothing();
+    char name[] = "op0", sentence[256];
+    for (size_t i = 0; i < sizeof(blocks) / sizeof(blocks[0]); i++) {
+        name[2] = (char)('0' + i);
+        assert_int_equal(add(&r, name, (coh_op_args){ .block = blocks[i] }, NULL), COH_OK);
+    }
+    for (size_t i = 0; i < sizeof(ended) / sizeof(ended[0]); i++) {
+        snprintf(sentence, sizeof(sentence),
+                 "operator refused: block %d has ended with operator %s: add the operators of a "
+                 "block one after the other, or give another number",
+                 ended[i].block, ended[i].last);
+        refuses(&r, (coh_op_args){ .block = ended[i].block }, sentence);
+    }
+    assert_int_equal(add(&r, "same", (coh_op_args){ .block = 0 }, NULL), COH_OK);
+    coh_graph_destroy(r.graph);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_mistake_is_refused_with_its_sentence),
         cmocka_unit_test(a_tied_parameter_is_frozen_by_its_first_operator_only),
         cmocka_unit_test(only_one_negative_handle_makes_a_parameter),
+        cmocka_unit_test(a_block_that_has_ended_gets_no_operator),
         cmocka_unit_test(so_are_mistakes_of_an_operator),
         cmocka_unit_test(states_are_planned_without_training_only),
     };
