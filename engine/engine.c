@@ -198,6 +198,8 @@ static coh_status create_all(coh_engine *engine, const coh_engine_device *device
                                      .pool = engine->pool,
                                      .ledger = engine->ledger };
     COH_TRY(coh_step_create(&config, &engine->step));
+    if (engine->options.small_graph != NULL)
+        coh_graph_close(engine->options.small_graph);
     tell_store(engine);
     tell_unused(engine);
     return COH_OK;

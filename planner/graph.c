@@ -6,6 +6,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -47,6 +48,22 @@ void coh_graph_destroy(coh_graph *graph)
     coh_free(graph->ops);
     coh_free(graph->inputs);
     coh_free(graph);
+}
+
+/* Casts the const away that a plan needs for all else: a caller's graph is never a const object. */
+void coh_graph_close(const coh_graph *graph)
+{
+    atomic_store_explicit(&((coh_graph *)graph)->is_planned, 1, memory_order_relaxed);
+}
+
+coh_status coh_graph_check_open(const coh_graph *graph, const char *function)
+{
+    if (!atomic_load_explicit(&graph->is_planned, memory_order_relaxed))
+        return COH_OK;
+    return coh_fail(COH_ERR_ARGUMENT,
+                    "%s: a plan was made of this graph, so it can no longer change: build another "
+                    "graph",
+                    function);
 }
 
 /* Most bytes of one operator's attributes: an unset size is rejected, not allocated. */
@@ -92,6 +109,7 @@ coh_status coh_graph_input(coh_graph *graph, const char *name, const coh_shape *
     COH_NEED(graph);
     COH_NEED(shape);
     COH_NEED(out_tensor);
+    COH_TRY(coh_graph_check_open(graph, __func__));
     COH_TRY(coh_graph_check_name("graph input", name));
     COH_TRY(coh_graph_check_shape(shape, name, 0));
     if (graph->input_count == COH_PORT_MAX)
@@ -422,6 +440,7 @@ coh_status coh_graph_op(coh_graph *graph, const coh_op_kind *kind, const coh_op_
     COH_NEED(args);
     COH_NEED(out_outputs);
     coh_graph_op_entry op = { 0 };
+    COH_TRY(coh_graph_check_open(graph, __func__));
     COH_TRY(coh_graph_check_name("operator", args->name));
     COH_TRY(copy_kind(kind, args->name, &op.kind));
     COH_TRY(check_args(graph, &op.kind, args));
@@ -524,6 +543,7 @@ static coh_status refuse_loss_as_output(const coh_graph *graph, coh_tensor loss)
 coh_status coh_graph_loss(coh_graph *graph, coh_tensor loss)
 {
     COH_NEED(graph);
+    COH_TRY(coh_graph_check_open(graph, __func__));
     if (graph->loss >= 0)
         return coh_fail(COH_ERR_ARGUMENT, "the graph has a loss already");
     if (loss.index < 0 || loss.index >= (int32_t)graph->tensor_count)
@@ -541,6 +561,7 @@ coh_status coh_graph_loss(coh_graph *graph, coh_tensor loss)
 coh_status coh_graph_output(coh_graph *graph, coh_tensor tensor)
 {
     COH_NEED(graph);
+    COH_TRY(coh_graph_check_open(graph, __func__));
     if (tensor.index < 0 || tensor.index >= (int32_t)graph->tensor_count ||
         graph->tensors[tensor.index].producer < 0)
         return coh_fail(COH_ERR_ARGUMENT,

@@ -61,7 +61,14 @@ struct coh_graph {
     int32_t loss;                       /* tensor, or -1 */
     int32_t freezes_nf4; /* 1: parameters in NF4 are frozen by themselves, not refused */
     coh_name_table op_names, parameter_names;
+    _Atomic int32_t is_planned; /* 1: plans point to it, so it does not change any more */
 };
+
+/* Records that a plan, or an engine, was made of the graph. Any thread. */
+void coh_graph_close(const coh_graph *graph);
+
+/* Refuses a change of such a graph by `function`. Fails: COH_ERR_ARGUMENT. */
+coh_status coh_graph_check_open(const coh_graph *graph, const char *function);
 
 /* The ports that backward of this operator reads again; fewer if all its parameters are frozen. */
 coh_port_mask coh_graph_backward_reads(const coh_graph *graph, const coh_graph_op_entry *op);

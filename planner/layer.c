@@ -177,6 +177,7 @@ coh_status coh_graph_chain(coh_graph *graph, coh_tensor input, const coh_chain_l
     COH_NEED(graph);
     COH_NEED_STRUCT(coh_chain_link, links);
     COH_NEED(out_output);
+    COH_TRY(coh_graph_check_open(graph, __func__));
     COH_TRY(coh_check_integer("links of a chain", link_count, 1, INT32_MAX));
     const coh_graph_mark before = coh_graph_mark_of(graph);
     const size_t stride = links->struct_bytes;

@@ -740,7 +740,9 @@ coh_status coh_plan_create(const coh_graph *graph, const coh_plan_options *optio
     coh_plan_options known;
     COH_TRY(coh_plan_options_read(options, &known));
     COH_TRY(coh_plan_create_unbounded(graph, &known, out_plan));
-    return coh_plan_bound_writes(graph, &known, out_plan);
+    COH_TRY(coh_plan_bound_writes(graph, &known, out_plan));
+    coh_graph_close(graph);
+    return COH_OK;
 }
 
 coh_status coh_plan_estimate(const coh_graph *graph, const coh_plan_options *options,

@@ -542,11 +542,13 @@ coh_status coh_batch_plan_create(const coh_batch *batch, const coh_plan_options 
     coh_status status = make_priced(&known, options, &s);
     if (status == COH_OK)
         status = coh_plan_complete(s.made.plan);
-    if (status == COH_OK)
-        COH_STRUCT_FILL(s.made, out_plan);
-    else
+    if (status != COH_OK) {
         drop(&s);
-    return status;
+        return status;
+    }
+    coh_graph_close(s.made.graph);
+    COH_STRUCT_FILL(s.made, out_plan);
+    return COH_OK;
 }
 
 coh_status coh_batch_plan_estimate(const coh_batch *batch, const coh_plan_options *options,

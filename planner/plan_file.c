@@ -651,8 +651,10 @@ static coh_status rebuild(const coh_graph *graph, const coh_plan_options *option
     if (status != COH_OK) {
         coh_plan_destroy(*out_plan);
         *out_plan = NULL;
+        return status;
     }
-    return status;
+    coh_graph_close(graph);
+    return COH_OK;
 }
 
 coh_status coh_plan_read(const coh_graph *graph, const coh_plan_options *options, const char *path,

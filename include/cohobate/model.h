@@ -11,6 +11,9 @@
  * writes must be declared, arrives as an argument, and is valid only during the call. Never keep a
  * pointer from one call to the next: between forward and backward the bytes may go to disk and come
  * back at another address.
+ *
+ * A graph does not change once a plan was made of it: calls that would change it then fail with
+ * COH_ERR_ARGUMENT.
  * Threads: a graph belongs to the thread that builds it, kinds' calls to the compute lane. */
 #ifndef COHOBATE_MODEL_H
 #define COHOBATE_MODEL_H
@@ -449,8 +452,9 @@ COH_API coh_status coh_graph_tensor_shape(const coh_graph *graph, coh_tensor ten
 COH_API coh_status coh_graph_loss(coh_graph *graph, coh_tensor loss);
 
 /* Marks a tensor that the caller reads after each run (logits of a decoder; in training a metric,
- * such as another loss): it stays in place. Training does not depend on it.
- * Fails: COH_ERR_ARGUMENT (no such tensor, or the graph's loss). */
+ * such as another loss): it stays in place. Training does not depend on it. Call it before the plan
+ * is made.
+ * Fails: COH_ERR_ARGUMENT (no such tensor, the graph's loss, or the graph has a plan). */
 COH_API coh_status coh_graph_output(coh_graph *graph, coh_tensor tensor);
 
 #ifdef __cplusplus

@@ -265,7 +265,8 @@ typedef struct coh_plan coh_plan;
 COH_API coh_status coh_plan_check_budgets(const coh_plan_options *options);
 
 /* Makes the plan for `graph`: searches the decisions, then writes, verifies and prices all
- * programs. The graph must outlive the plan. Deterministic: equal graph and options, equal plan.
+ * programs. The graph must outlive the plan, and can no longer change (model.h). Deterministic:
+ * equal graph and options, equal plan.
  * Fails: COH_ERR_FULL if it does not fit (refusal.h): tier, missing bytes, whether that is proven,
  * and the changes that help. COH_ERR_ARGUMENT (also: the profile has no links to a given tier; a
  * pin matches nothing, contradicts another or needs a missing tier), COH_ERR_SHAPE,

@@ -128,6 +128,12 @@ static coh_status on_open_graph(coh_status (*call)(model *m))
     return status == COH_OK ? COH_OK : coh_kind_fail(status, "%s", sentence);
 }
 
+/* A case that is one call. */
+#define CALL(case_name, ...)                                                                       \
+    static coh_status case_name(model *m)                                                          \
+    {                                                                                              \
+        return __VA_ARGS__;                                                                        \
+    }
 #define SHAPE(...) ((coh_shape){ COH_DTYPE_F32, __VA_ARGS__ })
 #define INPUT(case_name, name, shape)                                                              \
     static coh_status case_name(model *m)                                                          \
@@ -183,25 +189,10 @@ static coh_status linear_of(model *m, int64_t columns, float std)
     return op_on(m, &coh_kind_linear, &attributes, sizeof(attributes), 0, "op");
 }
 
-static coh_status linear_of_no_columns(model *m)
-{
-    return linear_of(m, 0, 0.1f);
-}
-
-static coh_status linear_of_negative_columns(model *m)
-{
-    return linear_of(m, -5, 0.1f);
-}
-
-static coh_status linear_that_overflows(model *m)
-{
-    return linear_of(m, INT64_MAX / 2, 0.1f);
-}
-
-static coh_status linear_of_nan(model *m)
-{
-    return linear_of(m, 4, NAN);
-}
+CALL(linear_of_no_columns, linear_of(m, 0, 0.1f))
+CALL(linear_of_negative_columns, linear_of(m, -5, 0.1f))
+CALL(linear_that_overflows, linear_of(m, INT64_MAX / 2, 0.1f))
+CALL(linear_of_nan, linear_of(m, 4, NAN))
 
 static coh_status loss_of_unequal_shapes(model *m)
 {
@@ -210,20 +201,19 @@ static coh_status loss_of_unequal_shapes(model *m)
                   (coh_op_args){ .name = "other", .inputs = compared, .block = -1 });
 }
 
-static coh_status loss_that_is_none(model *m)
-{
-    return coh_graph_loss(m->graph, m->output);
-}
+CALL(loss_that_is_none, coh_graph_loss(m->graph, m->output))
 
 static coh_status second_loss(model *m)
 {
-    return coh_graph_loss(m->graph, m->loss);
+    model other;
+    (void)m;
+    build(&other);
+    const coh_status status = coh_graph_loss(other.graph, other.loss);
+    coh_graph_destroy(other.graph);
+    return status;
 }
 
-static coh_status output_of_no_tensor(model *m)
-{
-    return coh_graph_output(m->graph, (coh_tensor){ 12345 });
-}
+CALL(output_of_no_tensor, coh_graph_output(m->graph, (coh_tensor){ 12345 }))
 
 static coh_status chain_of_nothing(model *m)
 {
@@ -256,6 +246,22 @@ static coh_status parameter_of_no_operator(model *m)
     coh_parameter found;
     return coh_graph_parameter_find(m->graph, "0.linear.scale", &found);
 }
+
+/* ---- graphs that have a plan ---- */
+
+CALL(planned_graph_gets_an_input, add_input(m, "z", SHAPE(1, { 4 })))
+
+OP(planned_graph_gets_an_operator, &coh_kind_linear, &wide, sizeof(wide), 0, "op")
+
+static coh_status planned_graph_gets_a_chain(model *m)
+{
+    const coh_chain_link link = COH_LINK(coh_kind_linear, wide);
+    coh_tensor out;
+    return coh_graph_chain(m->graph, m->input, &link, 1, &out);
+}
+
+CALL(planned_graph_gets_an_output, coh_graph_output(m->graph, m->output))
+CALL(planned_graph_gets_a_loss, coh_graph_loss(m->graph, m->loss))
 
 /* ---- kinds ---- */
 
@@ -646,35 +652,12 @@ static coh_status three_steps_at_once(model *m)
     return status == COH_OK ? COH_OK : coh_kind_fail(status, "%s", sentence);
 }
 
-static coh_status load_of_nothing(model *m)
-{
-    return coh_engine_load(m->engine, "no-such-checkpoint", NULL);
-}
-
-static coh_status load_of_an_empty_folder(model *m)
-{
-    return coh_engine_load(m->engine, folder, NULL);
-}
-
-static coh_status save_over_a_folder(model *m)
-{
-    return save_to(m->engine, folder, NULL);
-}
-
-static coh_status save_into_no_folder(model *m)
-{
-    return save_to(m->engine, "no-such-folder/step-1", NULL);
-}
-
-static coh_status save_with_a_bad_note(model *m)
-{
-    return save_to(m->engine, "never", "{\"a\": }");
-}
-
-static coh_status save_to_an_empty_path(model *m)
-{
-    return save_to(m->engine, "", NULL);
-}
+CALL(load_of_nothing, coh_engine_load(m->engine, "no-such-checkpoint", NULL))
+CALL(load_of_an_empty_folder, coh_engine_load(m->engine, folder, NULL))
+CALL(save_over_a_folder, save_to(m->engine, folder, NULL))
+CALL(save_into_no_folder, save_to(m->engine, "no-such-folder/step-1", NULL))
+CALL(save_with_a_bad_note, save_to(m->engine, "never", "{\"a\": }"))
+CALL(save_to_an_empty_path, save_to(m->engine, "", NULL))
 
 static coh_status save_to_a_long_path(model *m)
 {
@@ -683,35 +666,15 @@ static coh_status save_to_a_long_path(model *m)
     return save_to(m->engine, path, NULL);
 }
 
-static coh_status fetch_of_no_parameter(model *m)
-{
-    return coh_engine_fetch(m->engine, (coh_parameter){ -1 }, COH_FETCH_VALUE, data);
-}
-
-static coh_status fetch_of_a_later_parameter(model *m)
-{
-    return coh_engine_fetch(m->engine, (coh_parameter){ 999 }, COH_FETCH_VALUE, data);
-}
-
-static coh_status put_into_no_parameter(model *m)
-{
-    return coh_engine_put(m->engine, (coh_parameter){ 999 }, 0, 1, data);
-}
-
-static coh_status put_past_the_end(model *m)
-{
-    return coh_engine_put(m->engine, (coh_parameter){ 0 }, UINT64_MAX, 2, data);
-}
-
-static coh_status fetch_of_something_else(model *m)
-{
-    return coh_engine_fetch(m->engine, (coh_parameter){ 0 }, (coh_fetch)9, data);
-}
-
-static coh_status fetch_of_an_unknown_state(model *m)
-{
-    return coh_engine_fetch_state(m->engine, (coh_parameter){ 0 }, "momentum", data);
-}
+CALL(fetch_of_no_parameter,
+     coh_engine_fetch(m->engine, (coh_parameter){ -1 }, COH_FETCH_VALUE, data))
+CALL(fetch_of_a_later_parameter,
+     coh_engine_fetch(m->engine, (coh_parameter){ 999 }, COH_FETCH_VALUE, data))
+CALL(put_into_no_parameter, coh_engine_put(m->engine, (coh_parameter){ 999 }, 0, 1, data))
+CALL(put_past_the_end, coh_engine_put(m->engine, (coh_parameter){ 0 }, UINT64_MAX, 2, data))
+CALL(fetch_of_something_else, coh_engine_fetch(m->engine, (coh_parameter){ 0 }, (coh_fetch)9, data))
+CALL(fetch_of_an_unknown_state,
+     coh_engine_fetch_state(m->engine, (coh_parameter){ 0 }, "momentum", data))
 
 static coh_status output_that_was_not_marked(model *m)
 {
@@ -733,7 +696,7 @@ static coh_status scan_that_is_early(model *m)
 
 typedef struct misuse {
     const char *name;
-    int is_open; /* 1: on a graph without a loss */
+    int is_open; /* 1: on a graph without a loss, and without a plan */
     coh_status (*call)(model *m);
     coh_status expected;
     const char *words; /* of the sentence */
