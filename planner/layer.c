@@ -103,11 +103,13 @@ coh_status coh_layer_infer(const coh_layer *layer, const coh_shape *inputs, coh_
     coh_struct_read(layer, &known, sizeof(known));
     COH_TRY(coh_check_integer("inputs of a layer", known.input_count, 1, COH_PORT_MAX));
     COH_TRY(coh_check_integer("parameters of a layer", known.parameter_count, 0, COH_PORT_MAX));
+    COH_TRY(coh_check_integer("is_loss of a layer", known.is_loss, 0, 1));
     COH_TRY(check_dtypes(&known, inputs, &dtype));
+    const coh_dtype output_dtype = known.is_loss ? COH_DTYPE_F32 : dtype;
     out_facts->output[0] = inputs[0];
-    out_facts->output[0].dtype = dtype;
+    out_facts->output[0].dtype = output_dtype;
     if (known.output[0] != 0)
-        COH_TRY(resolve("output", known.output, &inputs[0], dtype, &out_facts->output[0]));
+        COH_TRY(resolve("output", known.output, &inputs[0], output_dtype, &out_facts->output[0]));
     COH_TRY(infer_bytes("saved", known.saved, &inputs[0], &out_facts->saved_bytes));
     for (int phase = 0; phase < COH_PHASE_COUNT; phase++)
         COH_TRY(infer_bytes("workspace", known.workspace, &inputs[0],

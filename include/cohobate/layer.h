@@ -45,13 +45,16 @@ typedef struct coh_layer {
     int32_t input_count, parameter_count;        /* how many there are; COH_LAYER sets both */
     coh_layer_parameter parameter[COH_PORT_MAX]; /* the first parameter_count of them */
     int64_t output[COH_RANK_MAX];                /* dimensions, as above; all 0: those of input 0 */
-    int32_t takes_bf16;                          /* 0: inputs, output and parameters are f32 */
+    /* 0: inputs, output and parameters are f32. 1: they may also be bf16, all of them together */
+    int32_t takes_bf16;
     /* Dimensions, as above, of f32 numbers that forward writes to call->saved and backward reads
      * there. All 0: none. */
     int64_t saved[COH_RANK_MAX];
     int64_t workspace[COH_RANK_MAX]; /* dimensions of f32 numbers of scratch, in both phases */
     /* Values of input i, which is then I32 (tokens, targets). All zero: it is no such input. */
     coh_index_range index[COH_PORT_MAX];
+    int32_t is_loss;  /* 1: the output is f32 whatever the inputs are; COH_LOSS_LAYER sets it */
+    int32_t reserved; /* 0 */
 } coh_layer;
 
 /* Computes the facts of a layer: the infer of a kind that COH_LAYER defines, and a start for an
@@ -84,7 +87,8 @@ COH_API void coh_layer_clear_grads(const coh_call *call);
     COH_LAYER_OF_(identifier, kind_name, inputs_of, parameters_of, forward_of,                     \
                   identifier##_clear_and_add, 1, 0, __VA_ARGS__)
 
-/* As COH_LAYER, for a loss (coh_op_kind.is_loss); .output is { 1 }. */
+/* As COH_LAYER, for a loss (coh_op_kind.is_loss); .output is { 1 }. The loss is f32, also where
+ * .takes_bf16 is 1 and the inputs are bf16. */
 #define COH_LOSS_LAYER(identifier, kind_name, inputs_of, parameters_of, forward_of, backward_of,   \
                        ...)                                                                        \
     COH_LAYER_OF_(identifier, kind_name, inputs_of, parameters_of, forward_of, backward_of, 0, 1,  \
@@ -99,6 +103,7 @@ COH_API void coh_layer_clear_grads(const coh_call *call);
         static const coh_layer layer = { .struct_bytes = sizeof(coh_layer),                        \
                                          .input_count = (inputs_of),                               \
                                          .parameter_count = (parameters_of),                       \
+                                         .is_loss = (is_loss_of),                                  \
                                          __VA_ARGS__ };                                            \
         (void)attributes;                                                                          \
         return coh_layer_infer(&layer, shapes, out_facts);                                         \

@@ -156,6 +156,60 @@ static void a_layer_that_adds_saves_and_reads_indices_passes_the_check(void **st
     assert_non_null(strstr(coh_last_error(), "saved"));
 }
 
+static float widened(uint16_t bf16)
+{
+    const uint32_t bits = (uint32_t)bf16 << 16;
+    float value;
+    memcpy(&value, &bits, sizeof(value));
+    return value;
+}
+
+/* The sum of x / 4, which bf16 holds exactly. */
+static coh_status quarter(const coh_call *call)
+{
+    const uint16_t *x = call->input[0].data;
+    float sum = 0;
+    for (int64_t i = 0; i < coh_shape_elements(&call->input[0].shape); i++)
+        sum += widened(x[i]) / 4;
+    *(float *)call->output[0].data = sum;
+    return COH_OK;
+}
+
+static coh_status quarter_back(const coh_call *call)
+{
+    const float gradient = call->loss_scale / 4;
+    uint32_t bits;
+    memcpy(&bits, &gradient, sizeof(bits));
+    for (int64_t i = 0; i < coh_shape_elements(&call->input[0].shape); i++)
+        ((uint16_t *)call->input_grad[0].data)[i] = (uint16_t)(bits >> 16);
+    return COH_OK;
+}
+
+COH_LOSS_LAYER(quarter_loss, "test.quarter_loss", 1, 0, quarter, quarter_back, .takes_bf16 = 1,
+               .output = { 1 });
+
+static void the_loss_of_a_bf16_layer_is_f32(void **state)
+{
+    (void)state;
+    const coh_shape input = { COH_DTYPE_BF16, 2, { 5, 7 } };
+    const coh_op_check_options options = { .struct_bytes = sizeof(options), .inputs = &input };
+    coh_op_report report = { .struct_bytes = sizeof(report) };
+    coh_op_facts facts = { 0 };
+    coh_graph *graph;
+    coh_tensor x, loss;
+    const coh_op_args args = { .name = "loss", .inputs = &x, .block = -1 };
+    assert_int_equal(quarter_loss.infer(NULL, &input, &facts), COH_OK);
+    assert_int_equal(facts.output[0].dtype, COH_DTYPE_F32);
+    assert_int_equal(facts.output[0].dim[0], 1);
+    assert_int_equal(coh_op_check(&quarter_loss, &options, &report), COH_OK);
+    assert_int_equal(report.finding_count, 0);
+    assert_int_equal(coh_graph_create(&graph), COH_OK);
+    assert_int_equal(coh_graph_input(graph, "x", &input, &x), COH_OK);
+    assert_int_equal(coh_graph_op(graph, &quarter_loss, &args, &loss, NULL), COH_OK);
+    assert_int_equal(coh_graph_loss(graph, loss), COH_OK);
+    coh_graph_destroy(graph);
+}
+
 static void only_gradients_that_are_written_are_cleared(void **state)
 {
     (void)state;
@@ -304,6 +358,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_layer_has_the_shapes_that_it_names_and_passes_the_check),
         cmocka_unit_test(a_layer_that_adds_saves_and_reads_indices_passes_the_check),
+        cmocka_unit_test(the_loss_of_a_bf16_layer_is_f32),
         cmocka_unit_test(only_gradients_that_are_written_are_cleared),
         cmocka_unit_test(a_chain_names_its_operators_and_is_added_whole_or_not_at_all),
         cmocka_unit_test(streamed_kinds_of_any_model_have_the_bits_of_those_in_memory),
