@@ -278,9 +278,10 @@ COH_API coh_status coh_engine_submit(coh_engine *engine, const coh_step_input *i
  *
  * One failure is milder. If a kind's own function fails on the host device and updates are
  * deferred, only that step ends: it changes no parameter, just as a step with a non-finite loss,
- * and saving, fetching and further steps still work. Gradients are garbage until the next step. If
- * updates are made during backward, some may have been applied before the failure, so the engine is
- * dead. On a GPU it is dead, too, since later kernels were enqueued by then. */
+ * and saving, fetching and further steps still work. The numbers in *out_result mean nothing then,
+ * and gradients are garbage until the next step. If updates are made during backward, some may have
+ * been applied before the failure, so the engine is dead. On a GPU it is dead, too, since later
+ * kernels were enqueued by then. */
 COH_API coh_status coh_engine_wait(coh_engine *engine, coh_step_result *out_result);
 /* Waits for the oldest running body for at most so many milliseconds, and takes no result:
  * *out_is_done is 1 if coh_engine_wait would return at once, with its result or a failure, else 0.
@@ -329,8 +330,10 @@ COH_API coh_status coh_engine_evaluate(coh_engine *engine, const coh_step_input 
 COH_API coh_status coh_engine_output(coh_engine *engine, coh_tensor tensor, const void **out_data,
                                      size_t *out_bytes);
 
-/* Hashes parameters and optimizer states in tensor order, grain by grain. Equal numbers
- * have an equal hash in every placement. Fails: as coh_engine_drain. */
+/* Hashes parameters and optimizer states in tensor order, grain by grain, then the number of
+ * applied updates. Equal numbers after equally many updates have an equal hash in every placement;
+ * a run that loaded its weights without states (coh_engine_load_weights) counts from 0.
+ * Fails: as coh_engine_drain. */
 COH_API coh_status coh_engine_hash(coh_engine *engine, uint64_t *out_hash);
 
 /* Facts stored in a checkpoint next to the tensors. Loading checks the manifest's sizes. */

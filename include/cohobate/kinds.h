@@ -5,6 +5,7 @@
  * element type, f32 or bf16: the embedding sets it, and each kind takes it over from input 0,
  * parameters included. Losses and the output of `logits` are always f32. Weights are [outputs,
  * inputs], row-major. Every comment gives the formula of forward; backward is its exact derivative.
+ * The comment of coh_call (model.h) gives the alignment of tensors.
  * Threads: the kinds are constant. Any thread may read them. */
 #ifndef COHOBATE_KINDS_H
 #define COHOBATE_KINDS_H

@@ -143,7 +143,10 @@ typedef struct coh_random_cell {
 } coh_random_cell;
 
 /* One execution of one operator, on one micro-batch or on a range of a parameter's rows. Valid only
- * during the call. */
+ * during the call.
+ * Alignment: the data of every view, saved, workspace and cache begin at a multiple of 64 bytes, in
+ * coh_op_check, too. Exception: the graph inputs of all micro-batches lie one after the other, so
+ * from the second one on their alignment may be that of one element. */
 typedef struct coh_call {
     /* the operator's own copy of its attributes */
     const void *attributes;

@@ -210,6 +210,94 @@ static void the_loss_of_a_bf16_layer_is_f32(void **state)
     coh_graph_destroy(graph);
 }
 
+/* ---- the alignment of a call's buffers ---- */
+
+enum { ALIGNMENT = 64, ROWS = 5, COLUMNS = 7, INPUT_BYTES = ROWS * COLUMNS * sizeof(float) };
+
+static int placed_count, misplaced_count;
+
+static void look_at(const void *data, size_t offset)
+{
+    placed_count++;
+    misplaced_count += ((uintptr_t)data - offset) % ALIGNMENT != 0;
+}
+
+/* The first operator reads the graph's input. */
+static void look_at_call(const coh_call *call)
+{
+    look_at(call->input[0].data,
+            call->operator_index == 0 ? (size_t)call->microbatch * INPUT_BYTES : 0);
+    for (int i = 0; i < 2; i++)
+        look_at(call->parameter[i].data, 0);
+    look_at(call->saved, 0);
+    look_at(call->workspace, 0);
+}
+
+static coh_status placed_forward(const coh_call *call)
+{
+    look_at_call(call);
+    look_at(call->output[0].data, 0);
+    return affine_forward(call);
+}
+
+static coh_status placed_backward(const coh_call *call)
+{
+    look_at_call(call);
+    look_at(call->output_grad[0].data, 0);
+    look_at(call->input_grad[0].data, 0);
+    for (int i = 0; i < 2; i++)
+        look_at(call->parameter_grad[i].data, 0);
+    return affine_backward(call);
+}
+
+COH_LAYER(placed, "test.placed", 1, 2, placed_forward, placed_backward,
+          .parameter = { { "w", { -1 }, COH_INIT_ONE }, { "b", { -1 } } }, .saved = { 3, -1 },
+          .workspace = { -1 });
+
+/* Trains three micro-batches, whose inputs have no multiple of 64 bytes. */
+static void train_placed(void)
+{
+    static const float numbers[3 * ROWS * COLUMNS];
+    const coh_shape shape = { COH_DTYPE_F32, 2, { ROWS, COLUMNS } };
+    const coh_chain_link links[] = { COH_LINK_OF(placed), COH_LINK_OF(placed) };
+    coh_graph *graph;
+    coh_tensor compared[2], loss;
+    coh_plan *plan;
+    coh_engine *engine;
+    coh_plan_options options;
+    coh_engine_options with;
+    coh_step_result result = { .struct_bytes = sizeof(result) };
+    const coh_step_input input = { .struct_bytes = sizeof(input),
+                                   .learning_rate = 0.1f,
+                                   .inputs = { numbers, numbers } };
+    const coh_op_args args = { .name = "loss", .inputs = compared, .block = -1 };
+    assert_int_equal(coh_graph_create(&graph), COH_OK);
+    assert_int_equal(coh_graph_input(graph, "x", &shape, &compared[0]), COH_OK);
+    assert_int_equal(coh_graph_input(graph, "target", &shape, &compared[1]), COH_OK);
+    assert_int_equal(coh_graph_chain(graph, compared[0], links, 2, &compared[0]), COH_OK);
+    assert_int_equal(coh_graph_op(graph, &coh_kind_mean_squared_error, &args, &loss, NULL), COH_OK);
+    assert_int_equal(coh_graph_loss(graph, loss), COH_OK);
+    coh_plan_options_init(&options);
+    options.microbatch_count = 3;
+    assert_int_equal(coh_plan_create(graph, &options, &plan), COH_OK);
+    coh_engine_options_init(&with);
+    assert_int_equal(coh_engine_create(plan, &with, &engine), COH_OK);
+    assert_int_equal(coh_engine_init(engine, 1), COH_OK);
+    assert_int_equal(coh_engine_step(engine, &input, &result), COH_OK);
+    coh_engine_destroy(engine);
+    coh_plan_destroy(plan);
+    coh_graph_destroy(graph);
+}
+
+static void the_buffers_of_a_call_are_aligned_to_64_bytes(void **state)
+{
+    (void)state;
+    placed_count = misplaced_count = 0;
+    train_placed();
+    assert_true(placed_count >= 3 * 2 * (6 + 9));
+    assert_int_equal(misplaced_count, 0);
+}
+
 static void only_gradients_that_are_written_are_cleared(void **state)
 {
     (void)state;
@@ -359,6 +447,7 @@ int main(void)
         cmocka_unit_test(a_layer_has_the_shapes_that_it_names_and_passes_the_check),
         cmocka_unit_test(a_layer_that_adds_saves_and_reads_indices_passes_the_check),
         cmocka_unit_test(the_loss_of_a_bf16_layer_is_f32),
+        cmocka_unit_test(the_buffers_of_a_call_are_aligned_to_64_bytes),
         cmocka_unit_test(only_gradients_that_are_written_are_cleared),
         cmocka_unit_test(a_chain_names_its_operators_and_is_added_whole_or_not_at_all),
         cmocka_unit_test(streamed_kinds_of_any_model_have_the_bits_of_those_in_memory),
