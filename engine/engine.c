@@ -274,20 +274,24 @@ coh_status coh_engine_check_ready(const coh_engine *engine, const char *what)
     return COH_OK;
 }
 
-coh_status coh_engine_check_idle(const coh_engine *engine, const char *what)
+coh_status coh_engine_check_idle(const coh_engine *engine)
 {
     COH_TRY(coh_engine_check_alive(engine));
+    const char *call = atomic_load_explicit(&engine->call_under_way, memory_order_relaxed);
     if (engine->under_way_count > 0)
-        return coh_fail(COH_ERR_ARGUMENT, "%d step%s under way: wait before %s",
-                        engine->under_way_count, engine->under_way_count == 1 ? " is" : "s are",
-                        what);
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "%s was called while %d step%s under way: call coh_engine_wait for "
+                        "%s first",
+                        call != NULL ? call : "the engine", engine->under_way_count,
+                        engine->under_way_count == 1 ? " is" : "s are",
+                        engine->under_way_count == 1 ? "it" : "each");
     return COH_OK;
 }
 
 coh_status coh_engine_run_program(coh_engine *engine, coh_program_kind kind,
                                   const coh_step_feed *feed, coh_step_result *out_result)
 {
-    COH_TRY(coh_engine_check_idle(engine, coh_program_kind_name(kind)));
+    COH_TRY(coh_engine_check_idle(engine));
     uint64_t ticket;
     coh_step_result result;
     coh_status status = coh_step_submit(engine->step, kind, feed, &ticket);
@@ -439,7 +443,7 @@ void coh_engine_ask_stop(coh_engine *engine)
 static coh_status run_step(coh_engine *engine, const coh_step_input *input,
                            coh_step_result *out_result)
 {
-    COH_TRY(coh_engine_check_idle(engine, "a step"));
+    COH_TRY(coh_engine_check_idle(engine));
     COH_TRY(submit(engine, input));
     return wait_oldest(engine, out_result);
 }
@@ -456,7 +460,7 @@ coh_status coh_engine_step(coh_engine *engine, const coh_step_input *input,
 
 coh_status coh_engine_apply_pending(coh_engine *engine)
 {
-    COH_TRY(coh_engine_check_idle(engine, "a drain"));
+    COH_TRY(coh_engine_check_idle(engine));
     COH_TRY(coh_step_quiet(engine->step));
     coh_cells cells;
     if (engine->plan->programs[COH_PROGRAM_DRAIN].instruction_count == 0)
@@ -619,7 +623,7 @@ static coh_status scan(coh_engine *engine, const coh_step_input *given, uint64_t
     if (!engine->plan->options.deferred_update)
         return coh_fail(COH_ERR_ARGUMENT, "with updates in backward the broken values have gone "
                                           "out: resume from the last checkpoint");
-    COH_TRY(coh_engine_check_idle(engine, "a scan"));
+    COH_TRY(coh_engine_check_idle(engine));
     COH_TRY(coh_step_quiet(engine->step));
     COH_TRY(check_broken(engine, applied_count));
     COH_TRY(coh_engine_take_back(engine, applied_count));

@@ -85,8 +85,9 @@ coh_status coh_engine_check_alive(const coh_engine *engine);
 /* Fails: COH_ERR_ARGUMENT as long as the parameters have no values; as coh_engine_check_alive. */
 coh_status coh_engine_check_ready(const coh_engine *engine, const char *what);
 
-/* Fails: COH_ERR_ARGUMENT while steps are under way; as coh_engine_check_alive. */
-coh_status coh_engine_check_idle(const coh_engine *engine, const char *what);
+/* Fails: COH_ERR_ARGUMENT while steps are under way, naming the public call; as
+ * coh_engine_check_alive. */
+coh_status coh_engine_check_idle(const coh_engine *engine);
 
 /* coh_engine_drain, inside a call. */
 coh_status coh_engine_apply_pending(coh_engine *engine);

@@ -310,8 +310,11 @@ static coh_status build(const coh_op_kind *kind, const coh_op_check_options *opt
 {
     coh_tensor inputs[COH_PORT_MAX], outputs[COH_PORT_MAX];
     const int32_t count = input_count_of(kind);
-    if (count > 0)
-        COH_NEED(options->inputs);
+    if (count > 0 && options->inputs == NULL)
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "coh_op_check: the inputs of the options are NULL, and the kind has "
+                        "%" PRId32 ": give the shape of each",
+                        count);
     graph->freezes_nf4 = 1;
     for (int32_t i = 0; i < count; i++) {
         char name[16];

@@ -564,7 +564,7 @@ static coh_status load(coh_engine *engine, const load_request *request, coh_load
     coh_checkpoint *checkpoint = NULL;
     load_tensor *tensors = NULL;
     coh_status status = COH_OK;
-    COH_TRY(coh_engine_check_idle(engine, "a load"));
+    COH_TRY(coh_engine_check_idle(engine));
     COH_TRY(coh_step_quiet(engine->step));
     COH_TRY(COH_ALLOC(engine->plan->layout.parameter_count, &tensors));
     status = coh_checkpoint_open(request->path, &checkpoint);
@@ -649,7 +649,7 @@ static coh_status init_take(coh_visit *visit, const coh_chunk_visit *run)
 
 static coh_status init_visited(coh_engine *engine, uint64_t seed, init_visit *visit)
 {
-    COH_TRY(coh_engine_check_idle(engine, "an init"));
+    COH_TRY(coh_engine_check_idle(engine));
     COH_TRY(coh_step_quiet(engine->step));
     engine->is_ready = engine->is_broken = 0;
     engine->frozen_changed = 1;
@@ -730,7 +730,7 @@ static coh_status find_wanted(const coh_engine *engine, const coh_checkpoint *ch
 static coh_status load_partly(coh_engine *engine, uint64_t seed, const char *own, const char *path)
 {
     init_visit visit = { .base.take = init_take, .own = own };
-    COH_TRY(coh_engine_check_idle(engine, "a load"));
+    COH_TRY(coh_engine_check_idle(engine));
     COH_TRY(coh_parameter_pattern_check(engine->plan->graph, OWN_PATTERN, own));
     COH_TRY(COH_ALLOC(engine->plan->layout.parameter_count, &visit.tensors));
     coh_status status = coh_checkpoint_open(path, &visit.checkpoint);

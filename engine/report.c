@@ -154,7 +154,7 @@ coh_status coh_engine_list_classes(coh_engine *engine, coh_instruction_class *ou
                                    uint32_t *out_count)
 {
     *out_count = 0;
-    COH_TRY(coh_engine_check_idle(engine, "asking for the instructions' times"));
+    COH_TRY(coh_engine_check_idle(engine));
     COH_TRY(coh_step_quiet(engine->step));
     sum_classes(engine->plan, coh_step_times(engine->step), out_classes, out_count);
     return COH_OK;

@@ -4,6 +4,7 @@
 #include "cohobate/optimizer.h"
 
 #include <float.h>
+#include <inttypes.h>
 #include <math.h>
 #include <pthread.h>
 #include <string.h>
@@ -113,14 +114,33 @@ static pthread_mutex_t list_mutex = PTHREAD_MUTEX_INITIALIZER;
 static const coh_optimizer *list[LIST_MOST] = { &adamw, &adamw8, &adamw8sr, &lion, &sgd };
 static int32_t list_count = 5;
 
-static coh_status check_name(const char *what, const char *name)
+static int is_name(const char *name)
 {
     static const char allowed[] = "abcdefghijklmnopqrstuvwxyz0123456789_";
     const size_t length = name != NULL ? strnlen(name, COH_OPTIMIZER_NAME_BYTES) : 0;
-    if (length > 0 && length < COH_OPTIMIZER_NAME_BYTES && strspn(name, allowed) == length)
+    return length > 0 && length < COH_OPTIMIZER_NAME_BYTES && strspn(name, allowed) == length;
+}
+
+static coh_status check_own_name(const coh_optimizer *optimizer)
+{
+    if (is_name(optimizer->name))
         return COH_OK;
     return coh_fail(COH_ERR_ARGUMENT,
-                    "%s: a name has 1 to %d characters, each a-z, 0-9 or _: rename it", what,
+                    "an optimizer is called '%.40s': a name has 1 to %d characters, each a-z, 0-9 "
+                    "or _: rename it",
+                    optimizer->name != NULL ? optimizer->name : "", COH_OPTIMIZER_NAME_BYTES - 1);
+}
+
+/* Checks the name of number `index` of its streams or hyperparameters. */
+static coh_status check_name(const coh_optimizer *optimizer, const char *what, int32_t index,
+                             const char *name)
+{
+    if (is_name(name))
+        return COH_OK;
+    return coh_fail(COH_ERR_ARGUMENT,
+                    "optimizer %s: %s %" PRId32 " is called '%.40s': a name has 1 to %d "
+                    "characters, each a-z, 0-9 or _: rename it",
+                    optimizer->name, what, index, name != NULL ? name : "",
                     COH_OPTIMIZER_NAME_BYTES - 1);
 }
 
@@ -136,7 +156,7 @@ static coh_status check_streams(const coh_optimizer *optimizer)
     for (int32_t i = 0; i < optimizer->stream_count; i++) {
         const coh_state_stream *stream = &optimizer->streams[i];
         const uint32_t elements = stream->elements_per_block;
-        COH_TRY(check_name("a stream of an optimizer", stream->name));
+        COH_TRY(check_name(optimizer, "stream", i, stream->name));
         for (int32_t other = 0; other < i; other++)
             if (strcmp(stream->name, optimizer->streams[other].name) == 0)
                 return refuse(optimizer, "two of its streams have one name");
@@ -162,7 +182,7 @@ static coh_status check_numbers(const coh_optimizer *optimizer)
         return refuse(optimizer, "it has fewer than 0 or more than 8 hyperparameters");
     for (int32_t i = 0; i < optimizer->hyperparameter_count; i++) {
         const coh_hyperparameter *number = &optimizer->hyperparameters[i];
-        COH_TRY(check_name("a hyperparameter of an optimizer", number->name));
+        COH_TRY(check_name(optimizer, "hyperparameter", i, number->name));
         if (!(isfinite(number->least) && isfinite(number->most) &&
               number->least <= number->initial && number->initial <= number->most))
             return refuse(optimizer, "a hyperparameter's default is outside its range");
@@ -203,7 +223,7 @@ coh_status coh_optimizer_register(const coh_optimizer *optimizer)
     COH_NEED_STRUCT(coh_optimizer, optimizer);
     coh_optimizer known = { 0 };
     coh_struct_read(optimizer, &known, sizeof(known));
-    COH_TRY(check_name("an optimizer", known.name));
+    COH_TRY(check_own_name(&known));
     COH_TRY(check_streams(&known));
     COH_TRY(check_numbers(&known));
     if (known.update == NULL)

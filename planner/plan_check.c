@@ -176,7 +176,10 @@ coh_status coh_plan_check_options(const coh_plan_options *options)
     if (memchr(options->kernel_path, '\0', sizeof(options->kernel_path)) == NULL)
         return coh_fail(COH_ERR_ARGUMENT, "kernel_path has no terminator: call "
                                           "coh_plan_options_init");
-    if (options->microbatch_count < 1 || options->microbatch_count > 65536)
+    if (options->microbatch_count < 1)
+        return coh_fail(COH_ERR_ARGUMENT, "microbatch_count is %d: give a number from 1 to 65536",
+                        options->microbatch_count);
+    if (options->microbatch_count > 65536)
         return coh_fail(COH_ERR_ARGUMENT,
                         "%d micro-batches are not 1..65536: raise %s, or lower %s",
                         options->microbatch_count, coh_term_text(COH_TERM_MICRO_BATCH),

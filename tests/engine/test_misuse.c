@@ -334,6 +334,14 @@ KIND(kind_whose_infer_fails, kind.infer = infer_fails)
 KIND(kind_whose_infer_does_nothing, kind.infer = infer_nothing)
 KIND(kind_whose_infer_has_an_odd_status, kind.infer = infer_odd_status)
 
+static coh_status kind_checked_without_inputs(model *m)
+{
+    const coh_op_check_options options = { .struct_bytes = sizeof(options) };
+    coh_op_report report = { .struct_bytes = sizeof(report) };
+    (void)m;
+    return coh_op_check(&copy_kind, &options, &report);
+}
+
 /* Trains a copy of the input's linear map; the step meets the failing kind. */
 static coh_status step_of_failing_kind(int phase)
 {
@@ -402,6 +410,7 @@ static coh_status plan_with(model *m, const coh_plan_options *options)
 PLAN(plan_without_a_size, o.struct_bytes = 0)
 PLAN(plan_of_no_threads, o.thread_count = 0)
 PLAN(plan_of_a_million_threads, o.thread_count = 1000000)
+PLAN(plan_of_negative_micro_batches, o.microbatch_count = -3)
 PLAN(plan_of_no_micro_batches, o.microbatch_count = 0)
 PLAN(plan_of_many_micro_batches, o.microbatch_count = 1 << 20)
 PLAN(plan_of_no_memory, o.device_memory_bytes = 0)
@@ -635,6 +644,20 @@ static coh_status do_load(coh_engine *engine)
 BESIDE(init_beside_a_step, do_init)
 BESIDE(save_beside_a_step, do_save)
 BESIDE(hash_beside_a_step, do_hash)
+BESIDE(evaluate_beside_a_step, do_evaluate)
+
+static coh_status do_fetch(coh_engine *engine)
+{
+    return coh_engine_fetch(engine, (coh_parameter){ 0 }, COH_FETCH_VALUE, data);
+}
+
+static coh_status do_fetch_state(coh_engine *engine)
+{
+    return coh_engine_fetch_state(engine, (coh_parameter){ 0 }, "m", data);
+}
+
+BESIDE(fetch_beside_a_step, do_fetch)
+BESIDE(fetch_of_a_state_beside_a_step, do_fetch_state)
 BESIDE(put_beside_a_step, do_put)
 BESIDE(load_beside_a_step, do_load)
 

@@ -81,9 +81,9 @@ static void a_name_that_no_file_can_have_is_refused(void **state)
                                          "0123456789abcdef",
                                          "0123456789abcdefg" };
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-        REFUSE("an optimizer: a name has 1 to 15", name, names[i]);
-        REFUSE("a stream of an optimizer: a name", streams[1].name, names[i]);
-        REFUSE("a hyperparameter of an optimizer: a name", hyperparameters[1].name, names[i]);
+        REFUSE("an optimizer is called '", name, names[i]);
+        REFUSE(": stream 1 is called '", streams[1].name, names[i]);
+        REFUSE(": hyperparameter 1 is called '", hyperparameters[1].name, names[i]);
     }
 }
 
