@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <xxhash.h>
 
 #include "cli/launch.h"
 #include "cohobate/kernels.h"
@@ -20,16 +21,11 @@ static void add(fact_list *list, const char *other, uint64_t value)
 
 /* ---- hashes ---- */
 
-/* FNV-1a. */
-#define HASH_BEGIN UINT64_C(0xcbf29ce484222325)
-#define HASH_PRIME UINT64_C(0x100000001b3)
+#define HASH_BEGIN UINT64_C(1) /* 0: there is nothing to hash */
 
 static uint64_t hash_bytes(uint64_t hash, const void *bytes, size_t count)
 {
-    const uint8_t *at = bytes;
-    for (size_t i = 0; i < count; i++)
-        hash = (hash ^ at[i]) * HASH_PRIME;
-    return hash;
+    return XXH3_64bits_withSeed(bytes, count, hash);
 }
 
 /* With its NUL, so that a list of texts is cut where it was. */
