@@ -53,14 +53,14 @@ class Windows(TrainTest):
         return self.succeeds("eval", what, "--data", text, "--json", "--threads", 2, *flags).json
 
     def test_a_perplexity_of_many_digits_is_short(self):
-        for rate, least in ((1, 21), (20, 710)):
+        for rate, least in ((5, 21), (50, 710)):  # of one step, after which all instruction sets agree within 1 %
             run = self.path(f"run-{rate}")
-            flags = ["--data", self.corpus(), "--warmup", 0, "--steps", 8]
+            flags = ["--data", self.corpus(), "--warmup", 0, "--steps", 1]
             self.succeeds("train", *TINY, *flags, "--lr", rate, "--save", run)
             said = self.succeeds("eval", run, "--data", self.held(64)).out
             loss, perplexity = re.match(r"loss (\S+) nats, perplexity (above 1e308|\d\.\d{4}e\+\d+),", said).groups()
             self.assertGreater(float(loss), least)
-            self.assertEqual(perplexity, f"{math.exp(float(loss)):.4e}" if rate == 1 else "above 1e308")
+            self.assertEqual(perplexity, f"{math.exp(float(loss)):.4e}" if rate == 5 else "above 1e308")
 
     def test_equal_weights_have_one_loss_under_every_seed_and_budget_by_train_and_eval(self):
         windows = 19 if SHORT else 75
