@@ -84,9 +84,12 @@ static coh_status run(const cli_options *options, mix_parts *parts)
     CLI_TRY(open_parts(options, parts));
     CLI_TRY(mix(options, parts));
     CLI_TRY(coh_token_file_open(options->output, &made));
-    coh_status status = coh_token_file_check(made); /* counts what is learned */
-    if (status == COH_OK)
-        status = coh_token_file_facts_get(made, &facts);
+    coh_status status = coh_token_file_facts_get(made, &facts);
+    if (status == COH_OK && facts.has_mask) { /* reading it counts what is learned */
+        status = coh_token_file_check(made);
+        if (status == COH_OK)
+            status = coh_token_file_facts_get(made, &facts);
+    }
     coh_token_file_close(made);
     CLI_TRY(status);
     cli_line_clear(&json);

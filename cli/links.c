@@ -6,11 +6,11 @@
 /* Adds the time of the host lane, which moves nothing over a link. */
 static void add_updates(const coh_plan_summary *summary, cli_line *line)
 {
-    enum { HOST = 5 }; /* index of the lane, plan.h */
     cli_line_add(
         line, "updates       %s of parameters on the host lane: busy %s, compute waits for it %s\n",
-        cli_size(summary->host_update_bytes).at, cli_time((double)summary->busy_ns[HOST] * 1e-9).at,
-        cli_time((double)summary->exposed_ns[HOST] * 1e-9).at);
+        cli_size(summary->host_update_bytes).at,
+        cli_time((double)summary->busy_ns[COH_LANE_HOST] * 1e-9).at,
+        cli_time((double)summary->exposed_ns[COH_LANE_HOST] * 1e-9).at);
 }
 
 /* The lanes that a limit is about, as bits; 0: it is about no link. */

@@ -19,10 +19,12 @@ typedef struct row {
 #define SEPARATE  "give --documents separate"
 #define ALIGNED   "give --documents aligned: a sequence holds tokens of one document"
 #define RANK      "give --lora RANK:ALPHA"
+#define MODEL     "give the folder or preset as the first word, without a flag"
+#define OFF       "leave it out: it is off without a flag"
 
 static const row rows[] = {
     { "load-in-4bit", CLI_FLAG_FROZEN_DTYPE, "give --frozen-dtype nf4, with --lora or --freeze",
-      "leave it out: it is off without a flag" },
+      OFF },
     { "packing", CLI_FLAG_DOCUMENTS, SEPARATE, ALIGNED },
     { "sample-packing", CLI_FLAG_DOCUMENTS, SEPARATE, ALIGNED },
     { "learning-rate", CLI_FLAG_LR, "give --lr X" },
@@ -46,8 +48,7 @@ static const row rows[] = {
     { "block-size", CLI_FLAG_SEQUENCE, SEQUENCE },
     { "gradient-checkpointing", CLI_FLAG_RECOMPUTE, RECOMPUTE, "give --recompute none" },
     { "bf16", CLI_FLAG_DTYPE, "give --dtype bf16", "give --dtype f32" },
-    { "fp16", CLI_FLAG_DTYPE, "give --dtype bf16, of the same size: f16 is not computed in",
-      "leave it out: it is off without a flag" },
+    { "fp16", CLI_FLAG_DTYPE, "give --dtype bf16, of the same size: f16 is not computed in", OFF },
     { "warmup-steps", CLI_FLAG_WARMUP, "give --warmup N" },
     { "warmup-ratio", CLI_FLAG_WARMUP, "give --warmup X%: 3% for a ratio of 0.03" },
     { "lr-scheduler-type", CLI_FLAG_SCHEDULE, "give --schedule cosine, linear, constant or wsd" },
@@ -62,14 +63,13 @@ static const row rows[] = {
     { "logging-dir", CLI_FLAG_TENSORBOARD, "give --tensorboard DIR" },
     { "early-stopping-patience", CLI_FLAG_STOP_AFTER_WORSE, "give --stop-after-worse N" },
     { "load-best-model-at-end", CLI_FLAG_KEEP_BEST, "give --keep-best: DIR/best is that checkpoint",
-      "leave it out: it is off without a flag" },
+      OFF },
     { "eval-strategy", CLI_FLAG_VALIDATION_EVERY, "give --validation-every N" },
     { "evaluation-strategy", CLI_FLAG_VALIDATION_EVERY, "give --validation-every N" },
     { "train-file", CLI_FLAG_DATA, "give --data FILE" },
     { "validation-file", CLI_FLAG_VALIDATION, "give --validation FILE" },
-    { "model-name-or-path", CLI_FLAG_DTYPE,
-      "give the folder or preset as the first word, without a flag" },
-    { "model", CLI_FLAG_DTYPE, "give the folder or preset as the first word, without a flag" },
+    { "model-name-or-path", CLI_FLAG_DTYPE, MODEL },
+    { "model", CLI_FLAG_DTYPE, MODEL },
     { "per-device-eval-batch-size", CLI_FLAG_VALIDATION,
       "leave it out: validation takes --micro-batch sequences at once" },
     { "dataset", CLI_FLAG_DATA, "give --data FILE|DIR" },
@@ -79,10 +79,9 @@ static const row rows[] = {
     { "adam-epsilon", CLI_FLAG_HYPERPARAMETER, "give --hyperparameter epsilon=X" },
     { "logging-steps", CLI_FLAG_LOG, "leave it out: steps.jsonl of the run folder has each step" },
     { "resume-from-checkpoint", CLI_FLAG_RESUME, "give --resume DIR" },
-    { "use-peft", CLI_FLAG_LORA, "give --lora RANK", "leave it out: it is off without a flag" },
+    { "use-peft", CLI_FLAG_LORA, "give --lora RANK", OFF },
     { "load-in-8bit", CLI_FLAG_FROZEN_DTYPE,
-      "give --frozen-dtype nf4, with --lora or --freeze: there are no weights of 8 bits",
-      "leave it out: it is off without a flag" },
+      "give --frozen-dtype nf4, with --lora or --freeze: there are no weights of 8 bits", OFF },
     { "dataloader-num-workers", CLI_FLAG_THREADS, "give --threads N" },
     { "deepspeed", CLI_FLAG_DEVICE_MEMORY,
       "leave it out: --device-memory, --host-memory and --disk say what a run may use" },

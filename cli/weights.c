@@ -198,12 +198,10 @@ int cli_weights_find_older(const char *run, uint64_t *step, char out_path[CLI_PA
     int is_found = 0;
     uint64_t newest = 0;
     while (listing && (entry = readdir(listing))) {
-        char *end = NULL;
-        if (strncmp(entry->d_name, "step-", 5) != 0 || entry->d_name[5] < '0' ||
-            entry->d_name[5] > '9')
+        if (!cli_artefact_is_step(entry->d_name))
             continue;
-        const uint64_t found = strtoull(entry->d_name + 5, &end, 10);
-        if (*end != '\0' || found >= *step || (is_found && found <= newest) ||
+        const uint64_t found = strtoull(entry->d_name + 5, NULL, 10);
+        if (found >= *step || (is_found && found <= newest) ||
             snprintf(out_path, CLI_PATH_BYTES, "%s/%s", run, entry->d_name) >= CLI_PATH_BYTES)
             continue;
         is_found = 1;
