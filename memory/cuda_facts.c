@@ -53,23 +53,30 @@ coh_status coh_cuda_facts_of(const coh_cuda_driver *driver, coh_cuda_facts *out_
     return COH_OK;
 }
 
-int coh_cuda_near_node(const coh_cuda_driver *driver, int gpu, const char *root)
+/* Writes the GPU's PCI address, in lower case; the driver's own text is in upper case. */
+static int find_address(const coh_cuda_driver *driver, int gpu, char *out_address)
 {
     static const CUdevice_attribute names[] = { CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID,
                                                 CU_DEVICE_ATTRIBUTE_PCI_BUS_ID,
                                                 CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID };
-    char address[32];
-    int node = COH_NODE_ANY, numbers[3];
+    int numbers[3];
+    for (int i = 0; i < 3; i++)
+        if (driver->cuDeviceGetAttribute(&numbers[i], names[i], gpu) != CUDA_SUCCESS)
+            return 0;
+    snprintf(out_address, COH_NVML_ADDRESS_BYTES, "%04x:%02x:%02x.0", numbers[0] & 0xffffu,
+             numbers[1] & 0xffu, numbers[2] & 0xffu);
+    return 1;
+}
+
+int coh_cuda_near_node(const coh_cuda_driver *driver, int gpu, const char *root)
+{
+    char address[COH_NVML_ADDRESS_BYTES];
+    int node = COH_NODE_ANY;
     if (driver->cuDeviceGetAttribute(&node, CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID, gpu) ==
             CUDA_SUCCESS &&
         node >= 0)
         return node;
-    for (int i = 0; i < 3; i++)
-        if (driver->cuDeviceGetAttribute(&numbers[i], names[i], gpu) != CUDA_SUCCESS)
-            return COH_NODE_ANY;
-    snprintf(address, sizeof(address), "%04x:%02x:%02x.0", (unsigned)numbers[0],
-             (unsigned)numbers[1], (unsigned)numbers[2]);
-    return coh_node_of_pci(root, address);
+    return find_address(driver, gpu, address) ? coh_node_of_pci(root, address) : COH_NODE_ANY;
 }
 
 /* Sets near_node of each GPU. With a single memory node there is nothing to choose. */
@@ -96,6 +103,36 @@ uint64_t coh_cuda_free_bytes_of(const coh_cuda_driver *driver, int index)
     const uint64_t bytes = coh_nvml_free_bytes(nvml);
     coh_nvml_close(nvml);
     return bytes;
+}
+
+static void list_links(const char *address, coh_nvml_links *out_links)
+{
+    coh_nvml *nvml;
+    if (coh_nvml_open(address, &nvml) != COH_OK)
+        return;
+    coh_nvml_list_links(nvml, out_links);
+    coh_nvml_close(nvml);
+}
+
+coh_status coh_cuda_place_of(const coh_cuda_driver *driver, int index, coh_cuda_place *out_place)
+{
+    CUdevice gpu;
+    *out_place = (coh_cuda_place){ .near_node = COH_NODE_ANY };
+    COH_TRY(
+        coh_cuda_check(driver, driver->cuDeviceGet(&gpu, index), "cuDeviceGet of GPU %d", index));
+    out_place->near_node = coh_cuda_near_node(driver, gpu, "");
+    if (find_address(driver, gpu, out_place->address))
+        list_links(out_place->address, &out_place->links);
+    return COH_OK;
+}
+
+coh_status coh_cuda_place_read(int index, coh_cuda_place *out_place)
+{
+    coh_cuda_driver *driver;
+    COH_TRY(coh_cuda_driver_open(&driver));
+    const coh_status status = coh_cuda_place_of(driver, index, out_place);
+    coh_cuda_driver_close(driver);
+    return status;
 }
 
 uint64_t coh_cuda_free_bytes(int index)

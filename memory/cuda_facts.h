@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "base/check.h"
+#include "memory/nvml.h"
 
 enum { COH_CUDA_GPUS_MOST = 16 };
 
@@ -35,6 +36,19 @@ coh_status coh_cuda_facts_of(const struct coh_cuda_driver *driver, coh_cuda_fact
  * driver first; if the driver does not know, uses what the system reports for the GPU's PCI
  * address, in files below `root`. COH_NODE_ANY: neither knows. Needs no context. */
 int coh_cuda_near_node(const struct coh_cuda_driver *driver, int gpu, const char *root);
+
+/* Where a GPU is, and what it is linked with. */
+typedef struct coh_cuda_place {
+    char address[COH_NVML_ADDRESS_BYTES]; /* as of coh_nvml_links; "": unknown */
+    int32_t near_node;                    /* COH_NODE_ANY: unknown */
+    coh_nvml_links links;                 /* none without NVML */
+} coh_cuda_place;
+
+/* Finds the place of GPU `index`. Needs no context. Fails: COH_ERR_DEVICE: there is none. */
+coh_status coh_cuda_place_of(const struct coh_cuda_driver *driver, int index,
+                             coh_cuda_place *out_place);
+/* The same from the machine's driver, which is opened for it. Fails: also if there is none. */
+coh_status coh_cuda_place_read(int index, coh_cuda_place *out_place);
 
 /* Returns the memory of GPU `index` that no program uses. Opens NVML for it, and needs no context.
  * UINT64_MAX: not known. */

@@ -1,9 +1,11 @@
-/* Reads a GPU's clock, power and free memory. The types are NVML's ABI, which is stable: a handle
- * is a pointer, a result an int with 0 for success. Read nvml.h first; device_cuda.c owns the
- * meter. */
+/* Reads a GPU's clock, power, free memory and links. The types are NVML's ABI, which is stable: a
+ * handle is a pointer, a result an int with 0 for success. Read nvml.h first; device_cuda.c owns
+ * the meter. */
 #include "memory/nvml.h"
 
 #include <dlfcn.h>
+#include <stdio.h>
+#include <string.h>
 
 #include "base/alloc.h"
 #include "memory/cuda_library.h"
@@ -18,6 +20,13 @@ typedef struct memory_info {
     unsigned long long total, free, used;
 } memory_info;
 
+/* nvmlPciInfo_t. */
+typedef struct pci_info {
+    char legacy_address[16];
+    unsigned domain, bus, device, device_id, subsystem_id;
+    char address[32];
+} pci_info;
+
 /* In the order of function_names. */
 typedef struct functions {
     int (*init)(void);
@@ -28,6 +37,12 @@ typedef struct functions {
     int (*memory)(nvml_device device, memory_info *out_memory);
 } functions;
 
+/* In the order of link_function_names; libraries of GPUs without NVLink may lack them. */
+typedef struct link_functions {
+    int (*state)(nvml_device device, unsigned link, unsigned *out_is_active);
+    int (*peer)(nvml_device device, unsigned link, pci_info *out_peer);
+} link_functions;
+
 static const char *const function_names[] = { "nvmlInit_v2",
                                               "nvmlShutdown",
                                               "nvmlDeviceGetHandleByPciBusId_v2",
@@ -35,8 +50,12 @@ static const char *const function_names[] = { "nvmlInit_v2",
                                               "nvmlDeviceGetPowerUsage",
                                               "nvmlDeviceGetMemoryInfo" };
 
+static const char *const link_function_names[] = { "nvmlDeviceGetNvLinkState",
+                                                   "nvmlDeviceGetNvLinkRemotePciInfo_v2" };
+
 struct coh_nvml {
     functions call;
+    link_functions links; /* zeroed: not there */
     nvml_device device;
     uint64_t read_ns; /* 0: never */
     coh_device_meter last;
@@ -59,6 +78,14 @@ static coh_status find_device(coh_nvml *nvml, const char *pci_address)
                     missing);
 }
 
+static void find_link_functions(coh_nvml *nvml, void *library)
+{
+    if (coh_cuda_library_bind(library, &library_name, link_function_names,
+                              sizeof(link_function_names) / sizeof(link_function_names[0]),
+                              &nvml->links) != COH_OK)
+        nvml->links = (link_functions){ 0 };
+}
+
 coh_status coh_nvml_open(const char *pci_address, coh_nvml **out_nvml)
 {
     coh_nvml *nvml;
@@ -72,6 +99,8 @@ coh_status coh_nvml_open(const char *pci_address, coh_nvml **out_nvml)
                               sizeof(function_names) / sizeof(function_names[0]), &nvml->call);
     if (status == COH_OK)
         status = find_device(nvml, pci_address);
+    if (status == COH_OK)
+        find_link_functions(nvml, library);
     if (status != COH_OK) {
         coh_free(nvml);
         return status;
@@ -106,4 +135,25 @@ uint64_t coh_nvml_free_bytes(coh_nvml *nvml)
 {
     memory_info memory = { 0 };
     return nvml->call.memory(nvml->device, &memory) == 0 ? memory.free : UINT64_MAX;
+}
+
+/* Writes the address as the driver writes it: four digits of a domain, where NVML has eight. */
+static void write_address(const pci_info *peer, char *out_address)
+{
+    snprintf(out_address, COH_NVML_ADDRESS_BYTES, "%04x:%02x:%02x.0", peer->domain & 0xffffu,
+             peer->bus & 0xffu, peer->device & 0xffu);
+}
+
+void coh_nvml_list_links(coh_nvml *nvml, coh_nvml_links *out_links)
+{
+    *out_links = (coh_nvml_links){ 0 };
+    for (unsigned link = 0; link < COH_NVML_LINKS_MOST && nvml->links.state != NULL; link++) {
+        unsigned is_active = 0;
+        pci_info peer = { .domain = 0 };
+        if (nvml->links.state(nvml->device, link, &is_active) != 0 || !is_active)
+            continue;
+        if (nvml->links.peer(nvml->device, link, &peer) != 0)
+            memset(&peer, 0xff, sizeof(peer)); /* a link all the same, with no known GPU */
+        write_address(&peer, out_links->at[out_links->count++]);
+    }
 }

@@ -1,10 +1,10 @@
-/* nvml.h - clock, power and free memory of a GPU, read from NVIDIA's management library.
+/* nvml.h - clock, power, free memory and links of a GPU, read from NVIDIA's management library.
  *
  * libnvidia-ml.so.1 comes with the driver. It is opened at run time, where the loader finds it, as
  * the driver itself is. Without it a GPU has no meter.
  *
  * Threads: one at a time per meter. A reading takes some 10 us, on some GPUs a millisecond; so
- * readings less than COH_NVML_PAUSE_NS apart return the same numbers. */
+ * readings less than COH_NVML_PAUSE_NS apart return the same numbers. Links are read each time. */
 #ifndef COH_MEMORY_NVML_H
 #define COH_MEMORY_NVML_H
 
@@ -22,6 +22,16 @@ typedef struct coh_nvml coh_nvml;
  * library is damaged; COH_ERR_MEMORY. */
 coh_status coh_nvml_open(const char *pci_address, coh_nvml **out_nvml);
 void coh_nvml_close(coh_nvml *nvml); /* accepts NULL */
+
+/* The other end of an active NVLink: a GPU or a switch, by its PCI address, in lower case. */
+enum { COH_NVML_LINKS_MOST = 32, COH_NVML_ADDRESS_BYTES = 20 };
+typedef struct coh_nvml_links {
+    int32_t count;
+    char at[COH_NVML_LINKS_MOST][COH_NVML_ADDRESS_BYTES];
+} coh_nvml_links;
+
+/* Lists the GPU's active links; none if the library does not know of links. */
+void coh_nvml_list_links(coh_nvml *nvml, coh_nvml_links *out_links);
 
 /* Reads the meter at `now_ns`, a time of coh_clock_ns. */
 void coh_nvml_read(coh_nvml *nvml, uint64_t now_ns, coh_device_meter *out_meter);

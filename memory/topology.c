@@ -22,6 +22,16 @@ static int load(hwloc_topology_t *out_topology)
     return 1;
 }
 
+/* Returns the CPUs of this thread, whose mask new threads inherit; of the process, hwloc also asks
+ * threads that are just ending. NULL: out of memory. The caller frees the bitmap. */
+static hwloc_bitmap_t usable_cpus(hwloc_topology_t topology)
+{
+    hwloc_bitmap_t cpus = hwloc_bitmap_alloc();
+    if (cpus != NULL && hwloc_get_cpubind(topology, cpus, HWLOC_CPUBIND_THREAD) != 0)
+        hwloc_bitmap_copy(cpus, hwloc_topology_get_allowed_cpuset(topology));
+    return cpus;
+}
+
 /* Counts the objects of a kind among the CPUs that this process may run on (taskset, cpuset). */
 static int count_usable(hwloc_topology_t topology, hwloc_const_cpuset_t cpus, hwloc_obj_type_t type)
 {
@@ -53,12 +63,8 @@ coh_status coh_topology_read(coh_topology *out_topology)
     if (!load(&topology))
         return coh_fail(COH_ERR_DEVICE, "hwloc cannot read this machine's topology: one core and "
                                         "one memory node are assumed");
-    hwloc_bitmap_t cpus = hwloc_bitmap_alloc();
+    hwloc_bitmap_t cpus = usable_cpus(topology);
     if (cpus != NULL) {
-        /* of this thread, whose mask new threads inherit; of the process, hwloc also asks threads
-         * that are just ending */
-        if (hwloc_get_cpubind(topology, cpus, HWLOC_CPUBIND_THREAD) != 0)
-            hwloc_bitmap_copy(cpus, hwloc_topology_get_allowed_cpuset(topology));
         int core_count = count_usable(topology, cpus, HWLOC_OBJ_CORE);
         int thread_count = count_usable(topology, cpus, HWLOC_OBJ_PU);
         out_topology->thread_count = thread_count > 0 ? thread_count : 1;
@@ -77,6 +83,24 @@ coh_status coh_topology_read(coh_topology *out_topology)
 }
 
 /* ---- memory nodes ---- */
+
+int coh_node_of_thread(void)
+{
+    hwloc_topology_t topology;
+    int node = COH_NODE_ANY;
+    if (!load(&topology))
+        return COH_NODE_ANY;
+    hwloc_bitmap_t cpus = usable_cpus(topology), nodes = hwloc_bitmap_alloc();
+    if (cpus != NULL && nodes != NULL) {
+        hwloc_cpuset_to_nodeset(topology, cpus, nodes);
+        if (hwloc_bitmap_weight(nodes) == 1)
+            node = hwloc_bitmap_first(nodes);
+    }
+    hwloc_bitmap_free(cpus);
+    hwloc_bitmap_free(nodes);
+    hwloc_topology_destroy(topology);
+    return node;
+}
 
 uint64_t coh_node_free_bytes(const char *root, int node)
 {

@@ -33,6 +33,10 @@ coh_status coh_topology_read(coh_topology *out_topology);
 /* No particular node, or an unknown one. */
 #define COH_NODE_ANY (-1)
 
+/* Returns the node of all processors that this thread may run on; COH_NODE_ANY if they are of
+ * several, or of none. */
+int coh_node_of_thread(void);
+
 /* Returns the free pages of that node now, in bytes, without the page cache: the kernel takes free
  * pages of other nodes before it shrinks the cache. 0: unknown. */
 uint64_t coh_node_free_bytes(const char *root, int node);

@@ -123,11 +123,16 @@ static CUresult stub_cuDeviceGetName(char *name, int bytes, CUdevice device)
     return coh_stub_end(CUDA_SUCCESS);
 }
 
+/* The bus of a GPU's PCI address; its other numbers are 0. */
+static int bus_of(CUdevice device)
+{
+    return coh_stub.gpus_are_one ? 1 : device - 99 + coh_stub.first_gpu;
+}
+
 static CUresult stub_cuDeviceGetPCIBusId(char *address, int bytes, CUdevice device)
 {
     BEGIN_ANYWHERE(cuDeviceGetPCIBusId);
-    snprintf(address, (size_t)bytes, "0000:%02x:00.0",
-             coh_stub.gpus_are_one ? 1u : (unsigned)(device - 99 + coh_stub.first_gpu));
+    snprintf(address, (size_t)bytes, "0000:%02x:00.0", (unsigned)bus_of(device));
     return coh_stub_end(CUDA_SUCCESS);
 }
 
@@ -141,12 +146,14 @@ static CUresult stub_cuDeviceTotalMem(size_t *bytes, CUdevice device)
 
 static CUresult stub_cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice device)
 {
-    (void)device;
     BEGIN_ANYWHERE(cuDeviceGetAttribute);
     *value = attribute == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT       ? 132
              : attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR ? 9
              : attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR ? 0
              : attribute == CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID             ? coh_stub.near_node
+             : attribute == CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID            ? 0
+             : attribute == CU_DEVICE_ATTRIBUTE_PCI_BUS_ID               ? bus_of(device)
+             : attribute == CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID            ? 0
                                                                          : 1;
     return coh_stub_end(CUDA_SUCCESS);
 }

@@ -182,6 +182,21 @@ static void the_near_node_is_the_drivers_or_that_of_the_pci_address(void **state
     assert_int_equal(system(path), 0);
 }
 
+/* The address is NVML's: in lower case, and with the numbers that the driver gives. */
+static void a_gpu_is_placed_by_its_node_and_address(void **state)
+{
+    (void)state;
+    coh_cuda_place place;
+    made = (struct made_driver){ .gpu_count = 2, .near_node = 1 + 3 };
+    assert_int_equal(coh_cuda_place_of(&driver, 1, &place), COH_OK);
+    assert_string_equal(place.address, "0000:1b:02.0");
+    assert_int_equal(place.near_node, 3);
+    assert_int_equal(place.links.count, 0); /* NVML knows no such address */
+    made = (struct made_driver){ .gpu_count = 2, .fail_nth = 1 };
+    assert_int_equal(coh_cuda_place_of(&driver, 1, &place), COH_ERR_DEVICE);
+    assert_memory_equal(coh_last_error(), "cuDeviceGet of GPU 1", 20);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -190,6 +205,7 @@ int main(void)
         cmocka_unit_test(more_gpus_than_there_is_room_for_are_counted),
         cmocka_unit_test(every_failing_call_is_named),
         cmocka_unit_test(the_near_node_is_the_drivers_or_that_of_the_pci_address),
+        cmocka_unit_test(a_gpu_is_placed_by_its_node_and_address),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -32,9 +32,9 @@ static void an_unknown_gpu_has_no_meter(void **state)
 {
     (void)state;
     coh_nvml *nvml;
-    assert_int_equal(coh_nvml_open("0000:02:00.0", &nvml), COH_ERR_DEVICE);
+    assert_int_equal(coh_nvml_open("0000:0a:00.0", &nvml), COH_ERR_DEVICE);
     assert_null(nvml);
-    assert_non_null(strstr(coh_last_error(), "0000:02:00.0"));
+    assert_non_null(strstr(coh_last_error(), "0000:0a:00.0"));
     coh_nvml_close(nvml);
 }
 
@@ -64,6 +64,31 @@ static void free_memory_is_known_if_the_library_knows_it(void **state)
     coh_nvml_close(nvml);
 }
 
+/* A link to a switch counts, one that is off does not, and one whose other end is not known is a
+ * link to no GPU. */
+static void active_links_are_listed_by_their_other_end(void **state)
+{
+    (void)state;
+    coh_nvml *nvml;
+    coh_nvml_links links;
+    assert_int_equal(coh_nvml_open(HERE, &nvml), COH_OK);
+    coh_nvml_list_links(nvml, &links);
+    assert_int_equal(links.count, 0);
+    setenv("COH_PLAYED_LINKS", "2-3,1-3,1-0,199-1,1-3", 1);
+    coh_nvml_list_links(nvml, &links);
+    assert_int_equal(links.count, 3);
+    assert_string_equal(links.at[0], "0000:03:00.0");
+    assert_string_equal(links.at[1], "0000:c7:00.0");
+    assert_string_equal(links.at[2], "0000:03:00.0");
+    setenv("COH_PLAYED_NVML", "silent", 1);
+    coh_nvml_list_links(nvml, &links);
+    unsetenv("COH_PLAYED_NVML");
+    unsetenv("COH_PLAYED_LINKS");
+    assert_int_equal(links.count, 3);
+    assert_string_equal(links.at[0], "ffff:ff:ff.0");
+    coh_nvml_close(nvml);
+}
+
 static void without_the_library_there_is_no_meter(void **state)
 {
     (void)state;
@@ -83,6 +108,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(an_unknown_gpu_has_no_meter),
         cmocka_unit_test(what_the_library_does_not_know_is_unknown),
         cmocka_unit_test(free_memory_is_known_if_the_library_knows_it),
+        cmocka_unit_test(active_links_are_listed_by_their_other_end),
     };
     if (argc > 1)
         return cmocka_run_group_tests_name("without", without, NULL, NULL);

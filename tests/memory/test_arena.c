@@ -486,6 +486,27 @@ static coh_placement place(const char *machine, const char *root, int near, uint
     return placement;
 }
 
+/* The node of a thread's processors on such a machine. */
+static int own_node(const char *machine)
+{
+    const char *variable = machine[0] == '/' ? "HWLOC_XMLFILE" : "HWLOC_SYNTHETIC";
+    assert_int_equal(setenv(variable, machine, 1), 0);
+    assert_int_equal(setenv("HWLOC_THISSYSTEM", "0", 1), 0);
+    const int node = coh_node_of_thread();
+    assert_int_equal(unsetenv(variable), 0);
+    assert_int_equal(unsetenv("HWLOC_THISSYSTEM"), 0);
+    return node;
+}
+
+static void a_thread_has_a_node_if_its_processors_are_of_one(void **state)
+{
+    (void)state;
+    assert_int_equal(own_node("node:1 core:2 pu:1"), 0);
+    assert_int_equal(own_node("pack:1 [numa(indexes=7)] core:2 pu:2"), 7);
+    assert_int_equal(own_node(TWO_NODES), COH_NODE_ANY);
+    assert_int_equal(own_node(WITH_A_GAP), COH_NODE_ANY);
+}
+
 static void pages_go_to_the_near_node_if_it_is_ours_and_has_room(void **state)
 {
     (void)state;
@@ -610,6 +631,7 @@ int main(void)
         cmocka_unit_test(memory_that_numactl_binds_is_that_of_its_nodes),
         cmocka_unit_test(limits_of_the_process_are_named),
         cmocka_unit_test(a_topology_has_a_core_and_a_node),
+        cmocka_unit_test(a_thread_has_a_node_if_its_processors_are_of_one),
         cmocka_unit_test(pages_go_to_the_near_node_if_it_is_ours_and_has_room),
         cmocka_unit_test(near_pages_are_preferred_and_a_refusal_spreads_them),
         cmocka_unit_test(memory_that_somebody_bound_stays_so),
