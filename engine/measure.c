@@ -17,6 +17,7 @@
 #include "cohobate/machine.h"
 #include "cohobate/terms.h"
 #include "comm/world.h"
+#include "engine/comm_rounds.h"
 #include "engine/device_find.h"
 #include "kernels/kernels.h"
 
@@ -262,13 +263,19 @@ static void say_small_passes(const coh_measure *m)
             coh_term_text(COH_TERM_DEVICE_MEMORY));
 }
 
+static int has_ranks(const coh_measure *m)
+{
+    return m->options->world != NULL && coh_world_size(m->options->world) > 1;
+}
+
 /* On a GPU: takes the memory for all parts at once. Operators and chunks get the rest. */
 static coh_status take_memory(coh_measure *m)
 {
     const uint64_t free_bytes = m->bed->facts.memory_bytes, most = m->options->device_bytes;
     const uint64_t room = most < free_bytes ? most : free_bytes;
     m->effort.pass_bytes = gpu_pass_bytes(m, room);
-    const uint64_t fixed = 2 * m->effort.pass_bytes + m->effort.link_bytes;
+    const uint64_t fixed = 2 * m->effort.pass_bytes + m->effort.link_bytes +
+                           (has_ranks(m) ? coh_level_rounds_bytes() : 0);
     const uint64_t least = fixed + m->effort.cold_bytes + BESIDE_BYTES;
     const uint64_t operators = coh_operators_bytes(m), chunks = coh_chunks_bytes(m);
     const uint64_t wanted = operators > chunks ? operators : chunks;
@@ -281,16 +288,15 @@ static coh_status take_memory(coh_measure *m)
 
 static coh_status measure_all(coh_measure *m)
 {
-    enum { ROOFS = 4, LINKS = 2, DRIVE = 4, HOST_SIDE = 2, COMMS = 2 };
+    enum { ROOFS = 4, LINKS = 2, DRIVE = 4, HOST_SIDE = 2, COMMS = 3 };
     const int is_host = m->bed->is_host, has_drive = m->options->disk_count > 0;
     uint8_t known[COH_LANE_COUNT];
     double before[PROBES], after[PROBES];
     uint32_t operator_count = 0;
     COH_TRY(coh_operators_find(m, &operator_count));
-    m->total_count =
-        ROOFS + operator_count + COH_MEASURE_CHUNK_SIZES + LINKS + pair_count(m) +
-        (has_drive ? DRIVE : 0) + (is_host ? 0 : HOST_SIDE) +
-        (m->options->world != NULL && coh_world_size(m->options->world) > 1 ? COMMS : 0);
+    m->total_count = ROOFS + operator_count + COH_MEASURE_CHUNK_SIZES + LINKS + pair_count(m) +
+                     (has_drive ? DRIVE : 0) + (is_host ? 0 : HOST_SIDE) +
+                     (has_ranks(m) ? COMMS : 0);
     find_known(m, known);
     if (is_host)
         coh_effort_outgrow(&m->effort, coh_measure_cache_bytes());

@@ -331,10 +331,11 @@ static coh_status check_origins(const coh_profile *p)
     return check_origin(p, p->drive_endurance_bytes > 0, "drive_endurance_bytes");
 }
 
-/* The ranks of a pair are ranks of a node, too: what a pair lacks, the node's link has. */
+/* The ranks of a pair are ranks of a node, too: what a pair lacks, the node's link has. A measured
+ * profile has pairs, but no node: that is the launcher's. */
 static coh_status check_levels(const coh_profile *p)
 {
-    if (p->node_ranks == 0 ? p->pair_ranks > 0 : p->node_ranks % coh_profile_pair_ranks(p) != 0)
+    if (p->node_ranks % coh_profile_pair_ranks(p) != 0)
         return coh_fail(COH_ERR_CORRUPT,
                         "\"pair_ranks\" is %d and \"node_ranks\" %d: give numbers of which the "
                         "first divides the second",

@@ -9,6 +9,7 @@
 
 #include "cohobate/disk.h"
 #include "cohobate/status.h"
+#include "cohobate/world.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -37,6 +38,14 @@ typedef struct coh_finding {
  * Fails: COH_ERR_ARGUMENT. */
 COH_API coh_status coh_machine_examine(const coh_disk *disks, uint32_t disk_count,
                                        coh_finding *out_findings, size_t most, size_t *out_count);
+
+/* Examines a world of processes, which all call it together: the launcher, the transport, the sizes
+ * of the levels, and latency and rate of the exchanges within a pair, within a node and between
+ * nodes, in main memory. About a second. The figures are rank 0's. No engine can use the world
+ * afterwards. Fills at most `most` findings; 8 are enough.
+ * Fails: COH_ERR_ARGUMENT, COH_ERR_MEMORY, a stopped world. */
+COH_API coh_status coh_machine_examine_world(coh_world *world, coh_finding *out_findings,
+                                             size_t most, size_t *out_count);
 
 /* Returns the bytes that may be taken now: the smallest of MemAvailable and of the limits of memory
  * nodes, commit charge, cgroup and process (coh_machine_limit), minus a reserve of 256 MiB or 1/16,

@@ -86,6 +86,17 @@ COH_API int32_t coh_world_level_ranks(const coh_world *world, coh_link_level lev
  * which compares them. Fails: COH_ERR_ARGUMENT: it is no such divisor. */
 COH_API coh_status coh_world_set_pair_ranks(coh_world *world, int32_t pair_ranks);
 
+/* Finds how many ranks a pair has by the links of the machine, for coh_world_set_pair_ranks: blocks
+ * of neighbours that are linked with each other and with no other rank of their node. Links are
+ * NVLinks between GPUs, as bridges; without any, ranks are near whose GPU, or whose processors, are
+ * at one memory node of several. GPUs behind a switch are all alike, so they have no pairs.
+ * `device`: what this rank will compute on: NULL or "host", or "cuda:0", ... A meeting of all
+ * ranks. *out_pair_ranks: 1 if there are no pairs, or if the ranks' numbers do not follow them.
+ * Fails: COH_ERR_ARGUMENT: no device has this name; COH_ERR_DEVICE: there is no such GPU;
+ * COH_ERR_MEMORY; a stopped world. */
+COH_API coh_status coh_world_find_pairs(coh_world *world, const char *device,
+                                        int32_t *out_pair_ranks);
+
 /* Gives rank 0's text to all. Other ranks pass any text, such as "". *out_text is valid until this
  * rank's next share or close. Fails: COH_ERR_MEMORY; a stopped world. */
 COH_API coh_status coh_world_share_text(coh_world *world, const char *text, const char **out_text);

@@ -11,7 +11,7 @@ LEFT_OUT = {
     "ranks are processes that the launcher of the command line connects: `cohobate train --ranks`":
         """coh_engine_ask_stop coh_fold_shape_divide coh_fold_shape_parse coh_fold_shape_replicas coh_fold_shape_write
         coh_link_level_name coh_rank_copy_find coh_rank_parts_find coh_rank_pattern_at coh_rank_pattern_count coh_rank_pattern_find
-        coh_wire_bytes coh_wire_name coh_wires_parse coh_wires_write coh_world_barrier coh_world_close coh_world_gather
+        coh_wire_bytes coh_wire_name coh_wires_parse coh_wires_write coh_world_barrier coh_world_close coh_world_find_pairs coh_world_gather
         coh_world_level_ranks coh_world_open coh_world_open_threads coh_world_rank coh_world_share_plan
         coh_world_set_pair_ranks coh_world_share_text coh_world_size coh_world_stop""",
     "decoders and conversations: `cohobate generate` and `cohobate eval` run a checkpoint; Engine.logits runs a window":
@@ -28,8 +28,8 @@ LEFT_OUT = {
     "machines are measured by `cohobate profile`, `tune` and `doctor`, whose files Plan reads":
         """coh_calibration_path coh_disks_share coh_engine_calibrate
         coh_kernel_fallback coh_kernel_product_name coh_kernels_hash coh_kernels_onednn coh_kernels_tune coh_kernels_use
-        coh_machine_arena_bytes coh_machine_bf16_is_fast coh_machine_cgroup_bytes coh_machine_examine coh_machine_file_bytes
-        coh_machine_is_limited coh_machine_limit coh_machine_most_bytes
+        coh_machine_arena_bytes coh_machine_bf16_is_fast coh_machine_cgroup_bytes coh_machine_examine coh_machine_examine_world
+        coh_machine_file_bytes coh_machine_is_limited coh_machine_limit coh_machine_most_bytes
         coh_measure_options_init_sized coh_profile_builtin_create coh_profile_calibrate coh_profile_check_entry
         coh_profile_is_of_drives coh_profile_is_of_here coh_profile_measure coh_profile_origin_at coh_profile_summarize
         coh_profile_write""",
