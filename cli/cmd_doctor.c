@@ -4,8 +4,10 @@
 
 #include "cli/commands.h"
 #include "cli/disks.h"
+#include "cli/launch.h"
 
-enum { FINDINGS_MOST = 96 }; /* a machine with sixteen GPUs and eight drives has 71 */
+/* A machine with sixteen GPUs and eight drives has 71. */
+enum { FINDINGS_MOST = 96, WORLD_FINDINGS_MOST = 8 };
 
 static const char *const levels[] = { "ok", "note", "warn" };
 
@@ -40,15 +42,41 @@ static void print_table(const coh_finding *findings, size_t count)
     }
 }
 
-coh_status cli_doctor(const cli_options *options)
+static coh_status examine_machine(const cli_options *options, coh_finding *findings,
+                                  size_t *out_count)
 {
-    coh_finding findings[FINDINGS_MOST];
-    size_t count = 0;
     cli_disks disks;
     cli_disks_list(options, &disks);
     if (disks.count == 0) /* not given: 0 bytes may be written there to measure it */
         disks = (cli_disks){ .of = { { .folder = "." } }, .count = 1 };
-    CLI_TRY(coh_machine_examine(disks.of, disks.count, findings, FINDINGS_MOST, &count));
+    return coh_machine_examine(disks.of, disks.count, findings, FINDINGS_MOST, out_count);
+}
+
+/* Examines what connects the launcher's processes, as the ranks of a run: on a GPU each, if this
+ * machine has as many. */
+static coh_status examine_world(cli_launch *launch, coh_finding *findings, size_t *out_count)
+{
+    char device[CLI_DEVICE_BYTES];
+    coh_device_summary gpu = { .struct_bytes = sizeof(gpu) };
+    const int32_t local_rank = launch->rank % launch->local_count;
+    (void)cli_launch_device(launch->world, "cuda", local_rank, device);
+    const int has_gpu = coh_device_summarize(device, &gpu) == COH_OK;
+    CLI_TRY(cli_launch_agree(launch, NULL, 0));
+    CLI_TRY(cli_launch_find_pairs(launch, has_gpu ? device : "host"));
+    return coh_machine_examine_world(launch->world, findings, WORLD_FINDINGS_MOST, out_count);
+}
+
+coh_status cli_doctor(const cli_options *options)
+{
+    coh_finding findings[FINDINGS_MOST + WORLD_FINDINGS_MOST];
+    size_t count = 0, more = 0;
+    if (!options->launch || options->launch->rank == 0)
+        CLI_TRY(examine_machine(options, findings, &count));
+    if (options->launch)
+        CLI_TRY(examine_world(options->launch, findings + count, &more));
+    count += more;
+    if (options->launch && options->launch->rank > 0)
+        return COH_OK;
     if (options->json)
         print_json(findings, count);
     else

@@ -148,6 +148,7 @@ static void print_summary(const coh_profile_summary *summary, double seconds)
                summary->d2h_bytes_per_s, "GB");
     print_rate("drive, reads", summary->read_bytes_per_s, "GB");
     print_rate("drive, writes", summary->write_bytes_per_s, "GB");
+    print_exchange("between ranks of a pair", summary->pair_bytes_per_s, summary->pair_latency_s);
     print_exchange("between ranks of a node", summary->comm0_bytes_per_s, summary->comm0_latency_s);
     print_exchange("between nodes", summary->comm1_bytes_per_s, summary->comm1_latency_s);
     printf("measured in %s\n", cli_time(seconds).at);
@@ -187,8 +188,8 @@ static void print_json(const coh_profile_summary *summary, double seconds)
 
 /* ---- command ---- */
 
-/* Waits for the other ranks, which measure the same. Rank 0 alone writes -o: a file that another
- * rank names would silently be none. */
+/* Waits for the other ranks, which measure the same, each on its own GPU. Rank 0 alone writes -o: a
+ * file that another rank names would silently be none. */
 static coh_status meet(const cli_options *options, const subjects *s)
 {
     const cli_launch_fact facts[] = {
@@ -206,6 +207,7 @@ static coh_status meet(const cli_options *options, const subjects *s)
     };
     if (options->launch == NULL)
         return COH_OK;
+    CLI_TRY(cli_launch_check_device(options->device, options->launch->rank_count));
     return cli_launch_agree(options->launch, facts, sizeof(facts) / sizeof(facts[0]));
 }
 
@@ -220,6 +222,17 @@ static coh_status read_known(const cli_options *options, coh_profile **out_known
     return status == COH_OK ? COH_OK : cli_blame(status, "-o");
 }
 
+/* Measures as one of the launcher's ranks, on its own GPU. */
+static coh_status join_ranks(const cli_options *options, char device[CLI_DEVICE_BYTES],
+                             coh_measure_options *measuring)
+{
+    const cli_launch *launch = options->launch;
+    measuring->world = launch->world;
+    measuring->device = cli_launch_device(launch->world, options->device,
+                                          launch->rank % launch->local_count, device);
+    return cli_launch_find_pairs(launch, measuring->device);
+}
+
 static coh_status measure(const cli_options *options, const subjects *s, const coh_profile *known,
                           coh_profile **out_profile)
 {
@@ -227,6 +240,7 @@ static coh_status measure(const cli_options *options, const subjects *s, const c
                   .begin = cli_seconds_now() };
     coh_measure_options measuring;
     cli_disks disks;
+    char device[CLI_DEVICE_BYTES];
     coh_measure_options_init(&measuring);
     measuring.graphs = (const coh_graph *const *)s->graphs;
     measuring.graph_count = s->count;
@@ -246,7 +260,8 @@ static coh_status measure(const cli_options *options, const subjects *s, const c
     measuring.progress = show;
     measuring.log = hear;
     measuring.context = &w;
-    measuring.world = options->launch ? options->launch->world : NULL;
+    if (options->launch)
+        CLI_TRY(join_ranks(options, device, &measuring));
     coh_status status = coh_profile_measure(&measuring, known, out_profile);
     clear(&w);
     return status;

@@ -246,7 +246,8 @@ const char *const cli_help_examples[CLI_COMMAND_COUNT] = {
     [CLI_WATCH] = "  cohobate watch ./run\n"
                   "  cohobate watch ./run --once > status.txt\n",
     [CLI_DOCTOR] = "  cohobate doctor\n"
-                   "  cohobate doctor --folder /mnt/nvme --json\n",
+                   "  cohobate doctor --folder /mnt/nvme --json\n"
+                   "  mpirun -n 4 cohobate doctor\n",
 };
 
 const char cli_help_sizes[] = "Sizes have a unit: 64MiB (2^20), 40GB (10^9).\n";

@@ -11,7 +11,7 @@
 #include "cli/say.h"
 #include "cli/stop.h"
 
-/* The meetings of train; profile has the last one. */
+/* The meetings of train; profile and doctor have the last one. */
 enum { TO_PLAN, TO_SHARE, TO_START, MEETINGS };
 
 /* ---- the share of a machine ---- */
@@ -207,6 +207,32 @@ int32_t cli_launch_gpu(const coh_world *launched, int32_t local_rank)
     coh_device_summary second = { .struct_bytes = sizeof(second) };
     const int sees_one = launched != NULL && coh_device_summarize("cuda:1", &second) != COH_OK;
     return sees_one ? 0 : local_rank;
+}
+
+const char *cli_launch_device(const coh_world *launched, const char *device, int32_t local_rank,
+                              char text[CLI_DEVICE_BYTES])
+{
+    if (strcmp(device, "cuda") != 0)
+        return device;
+    snprintf(text, CLI_DEVICE_BYTES, "cuda:%" PRId32, cli_launch_gpu(launched, local_rank));
+    return text;
+}
+
+coh_status cli_launch_check_device(const char *device, int32_t rank_count)
+{
+    if (rank_count == 1 || strcmp(device, "host") == 0 || strcmp(device, "cuda") == 0)
+        return COH_OK;
+    return cli_fail(COH_ERR_ARGUMENT,
+                    "--device %s is one GPU, and each of %d ranks needs its own: give --device "
+                    "cuda, by which the ranks of a machine take its GPUs in their order",
+                    device, (int)rank_count);
+}
+
+coh_status cli_launch_find_pairs(const cli_launch *launch, const char *device)
+{
+    int32_t pair_ranks;
+    CLI_TRY(coh_world_find_pairs(launch->world, device, &pair_ranks));
+    return coh_world_set_pair_ranks(launch->world, pair_ranks);
 }
 
 /* ---- meetings ---- */

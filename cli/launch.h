@@ -37,6 +37,18 @@ coh_status cli_launch_open(coh_status parsed, cli_options *options);
  * `launched`: NULL for ranks of one process. */
 int32_t cli_launch_gpu(const coh_world *launched, int32_t local_rank);
 
+/* Returns the name of the device of a rank of this machine: `device`, or of "cuda" its GPU as
+ * above, in `text`. */
+enum { CLI_DEVICE_BYTES = 32 };
+const char *cli_launch_device(const coh_world *launched, const char *device, int32_t local_rank,
+                              char text[CLI_DEVICE_BYTES]);
+
+/* Refuses one GPU ("cuda:1") for several ranks. */
+coh_status cli_launch_check_device(const char *device, int32_t rank_count);
+
+/* Finds the pairs of the world by this rank's device, and sets them: a meeting of all ranks. */
+coh_status cli_launch_find_pairs(const cli_launch *launch, const char *device);
+
 /* Says nothing from here on if the environment names this process a rank above 0. */
 void cli_launch_quiet(void);
 
@@ -56,7 +68,7 @@ typedef struct cli_launch_fact {
 enum { CLI_LAUNCH_FACTS_MOST = 64 };
 
 /* Waits until all ranks have come as far, and compares their facts with rank 0's. train calls it
- * before it plans and before it creates its engine, profile before it measures.
+ * before it plans and before it creates its engine, profile and doctor before they measure.
  * Fails: COH_ERR_ARGUMENT, on rank 0, with the rank and its words for the fact. */
 coh_status cli_launch_agree(cli_launch *launch, const cli_launch_fact *facts, int fact_count);
 

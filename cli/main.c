@@ -238,7 +238,7 @@ int main(int argument_count, char **arguments)
         return finish("", NULL, no_command(argument_count, arguments));
 
     (void)coh_terms_set(terms, COH_TERM_COUNT); /* this count is never refused */
-    const int takes_ranks = command == CLI_TRAIN || command == CLI_PROFILE;
+    const int takes_ranks = command == CLI_TRAIN || command == CLI_PROFILE || command == CLI_DOCTOR;
     if (takes_ranks)
         cli_launch_quiet();
     static cli_options options; /* large, and the stack may be too small for it */

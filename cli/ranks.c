@@ -152,14 +152,12 @@ static coh_status create_engine(void *context, coh_engine *engine, int32_t numbe
     cli_ranks *ranks = context;
     rank *self = &ranks->of[number - ranks->of[0].number];
     coh_engine_options options = *ranks->options;
-    char device[32];
+    char text[CLI_DEVICE_BYTES];
     (void)engine;
     options.world = self->world;
-    if (ranks->all_count > 1 && strcmp(options.device, "cuda") == 0) {
-        const int32_t gpu = cli_launch_gpu(ranks->launched, number % local_count(ranks));
-        snprintf(device, sizeof(device), "cuda:%d", (int)gpu);
-        options.device = device;
-    }
+    if (ranks->all_count > 1)
+        options.device =
+            cli_launch_device(ranks->launched, options.device, number % local_count(ranks), text);
     if (number > 0) { /* what it has to say, rank 0 says, too */
         options.log = NULL;
         options.progress = NULL;

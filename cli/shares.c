@@ -122,11 +122,7 @@ static coh_status check_gpus(const cli_job *job, int32_t ranks)
                         "%d ranks on GPUs train (cohobate train) and are planned (cohobate plan): "
                         "use one rank, or the host device",
                         (int)ranks);
-    if (strcmp(job->options->device, "cuda") != 0)
-        return cli_fail(COH_ERR_ARGUMENT,
-                        "--device %s is one GPU, and each of %d ranks needs its own: give --device "
-                        "cuda, by which the ranks of a machine take its GPUs in their order",
-                        job->options->device, (int)ranks);
+    CLI_TRY(cli_launch_check_device(job->options->device, ranks));
     for (int32_t i = 0; i < local; i++) {
         char name[16];
         coh_device_summary gpu = { .struct_bytes = sizeof(gpu) };

@@ -35,6 +35,8 @@ static coh_profile_summary sizes_of(const coh_profile *profile, int32_t ranks)
     coh_profile_summary facts = { .struct_bytes = sizeof(facts) };
     if (profile == NULL || coh_profile_summarize(profile, &facts) != COH_OK || ranks == 1)
         return (coh_profile_summary){ 0 };
+    if (facts.node_ranks == 0 && facts.pair_ranks > 1 && ranks % facts.pair_ranks != 0)
+        facts.pair_ranks = 0; /* of a measured profile: other ranks than those that it met */
     facts.node_ranks = least(facts.node_ranks, ranks);
     facts.pair_ranks = least(facts.pair_ranks, ranks);
     return facts;

@@ -141,6 +141,17 @@ class DeviceCuda(ProgramTest):
         self.assertNotEqual(done.code, 0)
         self.assertIn("ranks 0 and 1 both compute on GPU 0000:01:00.0", done.err)
 
+    def test_the_doctor_finds_gpus_that_are_linked_in_pairs(self):
+        """By the links that NVML lists: bridges make pairs, if the processes' order follows them; a switch makes none."""
+        if not NCCL or not MPI or run(1, "true", program=MPIRUN, as_given=True).code == 77:
+            self.skipTest("this build has no NCCL, or there is no mpirun")
+        where = {"LD_LIBRARY_PATH": f"{GPU}:{METERED}:{MPI}", "ASAN_OPTIONS": "detect_leaks=0", "COH_EMULATED_GPUS": "4"}
+        for links, says in pairs(("1-2,3-4", "in pairs of 2"), ("1-3,2-4", "no pairs"), ("1-99,2-99,3-99,4-99", "no pairs")):
+            done = run(4, COHOBATE, "doctor", program=MPIRUN, as_given=True, **self.gpu(2, COH_PLAYED_LINKS=links, **where))
+            self.assertEqual(done.code, 0, done.out + done.err)
+            self.assertIn(f"1 node of 4 ranks, {says}\n", done.out)
+            self.assertEqual("within a pair" in done.out, says != "no pairs", done.out)
+
     def test_ranks_need_a_gpu_each(self):
         model = self.model("gpt2")
         given = ("train", model, "--sequence", 16, "--batch", 4, "--data", self.text, "--save", "none", "--gradients", "f32",

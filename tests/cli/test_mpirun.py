@@ -2,6 +2,7 @@
 
 COH_MPIRUN is tests/comm/under_mpirun.sh."""
 
+import json
 import os
 import re
 import resource
@@ -96,6 +97,19 @@ class Processes(TrainTest):
         self.assertEqual(self.says_hash(trained), self.alone("--steps", 2))
         paired = self.together(2, "--steps", 2, "--save", "none", "--threads", 1, "--profile", profile + ",topology=frontier")
         self.assertEqual(self.says_hash(paired), self.says_hash(trained))
+
+    def test_the_doctor_examines_what_connects_the_processes(self):
+        """Once, behind what it finds of rank 0's machine, and in --json, too."""
+        done = run(2, COHOBATE, "doctor", program=MPIRUN, as_given=True)
+        self.assertEqual(done.code, 0, done.out + done.err)
+        self.assertEqual(done.out.count("instruction set"), 1, done.out)
+        self.assertRegex(done.out, r"launcher +2 processes, by OMPI_COMM_WORLD_SIZE\n +transport +mpi\n +levels +1 node of 2 ranks, no pairs\n")
+        self.assertRegex(done.out, r"within a node +\d+ us, and \d+\.\d\d GB/s that a rank receives, if all groups of 2 exchange")
+        self.assertNotIn("is not divided", done.err)
+        found = json.loads(run(2, COHOBATE, "doctor", "--json", program=MPIRUN, as_given=True).out)["findings"]
+        self.assertEqual([finding["subject"] for finding in found[-4:]], ["launcher", "transport", "levels", "within a node"])
+        alone = self.succeeds("doctor").out
+        self.assertNotIn("transport", alone)
 
     def test_ranks_that_would_measure_something_else_are_named(self):
         """Also one that names another file: rank 0 alone writes."""
