@@ -10,6 +10,7 @@ from program import FAULTY, QUICK, SHORT, TINY, TrainTest, environment, in_full,
 RUN = ["gpt2-pico", "--sequence", "16", "--batch", "8", *QUICK]
 F32 = ["--dtype", "f32"]
 SHAPE = ["--replicas", "2x2x2"]
+PROFILES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "data", "profiles")
 
 
 class Ranks(TrainTest):
@@ -150,6 +151,17 @@ class Ranks(TrainTest):
         self.assertEqual(len(set(hashes)), 1)
         self.fails(2, *run, "--ranks", 3, *links, says="3 ranks leave one of them in part: give --ranks 2 or 4")
 
+    def test_a_profile_may_have_pairs_and_no_node(self):
+        """As one has that processes measured: other ranks than those of whole pairs are planned without them."""
+        with open(os.path.join(PROFILES, "frontier.json"), encoding="utf-8") as file:
+            measured = json.load(file)
+        del measured["node_ranks"], measured["links"]["comm1"]
+        measured["origins"] = [origin for origin in measured["origins"] if origin["of"] not in ("node_ranks", "links.comm1")]
+        paired = self.write("paired.json", json.dumps(measured))
+        for ranks, pair in ((4, ["2"]), (3, [])):
+            self.succeeds("plan", *TINY, *F32, "--batch", ranks, "--replicas", ranks, "--ranks", ranks, "--profile", paired, "-o", self.path("p.json"))
+            with open(self.path("p.json"), encoding="utf-8") as file:
+                self.assertEqual(re.findall(r'"pair_ranks": (\d+)', file.read()), pair)
     def test_the_screen_has_whole_names_of_patterns(self):
         long = ["--ranks", 16, "--replicas", "4x4", "--batch", 16, "--pattern", "16/16/16/4", "--node-ranks", 4]
         for pattern, more in (("replicate", ["--ranks", 2, "--replicas", 2, "--batch", 2, "--pattern", "replicate"]), ("16/16/16/4", long)):
