@@ -204,11 +204,36 @@ coh_status coh_file_fail(int error, const char *what, const char *path)
     return coh_fail(COH_ERR_IO, "cannot %s %s: %s", what, path, reason ? reason : "unknown error");
 }
 
+/* Is the folder's manifest.json another program's? One without hashes.bin next to it has to have
+ * the text of ours: a damaged checkpoint has hashes.bin, and the removal of one takes the manifest
+ * first. */
+static int is_foreign(const char *path)
+{
+    static const char ours[] = "cohobate checkpoint";
+    char name[PATH_MAX], head[128];
+    if (coh_checkpoint_is_partial(path) ||
+        snprintf(name, sizeof(name), "%s/hashes.bin", path) >= (int)sizeof(name) ||
+        access(name, F_OK) == 0)
+        return 0;
+    snprintf(name, sizeof(name), "%s/manifest.json", path);
+    const int fd = open(name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0)
+        return errno != ENOENT && errno != ENOTDIR;
+    const ssize_t bytes = read(fd, head, sizeof(head));
+    close(fd);
+    return bytes < 0 || !memmem(head, (size_t)bytes, ours, sizeof(ours) - 1);
+}
+
 coh_status coh_checkpoint_remove(const char *path)
 {
     COH_NEED_PATH(path);
     coh_file_ops ops;
     coh_file_ops_init(&ops);
+    if (is_foreign(path))
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "%s is no checkpoint: its manifest.json is of another program, so nothing "
+                        "was removed",
+                        path);
     int error = coh_checkpoint_unlink(&ops, path);
     return error ? coh_file_fail(error, "remove checkpoint", path) : COH_OK;
 }

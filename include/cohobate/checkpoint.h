@@ -107,8 +107,10 @@ COH_API coh_status coh_checkpoint_read(coh_checkpoint *checkpoint, int32_t index
  * folder that looks whole. Touches only files with the names of a checkpoint's files:
  * manifest.json, work.bin, hashes.bin, frozen.bin, m.bin, v.bin, and next to one of these
  * <stream>.state (a-z, 0-9 and _, at most 15). Other checkpoints that share frozen.bin keep it.
- * Allocates nothing, so training can use it to keep the newest N.
- * Fails: COH_ERR_IO, also if the folder holds other files (those stay). */
+ * Allocates nothing, so training can use it to keep the newest N. A folder whose manifest.json is
+ * another program's, without hashes.bin next to it, is left as it is.
+ * Fails: COH_ERR_ARGUMENT (such a folder); COH_ERR_IO, also if the folder holds other files (those
+ * stay). */
 COH_API coh_status coh_checkpoint_remove(const char *path);
 
 #ifdef __cplusplus

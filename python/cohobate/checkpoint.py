@@ -109,6 +109,6 @@ class Checkpoint(Owner):
 
     @staticmethod
     def remove(path) -> None:
-        """Deletes a checkpoint's folder, so that a crash halfway leaves nothing that looks
-        whole."""
+        """Deletes a checkpoint's folder, so that a crash halfway leaves nothing that looks whole. A
+        folder with another program's manifest.json is left as it is, which is an Error."""
         library().coh_checkpoint_remove(as_path(path))

@@ -554,6 +554,50 @@ static void a_removal_leaves_another_programs_folder_alone(void **state)
     assert_int_equal(whole(NULL), COH_OK);
 }
 
+/* Writes a file of the folder `path`. */
+static void put_text(const char *name, const char *text)
+{
+    FILE *file = fopen(file_name(name), "w");
+    assert_non_null(file);
+    assert_true(fputs(text, file) >= 0);
+    assert_int_equal(fclose(file), 0);
+}
+
+/* Many programs name a file manifest.json. One of a checkpoint may be damaged, next to the files of
+ * the checkpoint, or alone, after a power failure in its removal. */
+static void a_removal_leaves_a_folder_with_another_manifest_as_it_is(void **state)
+{
+    (void)state;
+    static const char *const foreign[] = { "{\"name\": \"an app\"}", "" };
+    assert_int_equal(coh_checkpoint_remove(path), COH_OK);
+    for (size_t i = 0; i < 2; i++) {
+        assert_int_equal(mkdir(path, 0777), 0);
+        put_text("manifest.json", foreign[i]);
+        touch("m.bin");
+        touch("work.bin");
+        assert_int_equal(coh_checkpoint_remove(path), COH_ERR_ARGUMENT);
+        assert_non_null(strstr(coh_last_error(), "is no checkpoint"));
+        for (int file = 0; file < 3; file++) {
+            const char *name = file == 0 ? "manifest.json" : file == 1 ? "m.bin" : "work.bin";
+            assert_true(fixture_exists(file_name(name)));
+            assert_int_equal(unlink(file_name(name)), 0);
+        }
+        assert_int_equal(rmdir(path), 0);
+        assert_int_equal(save(path, NULL), COH_OK);
+        put_text("manifest.json", foreign[i]);
+        assert_int_equal(coh_checkpoint_remove(path), COH_OK);
+        assert_false(fixture_exists(path));
+    }
+    assert_int_equal(save(path, NULL), COH_OK);
+    for (int file = 0; file < FILES; file++)
+        if (strcmp(files[file], "manifest.json") != 0)
+            assert_int_equal(unlink(file_name(files[file])), 0);
+    assert_int_equal(coh_checkpoint_remove(path), COH_OK);
+    assert_false(fixture_exists(path));
+    assert_int_equal(save(path, NULL), COH_OK);
+    assert_int_equal(whole(NULL), COH_OK);
+}
+
 /* Removes in a child process that dies at file operation n. */
 static int remove_and_die_at(int n)
 {
@@ -705,6 +749,8 @@ int main(void)
                                         tear_down),
         cmocka_unit_test_setup_teardown(a_removal_leaves_another_programs_folder_alone, set_up,
                                         tear_down),
+        cmocka_unit_test_setup_teardown(a_removal_leaves_a_folder_with_another_manifest_as_it_is,
+                                        set_up, tear_down),
         cmocka_unit_test_setup_teardown(
             a_removal_that_dies_leaves_nothing_whole_and_can_be_repeated, set_up, tear_down),
         cmocka_unit_test_setup_teardown(version_1_reads_as_adamw, set_up, tear_down),
