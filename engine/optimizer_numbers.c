@@ -23,8 +23,8 @@ static coh_status set_value(const coh_optimizer *optimizer, const coh_hyperparam
         if (strcmp(row->name, value->name) != 0)
             continue;
         if (!(value->value >= row->least && value->value <= row->most))
-            return coh_fail(COH_ERR_ARGUMENT, "%s of optimizer %s is %g: give %g to %g", row->name,
-                            optimizer->name, (double)value->value, (double)row->least,
+            return coh_fail(COH_ERR_ARGUMENT, "%s of optimizer %s is %.7g: give %.7g to %.7g",
+                            row->name, optimizer->name, (double)value->value, (double)row->least,
                             (double)row->most);
         numbers->values[i] = value->value;
         *is_used = 1;

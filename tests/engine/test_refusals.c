@@ -373,7 +373,7 @@ static void a_number_of_an_optimizer_that_is_wrong_is_refused_by_name(void **sta
         const char *part; /* of the sentence */
     } wrong[] = {
         { { NULL, "beta1", -0.1f }, "beta1 of optimizer adamw is -0.1" },
-        { { NULL, "beta1", 1.0f }, "beta1 of optimizer adamw is 1" },
+        { { NULL, "beta1", 1.0f }, "beta1 of optimizer adamw is 1: give 0 to 0.9999999" },
         { { "adamw", "beta1", NAN }, "beta1 of optimizer adamw" },
         { { "adamw", "beta2", 1.0f }, "beta2 of optimizer adamw is 1" },
         { { NULL, "beta2", INFINITY }, "beta2 of optimizer adamw" },
