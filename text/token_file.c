@@ -593,6 +593,11 @@ static coh_status open_raw(coh_token_file *file, int64_t vocabulary, int32_t id_
     file->header.id_bytes = id_bytes ? (uint32_t)id_bytes : coh_token_id_bytes(vocabulary, 0);
     if (file_bytes >= sizeof(bytes))
         COH_TRY(read_bytes(file->fd, file->path, 0, bytes, sizeof(bytes)));
+    if (file_bytes >= sizeof(bytes) && memcmp(bytes, magic, sizeof(magic)) == 0)
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "%s is a token file, which says how its ids are stored: open it with "
+                        "coh_token_file_open",
+                        file->path);
     const llmc_form *form = file_bytes >= sizeof(bytes) ? find_form(bytes) : NULL;
     COH_TRY(form ? read_llmc(file, form, bytes, file_bytes)
                  : read_headless(file, vocabulary, id_bytes, file_bytes));

@@ -312,7 +312,8 @@ COH_API coh_status coh_token_file_open(const char *path, coh_token_file **out_fi
  * ids without a header, whatever they look like; 0: as above.
  * Fails: COH_ERR_CORRUPT (a header or size that does not match, an id too large; without header and
  * `id_bytes`: content that looks like text, or like 4-byte ids where 2-byte ids are expected),
- * COH_ERR_IO, COH_ERR_ARGUMENT (`id_bytes` is not 0, 2 or 4, or contradicts the header). */
+ * COH_ERR_IO, COH_ERR_ARGUMENT (`id_bytes` is not 0, 2 or 4, or contradicts the header; a token
+ * file, which coh_token_file_open opens). */
 COH_API coh_status coh_token_file_open_raw(const char *path, int64_t vocabulary, int32_t id_bytes,
                                            coh_token_file **out_file);
 /* Accepts NULL. */

@@ -288,6 +288,22 @@ static void malformed_bin_files_are_refused(void **state)
     assert_int_equal(coh_token_file_open_raw(folder_file("x.bin"), 10, 3, &file), COH_ERR_ARGUMENT);
 }
 
+/* Its header would be read as ids. */
+static void a_token_file_is_no_file_of_ids_alone(void **state)
+{
+    (void)state;
+    static const coh_token_header header = { .id_bytes = 2, .count = 6, .vocabulary = 10 };
+    uint8_t made[COH_TOKEN_HEADER_BYTES + 12] = { 0 };
+    coh_token_file *file;
+    coh_token_header_write(&header, made);
+    folder_write("x.bin", made, sizeof(made));
+    for (int32_t id_bytes = 0; id_bytes <= 4; id_bytes += 2) {
+        assert_int_equal(coh_token_file_open_raw(folder_file("x.bin"), 0, id_bytes, &file),
+                         COH_ERR_ARGUMENT);
+        assert_non_null(strstr(coh_last_error(), "is a token file"));
+    }
+}
+
 /* numpy's default of 4 or 8 bytes per id, and a text named *.bin. */
 static void what_looks_like_no_ids_of_2_bytes_is_refused(void **state)
 {
@@ -337,6 +353,7 @@ int main(void)
         IN_FOLDER(large_ids_cost_no_memory_and_too_large_ones_have_a_place),
         IN_FOLDER(files_of_llm_c_and_nanogpt_are_read_in_place),
         IN_FOLDER(malformed_bin_files_are_refused),
+        IN_FOLDER(a_token_file_is_no_file_of_ids_alone),
         IN_FOLDER(what_looks_like_no_ids_of_2_bytes_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
