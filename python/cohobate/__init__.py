@@ -24,8 +24,9 @@ an int, or text such as "64MiB".
 
 Ownership: every object is freed by close(), by a with block, with its last reference, or at the
 interpreter's exit. Closing a plan closes its engines. A closed object raises Error when it is used.
-Threads: an engine belongs to the thread that made it; a token file and a tokenizer are used by one
-thread at a time.
+Threads: an engine belongs to the thread that made it. Several threads may use one tokenizer, token
+file or checkpoint, whose calls wait for one another. close() during a call of another thread is an
+Error, and frees nothing.
 Errors: a call that fails raises Error with the library's sentence; one that does not fit raises
 Refusal, which has the figures as attributes.
 

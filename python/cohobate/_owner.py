@@ -1,13 +1,17 @@
 """Owner: the base of every class that owns an object of the library.
 
-The one idea: the pointer lives in a handle, which frees it once, after the handles of the objects
+The one idea: the pointer lies in a handle, which frees it once, after the handles of the objects
 made from it. Whichever comes first closes the handle: close(), the end of a with block, the last
-reference to the owner, or the interpreter's exit. A method takes the pointer from `_object`, which
-raises once the handle is closed. So nothing is freed twice, and nothing is used after that."""
+reference to the owner, or the interpreter's exit. Each call of the library goes through `_call`,
+which raises once the handle is closed and names the call to the handle, which is not freed before
+the call has returned. So nothing is freed twice, and nothing is used after that, whatever another
+thread does."""
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
+import threading
 import weakref
 from ctypes import byref, c_void_p
 
@@ -18,36 +22,74 @@ class _Handle:
     """A pointer, and the function that frees it. It has no reference to its owner, or the owner
     would live for ever."""
 
-    def __init__(self, free, process):
-        self.pointer, self.process = c_void_p(), process
+    def __init__(self, free, what, process, turn):
+        self.pointer, self.to_free, self.what, self.process = c_void_p(), free, what, process
         self.made_from_it = weakref.WeakSet()
-        # Empty: done. A list's pop() is atomic, and any thread may collect garbage.
-        self.to_free = [free]
+        # Calls under way. A call removes itself also if Ctrl-C ends it; a number would be lost.
+        self.calls = set()
+        # Between a look at pointer or calls and what follows from it; any thread may collect
+        # garbage, also in between.
+        self.lock = threading.RLock()
+        self.turn = turn  # of the calls of an object that the library takes one at a time
 
     def is_of_another_process(self):
         return self.process is not None and self.process != os.getpid()
 
+    def checked(self):
+        """The pointer of an object that may be used."""
+        if not self.pointer:
+            raise Error(f"this {self.what} was closed: make another one")
+        if self.is_of_another_process():
+            raise Error(f"this {self.what} belongs to process {self.process}, and a forked process "
+                        "does not have its threads: make another one here")
+        return self.pointer
+
+    def begin(self, call):
+        with self.lock:
+            pointer = self.checked()
+            self.calls.add(call)
+        return pointer
+
+    def call(self, function, *arguments):
+        with self.turn:
+            call = object()
+            try:
+                return function(self.begin(call), *arguments)
+            finally:
+                self.calls.discard(call)
+
+    def check_idle(self):
+        if self.calls:
+            raise Error(f"this {self.what} is at work: close it after the call that is under way, "
+                        "not in its progress or in another thread")
+
     def free(self):
         """Returns what a free function returns: the error of a background save, which is known only
-        when its engine is gone; None: there was none. Raises if an engine is at work: nothing that
-        it uses is freed then."""
+        when its engine is gone; None: there was none. Raises if the object is in use: nothing that
+        the call uses is freed then."""
         failed = None
+        if self.is_of_another_process():
+            self.pointer, self.calls = c_void_p(), set()
+        self.check_idle()
         for handle in list(self.made_from_it):
             failed = handle.free() or failed
-        while self.to_free:
-            free, pointer, self.pointer = self.to_free.pop(), self.pointer, c_void_p()
-            if not pointer or self.is_of_another_process():
-                continue
-            try:
-                failed = free(pointer) or failed
-            except Error:
-                self.pointer = pointer
-                self.to_free.append(free)
-                raise
-        return failed
+        with self.lock:
+            self.check_idle()
+            pointer, self.pointer = self.pointer, c_void_p()
+        return self.to_free(pointer) or failed if pointer else failed
 
     def close(self):
         failed = self.free()
+        if failed is not None:
+            raise failed
+
+    def end(self):
+        """Closes without an owner. At the interpreter's exit a thread may still be in a call, which
+        keeps what it uses."""
+        try:
+            failed = self.free()
+        except Error:
+            return
         if failed is not None:
             raise failed
 
@@ -57,30 +99,32 @@ class Owner:
 
     _what = "object"  # in messages
     _has_threads = False  # a forked child then has the memory of the object, but not its threads
+    _takes_turns = False  # calls of several threads wait for one another
 
     def __init__(self, free, made_from: Owner | None = None):
-        self._handle = _Handle(free, os.getpid() if self._has_threads else None)
+        self._handle = _Handle(free, self._what, os.getpid() if self._has_threads else None,
+                               threading.RLock() if self._takes_turns else contextlib.nullcontext())
         if made_from is not None:
             made_from._handle.made_from_it.add(self._handle)
-        weakref.finalize(self, self._handle.close)
+        weakref.finalize(self, self._handle.end)
 
     def _create(self, create, *arguments):
         """Calls a function whose last parameter is the address of the new pointer."""
         create(*arguments, byref(self._handle.pointer))
 
+    def _call(self, function, *arguments):
+        """Calls a function with the pointer before the arguments."""
+        return self._handle.call(function, *arguments)
+
     @property
     def _object(self):
-        """The pointer, for a call of the library."""
-        if not self._handle.pointer:
-            raise Error(f"this {self._what} was closed: make another one")
-        if self._handle.is_of_another_process():
-            raise Error(f"this {self._what} belongs to process {self._handle.process}, and a forked"
-                        " process does not have its threads: make another one here")
-        return self._handle.pointer
+        """The pointer. It may be freed at any time, except in `_call`."""
+        return self._handle.checked()
 
     def close(self) -> None:
         """Frees the object. May be called again. An Error of a save in the background that failed
-        is raised when everything is freed."""
+        is raised when everything is freed. In a call of the object, of this thread or another one,
+        it frees nothing, which is an Error."""
         self._handle.close()
 
     def __enter__(self):

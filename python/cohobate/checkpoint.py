@@ -28,6 +28,24 @@ def state_array(stream, shape):
     return array("B", bytes(size)), lambda values: shaped(values, "uint8", (size,))
 
 
+def _stream(checkpoint, number):
+    """A stream of an open checkpoint, which owns its name."""
+    stream = coh_state_stream()
+    library().coh_checkpoint_stream_at(checkpoint, number, byref(stream))
+    return stream
+
+
+def _tensor(checkpoint, index):
+    """Name and facts of a tensor of an open checkpoint."""
+    tensor = coh_checkpoint_tensor()
+    library().coh_checkpoint_tensor_at(checkpoint, index, byref(tensor))
+    numbers = tensor.streams[:tensor.stream_count]
+    return tensor.name.decode(), types.SimpleNamespace(
+        index=index, shape=tuple(tensor.shape.dim[:tensor.shape.rank]),
+        optimizer=tensor.optimizer.decode() if tensor.optimizer else None,
+        streams={_stream(checkpoint, number).name.decode(): number for number in numbers})
+
+
 class Checkpoint(Owner):
     """An open checkpoint: the folder that Engine.save or `cohobate train` wrote. Of a run's folder
     it is the newest whole one in it.
@@ -37,53 +55,48 @@ class Checkpoint(Owner):
                 print(name, tensor.shape, checkpoint.read(name).std())"""
 
     _what = "checkpoint"
+    _takes_turns = True
 
     def __init__(self, path):
         super().__init__(library().coh_checkpoint_close)
         self._create(library().coh_checkpoint_open, as_path(path))
 
-    @property
-    def _facts(self):
-        facts = sized(coh_checkpoint_facts)
-        library().coh_checkpoint_facts_get(self._object, byref(facts))
-        return facts
+    def _facts(self, take):
+        """What `take` makes of the facts, whose texts belong to the checkpoint."""
+        def read(checkpoint):
+            facts = sized(coh_checkpoint_facts)
+            library().coh_checkpoint_facts_get(checkpoint, byref(facts))
+            return take(facts)
+
+        return self._call(read)
 
     @property
     def facts(self):
         """Members of coh_checkpoint_facts: path, step, hash, tensor_count, parameter_count, bytes,
         grad_norm, ..."""
-        return facts_of(self._facts)
+        return self._facts(facts_of)
 
     @property
     def note(self) -> dict:
         """The whole note: the model, what Engine.save was given, and the recipe of a training
         note."""
-        return json.loads(self._facts.note_json)
+        return json.loads(self._facts(lambda facts: facts.note_json))
 
     @property
     def training(self) -> TrainingNote:
         """How the run goes on. An Error if the checkpoint was saved without a training note."""
-        return TrainingNote._read(self._facts.note_json)
-
-    def _stream(self, number):
-        stream = coh_state_stream()
-        library().coh_checkpoint_stream_at(self._object, number, byref(stream))
-        return stream
+        return TrainingNote._read(self._facts(lambda facts: facts.note_json))
 
     @property
     def tensors(self) -> dict:
         """{name: tensor} in order; each has shape, optimizer (None: it is not trained), and
         streams, the names of its optimizer states."""
-        found = {}
-        for index in range(self._facts.tensor_count):
-            tensor = coh_checkpoint_tensor()
-            library().coh_checkpoint_tensor_at(self._object, index, byref(tensor))
-            numbers = tensor.streams[:tensor.stream_count]
-            streams = {self._stream(number).name.decode(): number for number in numbers}
-            found[tensor.name.decode()] = types.SimpleNamespace(
-                index=index, shape=tuple(tensor.shape.dim[:tensor.shape.rank]),
-                optimizer=tensor.optimizer.decode() if tensor.optimizer else None, streams=streams)
-        return found
+        def read(checkpoint):
+            facts = sized(coh_checkpoint_facts)
+            library().coh_checkpoint_facts_get(checkpoint, byref(facts))
+            return dict(_tensor(checkpoint, index) for index in range(facts.tensor_count))
+
+        return self._call(read)
 
     def read(self, name: str, stream: str = "work"):
         """The weights of a tensor, or one of its optimizer states ("m"): a float32 array of its
@@ -96,15 +109,19 @@ class Checkpoint(Owner):
         streams = {"work": 0, **tensor.streams}
         if stream not in streams:
             raise KeyError(f"tensor {name!r} has no stream {stream!r}; it has {', '.join(streams)}")
-        values, formed = state_array(self._stream(streams[stream]), tensor.shape)
-        library().coh_checkpoint_read(self._object, tensor.index, streams[stream], 0,
-                                      math.prod(tensor.shape), values.buffer_info()[0])
-        return formed(values)
+
+        def read(checkpoint):
+            values, formed = state_array(_stream(checkpoint, streams[stream]), tensor.shape)
+            library().coh_checkpoint_read(checkpoint, tensor.index, streams[stream], 0,
+                                          math.prod(tensor.shape), values.buffer_info()[0])
+            return formed(values)
+
+        return self._call(read)
 
     def check(self) -> int:
         """Reads every byte and compares every hash. Returns that of the whole: Engine.hash()."""
         out_hash = c_uint64()
-        library().coh_checkpoint_check(self._object, byref(out_hash))
+        self._call(library().coh_checkpoint_check, byref(out_hash))
         return out_hash.value
 
     @staticmethod

@@ -76,13 +76,7 @@ def _telling(progress, raised):
 
 
 def _destroy(engine):
-    """Frees an engine that is not at work. The library would leave one at work as it is, and the
-    plan would be freed under it. Returns the error of a save that was under way."""
-    try:
-        library().coh_engine_facts_get(engine, byref(sized(coh_engine_facts)))
-    except Error:
-        raise Error("this engine is at work: close it after the call that is under way, not in its "
-                    "progress or in another thread") from None
+    """Frees an engine. Returns the error of a save that was under way."""
     try:
         library().coh_engine_save_wait(engine)
     except Error as error:
@@ -110,8 +104,8 @@ def _numbers_of(model):
             def read(_, name, begin, count, values):
                 tensor = tensors.get(name.decode())
                 if tensor is not None:
-                    library().coh_checkpoint_read(checkpoint._object, tensor.index, 0, begin, count,
-                                                  values)
+                    checkpoint._call(library().coh_checkpoint_read, tensor.index, 0, begin, count,
+                                     values)
                 elif not library().coh_model_is_adapter_name(name):  # new ones keep first values
                     raise Error(f"checkpoint {checkpoint.facts.path} has no tensor "
                                 f"{name.decode()!r}: it is of another model", "COH_ERR_CORRUPT", 4)
@@ -176,7 +170,7 @@ class Engine(Owner):
         self._raised = []
         self._progress = _telling(progress, self._raised)
         options.log, options.progress = self._log, self._progress
-        self._create(library().coh_engine_create, plan._object, byref(options))
+        plan._call(library().coh_engine_create, byref(options), byref(self._handle.pointer))
         try:
             self._begin(weights, own)
         except BaseException:
@@ -208,7 +202,7 @@ class Engine(Owner):
 
         try:
             with self._telling():
-                call(self._object, *arguments, cast(passed, c_void_p), None)
+                self._call(call, *arguments, cast(passed, c_void_p), None)
         except Error:
             if failure:
                 raise failure[0] from None
@@ -222,7 +216,7 @@ class Engine(Owner):
         model, asked = self.plan.model._model, set()
         if not weights and not model.folder and not model.adapters.rank and own is None:
             with self._telling():
-                library().coh_engine_init(self._object, self.seed)
+                self._call(library().coh_engine_init, self.seed)
             if model.checkpoint:
                 self.load_weights(model.checkpoint)
             return
@@ -252,10 +246,10 @@ class Engine(Owner):
              new head. The checkpoint must have all others, and may have more"""
         with self._telling():
             if own is None:
-                library().coh_engine_load_weights(self._object, as_path(path))
+                self._call(library().coh_engine_load_weights, as_path(path))
             else:
-                library().coh_engine_load_partly(self._object, self.seed,
-                                                 as_name(own, "own"), as_path(path))
+                self._call(library().coh_engine_load_partly, self.seed, as_name(own, "own"),
+                           as_path(path))
 
     # ---- steps ----
 
@@ -307,7 +301,7 @@ class Engine(Owner):
         rate = learning_rate(self.step_count) if callable(learning_rate) else learning_rate
         ids = self._ids(tokens, targets, positions, self.plan.batch)
         step = self._input(*ids, learning_rate=rate, clip=clip)
-        library().coh_engine_submit(self._object, byref(step))
+        self._call(library().coh_engine_submit, byref(step))
         self.step_count += 1
 
     def wait(self):
@@ -320,8 +314,8 @@ class Engine(Owner):
         close()."""
         result, is_done = sized(coh_step_result), c_int()
         while not is_done.value:
-            library().coh_engine_wait_for(self._object, _PATIENCE_MS, byref(is_done))
-        library().coh_engine_wait(self._object, byref(result))
+            self._call(library().coh_engine_wait_for, _PATIENCE_MS, byref(is_done))
+        self._call(library().coh_engine_wait, byref(result))
         return facts_of(result)
 
     def step(self, tokens, targets, learning_rate, clip: float = 1.0, *, positions=None):
@@ -351,14 +345,14 @@ class Engine(Owner):
         """The loss of one micro-batch."""
         loss = c_double()
         step = self._input(*ids)
-        library().coh_engine_evaluate(self._object, byref(step), byref(loss))
+        self._call(library().coh_engine_evaluate, byref(step), byref(loss))
         return loss.value
 
     def logits(self, tokens):
         """The logits after each token of [batch, n] tokens, n up to the plan's sequence: a float32
         array [batch, n, vocabulary]. Tokens alone, [n], are a batch of one. The plan has to be made
         with forward_only."""
-        engine = self._object
+        self._object  # raises if it was closed
         if not self.plan.forward_only:
             raise Error("this engine's plan is for training: make one with forward_only=True for "
                         "logits")
@@ -371,9 +365,14 @@ class Engine(Owner):
         for row in range(batch):
             rows += padded(ids[row * length:(row + 1) * length], sequence, 0)
         self._forward(*self._ids(rows, array("i", [-1]) * len(rows), self._whole_rows(batch), batch))
+        return self._call(self._output, batch, length)
+
+    def _output(self, engine, batch, length):
+        """The logits of the first `length` tokens of each row."""
         data, size = c_void_p(), c_size_t()
         library().coh_engine_output(engine, self.plan._logits, byref(data), byref(size))
-        row_bytes, kept = size.value // batch, size.value // batch // sequence * length
+        row_bytes = size.value // batch
+        kept = row_bytes // self.plan.sequence * length
         values = array("f", bytes(batch * kept))
         for row in range(batch):
             memmove(values.buffer_info()[0] + row * kept, data.value + row * row_bytes, kept)
@@ -386,7 +385,7 @@ class Engine(Owner):
         ids = self._ids(tokens, targets, positions, self.plan.batch)
         step = self._input(*ids, step=result.step)
         sentence = create_string_buffer(SENTENCE_BYTES)
-        library().coh_engine_scan(self._object, byref(step), result.applied_count, sentence)
+        self._call(library().coh_engine_scan, byref(step), result.applied_count, sentence)
         return sentence.value.decode(errors="replace")
 
     # ---- parameters ----
@@ -425,8 +424,8 @@ class Engine(Owner):
         found, count = self._found(name)
         values = array("f", bytes(4 * count))
         with self._telling():
-            library().coh_engine_fetch(self._object, coh_parameter(found.index), what,
-                                       pointer(values, c_float))
+            self._call(library().coh_engine_fetch, coh_parameter(found.index), what,
+                       pointer(values, c_float))
         return shaped(values, "float32", found.shape)
 
     def _fetch_all(self, names, what):
@@ -464,7 +463,7 @@ class Engine(Owner):
         model."""
         (found, count), numbers = self._found(name), self._numbers(name, values)
         with self._telling():
-            library().coh_engine_put(self._object, coh_parameter(found.index), 0, count, numbers)
+            self._call(library().coh_engine_put, coh_parameter(found.index), 0, count, numbers)
 
     def state(self, name: str, stream: str):
         """An optimizer state of a parameter after the last step, such as "m" or "v" of adamw: a
@@ -473,8 +472,8 @@ class Engine(Owner):
         found, _ = self._found(name)
         values, formed = state_array(stream_of(stream), found.shape)
         with self._telling():
-            library().coh_engine_fetch_state(self._object, coh_parameter(found.index),
-                                             stream.encode(), values.buffer_info()[0])
+            self._call(library().coh_engine_fetch_state, coh_parameter(found.index), stream.encode(),
+                       values.buffer_info()[0])
         return formed(values)
 
     # ---- facts ----
@@ -484,7 +483,7 @@ class Engine(Owner):
         """Members of coh_engine_facts: arena_bytes["device"], overhead_bytes, store_backend,
         kernel_path, ..."""
         facts = sized(coh_engine_facts)
-        library().coh_engine_facts_get(self._object, byref(facts))
+        self._call(library().coh_engine_facts_get, byref(facts))
         return facts_of(facts)
 
     @property
@@ -492,7 +491,7 @@ class Engine(Owner):
         """Who holds which bytes: rows with tier, purpose, owner, bytes (now), and peak_bytes (the
         most so far)."""
         rows, row = [], coh_engine_ledger_row()
-        while library().coh_engine_ledger_row_at(self._object, len(rows), byref(row)):
+        while self._call(library().coh_engine_ledger_row_at, len(rows), byref(row)):
             rows.append(facts_of(row))
         return rows
 
@@ -504,7 +503,7 @@ class Engine(Owner):
         the program prints."""
         out_hash = c_uint64()
         with self._telling():
-            library().coh_engine_hash(self._object, byref(out_hash))
+            self._call(library().coh_engine_hash, byref(out_hash))
         return out_hash.value
 
     def training_note(self, schedule, *, steps: int | None = None, clip: float = 1.0,
@@ -556,17 +555,17 @@ class Engine(Owner):
         checkpoint.json = json.dumps({**note, **whole}).encode()
         save = library().coh_engine_save if wait else library().coh_engine_save_begin
         with self._telling():
-            save(self._object, as_path(path), byref(checkpoint))
+            self._call(save, as_path(path), byref(checkpoint))
 
     def save_wait(self) -> None:
         """Waits for the save that save(wait=False) began. An Error if it failed."""
-        library().coh_engine_save_wait(self._object)
+        self._call(library().coh_engine_save_wait)
 
     @property
     def is_saving(self) -> bool:
         """True if save_wait() would wait."""
         is_done = c_int()
-        library().coh_engine_save_is_done(self._object, byref(is_done))
+        self._call(library().coh_engine_save_is_done, byref(is_done))
         return not is_done.value
 
     def load(self, path) -> bool:
@@ -574,6 +573,6 @@ class Engine(Owner):
         it was made under another numeric plan, so that bits differ from those of one long run."""
         facts = sized(coh_load_facts)
         with self._telling():
-            library().coh_engine_load(self._object, as_path(path), byref(facts))
+            self._call(library().coh_engine_load, as_path(path), byref(facts))
         self.step_count = facts.step
         return bool(facts.numeric_changed)

@@ -110,7 +110,8 @@ class Plan(Owner):
             threads = as_count(threads, "threads", 1, THREADS_MOST, "; None: one for each core")
         self._plan = sized(coh_batch_plan)
         self._profile = c_void_p()
-        super().__init__(_freeing(self._plan, self._profile))
+        free = _freeing(self._plan, self._profile)
+        super().__init__(free)
         self.model, self.batch, self.sequence = model, batch, sequence
         self.device, self._disks = device, _folders(disk)
         self.disk, self.threads = disk, threads
@@ -152,7 +153,7 @@ class Plan(Owner):
                 micro_batch = self._usual_micro_batch()
             self._search(options, micro_batch, may_change_micro_batch)
         except BaseException:
-            self._handle.to_free.pop()(None)
+            free(None)
             raise
         self._handle.pointer = c_void_p(self._plan.plan)
         self.micro_batch = self._plan.microbatch
@@ -214,50 +215,55 @@ class Plan(Owner):
             raise failure[0]  # found without it, but Ctrl-C ends the call
 
     @property
-    def _graph(self):
-        return self._object and c_void_p(self._plan.graph)
-
-    @property
     def summary(self):
         """Members of coh_plan_summary: step_ns, peak_bytes["device"], link_bytes["read"], ..."""
-        summary = sized(coh_plan_summary)
-        library().coh_plan_summarize(self._object, byref(summary))
-        return facts_of(summary)
+        def read(plan):
+            summary = sized(coh_plan_summary)
+            library().coh_plan_summarize(plan, byref(summary))
+            return facts_of(summary)
+
+        return self._call(read)
 
     @property
     def parameters(self) -> dict:
         """{name: parameter} of all parameters; each has index, shape, is_frozen, the optimizer that
         trains it (None: no step changes it), and is_unused: True if it is not frozen and no step
         changes it, because the loss does not depend on it."""
-        found = {}
-        for index in range(library().coh_graph_parameter_count(self._graph)):
-            facts, planned = coh_graph_parameter_facts(), sized(coh_plan_parameter)
-            library().coh_graph_parameter_at(self._graph, index, byref(facts))
-            library().coh_plan_parameter_at(self._object, index, byref(planned))
-            optimizer = planned.optimizer
-            found[facts.name.decode()] = types.SimpleNamespace(
-                index=index, shape=tuple(facts.shape.dim[:facts.shape.rank]),
-                is_frozen=bool(facts.is_frozen), optimizer=optimizer and optimizer.decode(),
-                is_unused=bool(planned.is_unused))
-        return found
+        def read(plan):
+            count = library().coh_graph_parameter_count(self._plan.graph)
+            return dict(self._parameter(plan, index) for index in range(count))
+
+        return self._call(read)
+
+    def _parameter(self, plan, index):
+        """Name and facts of a parameter; plan and graph own the texts."""
+        facts, planned = coh_graph_parameter_facts(), sized(coh_plan_parameter)
+        library().coh_graph_parameter_at(self._plan.graph, index, byref(facts))
+        library().coh_plan_parameter_at(plan, index, byref(planned))
+        optimizer = planned.optimizer
+        return facts.name.decode(), types.SimpleNamespace(
+            index=index, shape=tuple(facts.shape.dim[:facts.shape.rank]),
+            is_frozen=bool(facts.is_frozen), optimizer=optimizer and optimizer.decode(),
+            is_unused=bool(planned.is_unused))
 
     @property
     def operators(self) -> list:
         """The operators of the graph, in order: members of coh_plan_operator, which say what the
         plan decided: name, kind, activations ("keep", "recompute", "again", "move"), parameters
         and states ("device", "host", "disk"), updates, ..."""
-        found = []
-        for index in range(library().coh_plan_operator_count(self._object)):
-            row = sized(coh_plan_operator)
-            library().coh_plan_operator_at(self._object, index, byref(row))
-            found.append(facts_of(row))
-        return found
+        def row(plan, index):
+            operator = sized(coh_plan_operator)
+            library().coh_plan_operator_at(plan, index, byref(operator))
+            return facts_of(operator)
+
+        return self._call(lambda plan: [
+            row(plan, index) for index in range(library().coh_plan_operator_count(plan))])
 
     @property
     def save_bytes(self) -> int:
         """The most bytes on disk of a checkpoint."""
         out_bytes = c_uint64()
-        library().coh_engine_save_bytes(self._object, byref(out_bytes))
+        self._call(library().coh_engine_save_bytes, byref(out_bytes))
         return out_bytes.value
 
     @property
@@ -265,16 +271,16 @@ class Plan(Owner):
         """How many of save_bytes are parameters that are not trained: later checkpoints of a run
         share the file of them."""
         out_bytes = c_uint64()
-        library().coh_engine_save_frozen_bytes(self._object, byref(out_bytes))
+        self._call(library().coh_engine_save_frozen_bytes, byref(out_bytes))
         return out_bytes.value
 
     def write(self, path) -> None:
         """Writes plan.json, which `cohobate inspect`, `simulate` and `explain` read."""
-        library().coh_plan_write(self._object, as_path(path))
+        self._call(library().coh_plan_write, as_path(path))
 
     def write_program(self, path) -> None:
         """Writes the instructions of the plan, one a line."""
-        library().coh_plan_write_program(self._object, as_path(path))
+        self._call(library().coh_plan_write_program, as_path(path))
 
     def _describe(self, note):
         """The plan's part of a training note."""

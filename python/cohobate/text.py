@@ -31,9 +31,10 @@ def _array(ids):
 
 class Tokenizer(Owner):
     """Turns text into ids and back. `what` is "bytes", a Hugging Face folder, or a tokenizer's
-    file."""
+    file. Calls of several threads wait for one another; each may have a tokenizer of its own."""
 
     _what = "tokenizer"
+    _takes_turns = True
 
     def __init__(self, what="bytes"):
         super().__init__(library().coh_tokenizer_close)
@@ -43,41 +44,45 @@ class Tokenizer(Owner):
     @property
     def vocabulary(self) -> int:
         """Number of ids."""
-        return library().coh_tokenizer_vocabulary(self._object)
+        return self._call(library().coh_tokenizer_vocabulary)
 
     @property
     def end_of_text(self) -> int:
         """The id that ends a text; -1: none."""
-        return library().coh_tokenizer_end_of_text(self._object)
+        return self._call(library().coh_tokenizer_end_of_text)
 
     @property
     def begin_of_text(self) -> int:
         """The id that begins a text; -1: none."""
-        return library().coh_tokenizer_begin_of_text(self._object)
+        return self._call(library().coh_tokenizer_begin_of_text)
 
     @property
     def around(self) -> tuple:
         """Two lists: the ids that belong before a text, and after it. encode() does not add
         them."""
         lists, counts = [POINTER(c_int32)() for _ in range(2)], [c_size_t() for _ in range(2)]
-        library().coh_tokenizer_around(self._object, byref(lists[0]), byref(counts[0]),
-                                       byref(lists[1]), byref(counts[1]))
-        return tuple(ids[:count.value] for ids, count in zip(lists, counts))
+
+        def read(tokenizer):
+            library().coh_tokenizer_around(tokenizer, byref(lists[0]), byref(counts[0]),
+                                           byref(lists[1]), byref(counts[1]))
+            return tuple(ids[:count.value] for ids, count in zip(lists, counts))
+
+        return self._call(read)
 
     @property
     def identity(self) -> int:
         """A hash of everything that determines ids. Token files and training notes have it."""
-        return library().coh_tokenizer_identity(self._object)
+        return self._call(library().coh_tokenizer_identity)
 
     def token_id(self, token: str) -> int:
         """The id of a token by its spelling ("<|im_end|>"); -1: there is none."""
-        return library().coh_tokenizer_token_id(self._object, as_name(token, "token"))
+        return self._call(library().coh_tokenizer_token_id, as_name(token, "token"))
 
     def encode(self, text: str | bytes):
         """Ids of a str or of bytes, as an int32 array."""
         text = text.encode() if isinstance(text, str) else bytes(memoryview(text))
         ids, count = POINTER(c_int32)(), c_size_t()
-        library().coh_tokenizer_encode(self._object, text, len(text), byref(ids), byref(count))
+        self._call(library().coh_tokenizer_encode, text, len(text), byref(ids), byref(count))
         try:
             return _array(ids[:count.value])
         finally:
@@ -87,8 +92,8 @@ class Tokenizer(Owner):
         """Bytes of the text of ids."""
         ids = int32_array(list(ids), "ids")
         text, count = c_void_p(), c_size_t()
-        library().coh_tokenizer_decode(self._object, pointer(ids, c_int32) if ids else None,
-                                       len(ids), byref(text), byref(count))
+        self._call(library().coh_tokenizer_decode, pointer(ids, c_int32) if ids else None, len(ids),
+                   byref(text), byref(count))
         try:
             return ctypes.string_at(text, count.value)
         finally:
@@ -145,8 +150,8 @@ def tokenize(tokenizer: Tokenizer | str | os.PathLike, text_path, out_path, *, f
     options.vocabulary = as_count(vocabulary, "vocabulary", 0, INT32_MOST)
     options.thread_count = as_count(threads, "threads", 0, INT32_MOST)
     options.skip_bad = bool(skip_bad)
-    _make(options, lambda: library().coh_token_file_make(
-        tokenizer._object, byref(options), byref(facts)))  # its pointer alone would not keep it open
+    _make(options, lambda: tokenizer._call(library().coh_token_file_make, byref(options),
+                                           byref(facts)))
     return facts.token_count
 
 
@@ -212,6 +217,7 @@ class TokenFile(Owner):
     vocabulary  of such ids; 0: the smallest that holds them"""
 
     _what = "token file"
+    _takes_turns = True
 
     def __init__(self, path, *, id_bytes: int | None = None, vocabulary: int = 0):
         super().__init__(library().coh_token_file_close)
@@ -227,7 +233,7 @@ class TokenFile(Owner):
     def facts(self):
         """Members of coh_token_file_facts: token_count, vocabulary, hash, has_mask, ..."""
         facts = sized(coh_token_file_facts)
-        library().coh_token_file_facts_get(self._object, byref(facts))
+        self._call(library().coh_token_file_facts_get, byref(facts))
         return facts_of(facts)
 
     def __len__(self):
@@ -238,19 +244,19 @@ class TokenFile(Owner):
 
     def check(self) -> None:
         """Reads the whole file and compares its hash."""
-        library().coh_token_file_check(self._object)
+        self._call(library().coh_token_file_check)
 
     def read(self, begin: int, count: int):
         """`count` ids from id `begin` on, as an int32 array."""
         begin, count = as_count(begin, "begin"), as_count(count, "count")
         ids = (c_int32 * max(min(count, len(self)), 1))()  # NULL is refused, and more than there is
-        library().coh_token_file_read(self._object, begin, count, ids)
+        self._call(library().coh_token_file_read, begin, count, ids)
         return _array(ids[:count])
 
     def window_count(self, sequence: int) -> int:
         """Windows of `sequence` tokens in one pass over the data."""
-        return library().coh_token_file_window_count(
-            self._object, as_count(sequence, "sequence", 1, INT64_MOST))
+        return self._call(library().coh_token_file_window_count,
+                          as_count(sequence, "sequence", 1, INT64_MOST))
 
     def batch(self, step: int, batch: int, sequence: int, seed: int = 1, *, first_step: int = 0,
               first_window: int = 0, positions: bool = False):
@@ -269,8 +275,8 @@ class TokenFile(Owner):
         first = first_window + (as_count(step, "step", begin, most) - begin) * batch
         seed = as_count(seed, "seed")
         if self.window_count(sequence) == 0:  # the library's sentence, before memory is taken
-            library().coh_token_file_window_positions(self._object, seed, 0, sequence, c_int32(),
-                                                      c_int32(), None)
+            self._call(library().coh_token_file_window_positions, seed, 0, sequence, c_int32(),
+                       c_int32(), None)
         return self._rows(batch, sequence, lambda i: (seed, first + i),
                           library().coh_token_file_window_positions, positions)
 
@@ -308,11 +314,15 @@ class TokenFile(Owner):
         count = batch * sequence
         arrays = [array("i", [fill]) * count for fill in ((0, -1, 0) if positions else (0, -1))]
         to = [pointer(each, c_int32) for each in arrays]
-        for i in range(batch if rows is None else rows):
-            place = 4 * i * sequence
-            places = [cast(byref(each, place), POINTER(c_int32)) for each in to]
-            read(self._object, *at(i), sequence, *places, *([] if positions else [None]))
-        del to
+
+        def fill(file):
+            for i in range(batch if rows is None else rows):
+                place = 4 * i * sequence
+                places = [cast(byref(each, place), POINTER(c_int32)) for each in to]
+                read(file, *at(i), sequence, *places, *([] if positions else [None]))
+
+        self._call(fill)
+        to.clear()
         return tuple(shaped(each, "int32", (batch, sequence)) for each in arrays)
 
     def _describe(self, note):

@@ -1,5 +1,6 @@
 """Objects that own memory of the library: closed once, never used after that, never copied. Run as
 `test_objects.py PATH-OF-COHOBATE`."""
+import contextlib
 import copy
 import ctypes
 import functools
@@ -17,11 +18,12 @@ import unittest
 from array import array
 
 from package_test import BATCH, RATE, ROOT, SEQUENCE, SIZES, PackageTest, cohobate
+import model_folder  # noqa: E402
 from cohobate import _library, _structs, _values  # noqa: E402
 
 KEPT = []
 LEFT_OPEN = """
-import sys
+import sys, threading
 sys.path.insert(0, {python!r})
 import cohobate
 plan = cohobate.Model("gpt2-pico", vocabulary=257).plan({batch}, {sequence}, **{sizes!r})
@@ -214,6 +216,100 @@ class Objects(PackageTest):
                 self.assertIn(says, sentence)
             self.assertEqual(engine.hash(), first)
 
+    def test_an_object_that_another_thread_uses_is_not_closed(self):
+        for what, one in self.objects().items():
+            told, may_go_on = threading.Event(), threading.Event()
+            thread = threading.Thread(target=lambda one=one: one._call(lambda _: (told.set(), may_go_on.wait(60))))
+            thread.start()
+            told.wait(60)
+            pointer = one._handle.pointer.value
+            with self.assertRaisesRegex(cohobate.Error, f"^this {what} is at work: close it after the call"):
+                one.close()
+            self.assertEqual(one._handle.pointer.value, pointer)
+            may_go_on.set()
+            thread.join()
+            one.close()
+            self.assertRaisesRegex(cohobate.Error, "was closed", lambda one=one: one._object)
+
+    def test_a_plan_that_makes_an_engine_in_another_thread_is_not_closed(self):
+        library, found = _library.library(), []
+        create = library.coh_engine_create
+
+        def close_beside(*arguments):
+            thread = threading.Thread(target=lambda: found.append(self.error_of(plan.close)))
+            thread.start()
+            thread.join()
+            return create(*arguments)
+
+        self.addCleanup(setattr, library, "coh_engine_create", create)
+        library.coh_engine_create = close_beside
+        with self.plan() as plan, plan.engine() as engine:
+            self.assertIn("this plan is at work", found[0])
+            self.assertGreater(engine.hash(), 0)
+
+    def error_of(self, function):
+        try:
+            return function()
+        except cohobate.Error as error:
+            return str(error)
+
+    def test_every_call_of_an_object_is_known_to_its_handle(self):
+        """Else close() in another thread would free what the call uses."""
+        library = _library.library()
+        for what, one in self.objects().items():
+            bare, known, uses = [], set(), self.uses()[what]
+            with contextlib.ExitStack() as stack:
+                for name in _library.FUNCTIONS:
+                    def watched(*arguments, name=name, function=getattr(library, name)):
+                        if arguments and arguments[0] is one._handle.pointer:
+                            (known.add if one._handle.calls else bare.append)(name)
+                        return function(*arguments)
+
+                    stack.callback(setattr, library, name, getattr(library, name))
+                    setattr(library, name, watched)
+                for use in uses:
+                    self.error_of(lambda use=use: use(one))
+            self.assertEqual(bare, [], what)
+            self.assertGreater(len(known), 3, what)
+
+    def test_calls_of_an_object_that_takes_turns_wait_for_one_another(self):
+        objects = self.objects()
+        for what in ("tokenizer", "token file", "checkpoint"):
+            inside, overlap, begins = [], threading.Event(), threading.Event()
+
+            def call(_):
+                inside.append(1)
+                if len(inside) > 1:
+                    overlap.set()
+                begins.set()
+                overlap.wait(0.2)  # for a mistake to be seen
+                inside.pop()
+
+            threads = [threading.Thread(target=objects[what]._call, args=(call,)) for _ in range(2)]
+            for thread in threads:
+                thread.start()
+            begins.wait(60)
+            for thread in threads:
+                thread.join()
+            self.assertFalse(overlap.is_set(), what)
+
+    def test_two_threads_encode_with_one_tokenizer_as_one_does(self):
+        """A tokenizer keeps what it found of a word for the next one."""
+        path, texts = os.path.join(model_folder.TOKENIZERS, "llama3"), [f"word{i} and a{i}b{i * i}" for i in range(400)]
+        with cohobate.Tokenizer(path) as tokenizer, cohobate.Tokenizer(path) as alone:
+            expected, found, together = [list(alone.encode(text)) for text in texts], [], threading.Barrier(4)
+
+            def encode():
+                together.wait(60)
+                found.append([list(tokenizer.encode(text)) for text in texts])
+
+            threads = [threading.Thread(target=encode) for _ in range(4)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            self.assertEqual(found, [expected] * 4)
+
     def test_every_public_name_is_documented(self):
         for name in cohobate.__all__:
             one = getattr(cohobate, name)
@@ -225,7 +321,10 @@ class Objects(PackageTest):
                     self.assertTrue(of.__doc__, f"{name}.{member}")
 
     def test_objects_left_open_are_freed_at_the_exit_of_the_interpreter(self):
-        for last in ("", "raise SystemExit(7)", "gc = __import__('gc'); gc.disable()"):
+        at_work = "told = threading.Event()\nthreading.Thread(target={}._call, daemon=True, args=[\n" \
+                  "    lambda _: (told.set(), threading.Event().wait())]).start()\ntold.wait(60)"
+        for last in ("", "raise SystemExit(7)", "gc = __import__('gc'); gc.disable()", at_work.format("plan"),
+                     at_work.format("plan.mine")):
             script = LEFT_OPEN.format(python=str(ROOT / "python"), batch=BATCH, sequence=SEQUENCE, sizes=SIZES) + last
             done = subprocess.run([sys.executable, "-X", "faulthandler", "-c", script], capture_output=True, text=True,
                                   timeout=60, check=False)
