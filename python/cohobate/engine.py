@@ -87,9 +87,9 @@ def _destroy(engine):
 
 
 @contextlib.contextmanager
-def _numbers_of(model):
-    """The function that supplies the numbers of a model's folder or checkpoint; None: it has
-    neither."""
+def _numbers_of(model, wanted):
+    """The function that supplies the numbers of a model's folder or checkpoint, which has no tensor
+    that is not wanted; None: it has neither."""
     if model.folder:
         folder = c_void_p()
         library().coh_folder_open(byref(model), byref(folder))
@@ -99,16 +99,21 @@ def _numbers_of(model):
             library().coh_folder_close(folder)
     elif model.checkpoint:
         with Checkpoint(model.checkpoint) as checkpoint:
-            tensors = checkpoint.tensors
+            tensors, path = checkpoint.tensors, checkpoint.facts.path
+            is_adapter = library().coh_model_is_adapter_name
+            has_adapters = any(is_adapter(name.encode()) for name in tensors)
+            for name in sorted(tensors.keys() - wanted):
+                raise Error(f"checkpoint {path} has a tensor {name!r}, which the model lacks: it "
+                            "is of another model", "COH_ERR_CORRUPT", 4)
 
             def read(_, name, begin, count, values):
                 tensor = tensors.get(name.decode())
                 if tensor is not None:
                     checkpoint._call(library().coh_checkpoint_read, tensor.index, 0, begin, count,
                                      values)
-                elif not library().coh_model_is_adapter_name(name):  # new ones keep first values
-                    raise Error(f"checkpoint {checkpoint.facts.path} has no tensor "
-                                f"{name.decode()!r}: it is of another model", "COH_ERR_CORRUPT", 4)
+                elif has_adapters or not is_adapter(name):  # new ones keep first values
+                    raise Error(f"checkpoint {path} has no tensor {name.decode()!r}: it is of "
+                                "another model", "COH_ERR_CORRUPT", 4)
 
             yield read
     else:
@@ -220,7 +225,7 @@ class Engine(Owner):
             if model.checkpoint:
                 self.load_weights(model.checkpoint)
             return
-        with _numbers_of(model) as model_numbers:
+        with _numbers_of(model, self._parameters.keys()) as model_numbers:
 
             def give(parameter, name, begin, count, values):
                 asked.add(name.decode())

@@ -3,12 +3,14 @@ from __future__ import annotations
 
 import ctypes
 import json
+import os
 import types
 from ctypes import byref
 
 from ._library import library
 from ._structs import DTYPES, MODEL_JSON_BYTES, coh_adapters, coh_model
 from ._values import INT32_MOST, as_count, as_path, as_text, chosen
+from .errors import Error
 from .plan import Plan
 
 
@@ -22,8 +24,9 @@ class Model:
     dropout     probability, in training
     atomics     True: attention's backward on a GPU may add by atomics, so that bits vary from run
                 to run
-    lora        rank of adapters; everything else is frozen. lora_alpha 0 and lora_targets "" are
-                PEFT's defaults
+    lora        rank of new adapters; everything else is frozen. lora_alpha 0 and lora_targets ""
+                are PEFT's defaults. A checkpoint with adapters goes on with its own, without lora
+                and freeze
     lora_also   globs of operators that are trained in full next to the adapters, such as
                 "embed_tokens,lm_head" (PEFT's modules_to_save)
     lora_dropout  probability for the input of each adapter, in training (PEFT's lora_dropout)
@@ -52,6 +55,11 @@ class Model:
         self._model.dropout, self._model.atomics = dropout, bool(atomics)
         self._model.frozen_nf4 = bool(frozen_nf4)
         self._model.separate_documents = bool(separate_documents)
+        if (lora or freeze) and self._model.adapters.rank:
+            raise Error(f"{os.fsdecode(what)} has adapters of rank {self._model.adapters.rank} "
+                        "already: go on with them by leaving lora, lora_alpha, lora_targets, "
+                        "lora_also and freeze out, or begin from what `cohobate export "
+                        "--merge-lora` makes of it")
         if lora or freeze:
             kinds = dict(coh_adapters._fields_)
             adapters = coh_adapters(

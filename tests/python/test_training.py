@@ -326,6 +326,31 @@ class Training(PackageTest):
             engine.load(self.path("adapted"))
             self.assertEqual(engine.hash(), trained)
 
+    def test_adapters_of_a_checkpoint_go_on_and_are_not_replaced(self):
+        path, other = self.path("adapted"), self.path("other")
+        for save, lora in ((path, 2), (other, 3)):
+            with self.model(lora=lora, lora_targets="c_attn").plan(BATCH, SEQUENCE, **SIZES) as plan, plan.engine() as engine:
+                self.run_steps(engine, lambda step: RATE, 0, 1)
+                engine.save(save)
+                trained = {name: numbers(found) for name, found in engine.parameters().items()}
+        for more in ({"lora": 3}, {"lora": 2, "lora_alpha": 99.0}, {"freeze": "ln_f"}, {"lora": 3, "lora_targets": "c_fc"}):
+            with self.subTest(more=more), self.assertRaisesRegex(
+                    cohobate.Error, "other has adapters of rank 3 already: go on with them by leaving lora, .* out, or begin from"):
+                cohobate.Model(other, **more)
+        self.fails(2, "train", other, "--data", self.text, "--lora", 2, says="has adapters of rank 3 already: go on with them")
+        model = cohobate.Model(other)
+        with model.plan(BATCH, SEQUENCE, **SIZES) as plan:
+            with plan.engine() as engine:
+                self.assertEqual({name: numbers(found) for name, found in engine.parameters().items()}, trained)
+            model._model.adapters.targets = b"c_attn,c_fc"  # as no Model has it: other tensors than its checkpoint
+            with model.plan(BATCH, SEQUENCE, **SIZES) as more, self.assertRaisesRegex(
+                    cohobate.Error, "other has no tensor 'h.0.mlp.c_fc.lora_A.weight': it is of another model"):
+                more.engine()
+            model._model.adapters.targets = b"c_fc"
+            with model.plan(BATCH, SEQUENCE, **SIZES) as fewer, self.assertRaisesRegex(
+                    cohobate.Error, "other has a tensor 'h.0.attn.c_attn.lora_A.weight', which the model lacks"):
+                fewer.engine()
+
     # ---- rates, groups, optimizers ----
 
     def test_a_schedule_has_the_rates_of_the_program(self):
