@@ -154,7 +154,7 @@ class Engine(Owner):
         self.plan, self.seed, self.step_count = plan, as_count(seed, "seed"), 0
         self.weight_decay, self.groups = weight_decay, _pairs(groups)
         self.hyperparameters = dict(hyperparameters or {})
-        self._parameters = plan.parameters
+        self._parameters, self._under_way = plan.parameters, 0  # steps
         weights = {name: self._numbers(name, values) for name, values in (weights or {}).items()}
         options = coh_engine_options()
         library().coh_engine_options_init_sized(byref(options), sizeof(options))
@@ -306,8 +306,14 @@ class Engine(Owner):
         rate = learning_rate(self.step_count) if callable(learning_rate) else learning_rate
         ids = self._ids(tokens, targets, positions, self.plan.batch)
         step = self._input(*ids, learning_rate=rate, clip=clip)
-        self._call(library().coh_engine_submit, byref(step))
         self.step_count += 1
+        self._under_way += 1  # before the call: Ctrl-C may be raised just after it
+        try:
+            self._call(library().coh_engine_submit, byref(step))
+        except Error:
+            self.step_count -= 1
+            self._under_way -= 1
+            raise
 
     def wait(self):
         """Waits for the oldest step. Returns the members of coh_step_result: step, loss, grad_norm
@@ -320,11 +326,21 @@ class Engine(Owner):
         result, is_done = sized(coh_step_result), c_int()
         while not is_done.value:
             self._call(library().coh_engine_wait_for, _PATIENCE_MS, byref(is_done))
-        self._call(library().coh_engine_wait, byref(result))
+        try:
+            self._call(library().coh_engine_wait, byref(result))
+        finally:  # a step that failed has ended, too
+            self._under_way -= 1
         return facts_of(result)
 
     def step(self, tokens, targets, learning_rate, clip: float = 1.0, *, positions=None):
-        """submit() and wait(): trains on one batch, and returns the step's result."""
+        """submit() and wait(): trains on one batch, and returns the step's result. Waits first for
+        steps that are under way, such as one whose step() Ctrl-C ended, and drops their results."""
+        while self._under_way:
+            try:
+                self.wait()
+            except Error:
+                self._under_way = 0
+                raise
         self.submit(tokens, targets, learning_rate, clip, positions=positions)
         return self.wait()
 

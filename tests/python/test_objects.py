@@ -395,6 +395,33 @@ class Objects(PackageTest):
                 engine.step(tokens, targets, RATE)
                 self.assertEqual(found_hash, engine.hash())
 
+    def test_a_step_after_an_interrupted_one_has_its_own_result(self):
+        library = _library.library()
+        wait_for = library.coh_engine_wait_for
+
+        def interrupt(*_):
+            library.coh_engine_wait_for = wait_for
+            raise KeyboardInterrupt
+
+        self.addCleanup(setattr, library, "coh_engine_wait_for", wait_for)
+        with self.plan() as plan, plan.engine() as engine:
+            expected = self.steps(engine, 0, 1, 2)
+            engine.submit(*self.batch(3), RATE)
+            self.assertEqual(engine.step(*self.batch(4), RATE).step, 4)
+            with self.assertRaisesRegex(cohobate.Error, "999"):
+                engine.step([999] * 64, [1] * 64, RATE)
+            self.assertEqual(engine.step(*self.batch(5), RATE).step, 5)
+            self.assertRaisesRegex(cohobate.Error, "no step is under way", engine.wait)
+        for presses in (1, 2):
+            with self.plan() as plan, plan.engine() as engine:
+                for _ in range(presses):
+                    library.coh_engine_wait_for = interrupt
+                    self.assertRaises(KeyboardInterrupt, engine.step, *self.batch(0), RATE)
+                    self.assertEqual(engine.step_count, 1)  # the second press is in the wait for the first step
+                for step in (1, 2):
+                    result = engine.step(*self.batch(step), RATE)
+                    self.assertEqual((result.step, result.loss), (step, expected[step]))
+
     def test_interrupts_end_the_making_of_a_token_file(self):
         """However many there are, its thread has ended before the interrupt is raised: it uses the tokenizer."""
         library = _library.library()
