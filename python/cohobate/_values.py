@@ -164,10 +164,12 @@ def rows_of(values, columns):
     return max(1, extents[0] if extents else -(-len(values) // columns))
 
 
-def columns_of(values, rows):
-    """How many columns of `rows` rows the values are."""
+def columns_of(values, rows, what):
+    """How many columns of `rows` rows the values are. Values that are not in rows are one row."""
     extents = _extents(values)
-    return extents[1] if extents else len(values) // rows
+    if not extents and rows > 1:
+        raise ValueError(f"{what} has no rows, the plan's batch has {rows}: [batch, sequence]")
+    return extents[1] if extents else len(values)
 
 
 def padded(ids, count, fill):

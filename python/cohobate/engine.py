@@ -371,14 +371,14 @@ class Engine(Owner):
 
     def logits(self, tokens):
         """The logits after each token of [batch, n] tokens, n up to the plan's sequence: a float32
-        array [batch, n, vocabulary]. Tokens alone, [n], are a batch of one. The plan has to be made
-        with forward_only."""
+        array [batch, n, vocabulary]. Tokens alone, [n], are for a plan with a batch of one. The
+        plan has to be made with forward_only."""
         self._object  # raises if it was closed
         if not self.plan.forward_only:
             raise Error("this engine's plan is for training: make one with forward_only=True for "
                         "logits")
         batch, sequence = self.plan.batch, self.plan.sequence
-        length = columns_of(tokens, batch)
+        length = columns_of(tokens, batch, "tokens")
         if not 1 <= length <= sequence:
             raise ValueError(f"tokens has {length} ids in a sequence, the plan takes 1 to "
                              f"{sequence}")

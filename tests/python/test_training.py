@@ -568,6 +568,9 @@ class Training(PackageTest):
             self.assertAlmostEqual(engine.evaluate(tokens, targets), expected, delta=1e-5)
             begin = memoryview(engine.logits([row[:5] for row in tokens])).tolist()
             self.assertEqual(begin, [row[:5] for row in rows])
+            for alone in (tokens[0], memoryview(array("i", tokens[0]))):  # would be cut into rows
+                with self.assertRaisesRegex(ValueError, r"tokens has no rows, the plan's batch has 2: \[batch, sequence\]"):
+                    engine.logits(alone)
             with self.assertRaisesRegex(cohobate.Error, "does not train"):
                 engine.step(tokens, targets, RATE)
             for wrong in ([[]] * 2, [[1] * (SEQUENCE + 1)] * 2):
