@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import ctypes
+import logging
 import os
 import threading
 from array import array
@@ -105,6 +106,71 @@ class Tokenizer(Owner):
         note.tokenizer_identity = self.identity
 
 
+def _plural(count, noun):
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def _losses(facts, form, field, window):
+    """What of a text is not in its token file, or not as it was, for people."""
+    if facts.skipped_count:
+        yield (f"{_plural(facts.skipped_count, 'line')} left out as bad: "
+               f"{_text(facts.skipped_reasons)}; the first: {_text(facts.first_skipped)}")
+    cut, longest = facts.cut_document_count, facts.longest_document
+    if cut and (form == "chat" or "," in (field or "")):
+        count = facts.document_count + facts.held_out_document_count
+        kind = _plural(count, "conversation" if form == "chat" else "pair")
+        is_cut = ("is", "it is") if cut == 1 else ("are", "they are")
+        yield (f"{cut} of {kind} {is_cut[0]} longer than window={window} (the longest has "
+               f"{longest} tokens), so {is_cut[1]} cut: window={longest - 1} holds the longest")
+    if facts.binary_count:
+        yield (f"{_plural(facts.file_count, 'file')} read as text; {facts.binary_count} left out "
+               f"as binary (a NUL byte in the first 8 KiB), the first: {_text(facts.first_binary)}")
+    if facts.other_count:
+        yield (f"{_plural(facts.file_count, 'file')} read; {facts.other_count} left out: named as "
+               "a configuration, or neither *.jsonl, *.ndjson or *.jl nor a *.json of documents")
+    if facts.lines_as_text_count:
+        yield (f"{_plural(facts.lines_as_text_count, 'file')} *.jsonl, *.ndjson or *.jl: read as "
+               "text; form=\"jsonl\" or \"chat\" reads the lines")
+    if facts.replaced_count:
+        halves = "half" if facts.replaced_count == 1 else "halves"
+        yield (f"{facts.replaced_count} {halves} of characters (\\ud800 to \\udfff alone): read as "
+               "U+FFFD")
+    if facts.empty_window_count:
+        them = "it" if facts.empty_window_count == 1 else "them"
+        yield f"{_plural(facts.empty_window_count, 'window')} left out: nothing in {them} counts"
+
+
+def _remarks(facts):
+    """What became of a text, for people."""
+    if facts.chat_form:
+        count = facts.document_count + facts.held_out_document_count
+        yield f"{_plural(count, 'conversation')}, written as {_text(facts.chat_form)}"
+    if facts.cut_byte:
+        share = 100 * (facts.text_bytes - facts.cut_byte) / facts.text_bytes
+        yield (f"cut at a line end behind byte {facts.cut_byte} of {facts.text_bytes}: the last "
+               f"{share:.3g} % put aside for validation")
+    elif facts.held_out_document_count:
+        yield (f"{_plural(facts.document_count, 'document')}, and {facts.held_out_document_count} "
+               "put aside for validation")
+    if facts.file_count and not facts.binary_count and not facts.other_count:
+        yield f"{_plural(facts.file_count, 'file')} read"
+
+
+def _text(encoded):
+    return encoded.decode(errors="replace")
+
+
+def _check_form(form, field, chat_form, skip_bad):
+    """Refuses options that the form of the text has no use for."""
+    for name, is_given, forms in (("field", field is not None, ("jsonl",)),
+                                  ("chat_form", chat_form != "auto", ("chat",)),
+                                  ("skip_bad", skip_bad, ("jsonl", "chat"))):
+        if is_given and form not in forms:
+            names = " or ".join(f"form={each!r}" for each in forms)
+            raise ValueError(f"{name} is for {names}, and the form is {form!r}: leave it out, or "
+                             "give such a form")
+
+
 def tokenize(tokenizer: Tokenizer | str | os.PathLike, text_path, out_path, *, form: str = "text",
              field: str | None = None, chat_form: str = "auto", window: int = 0,
              held_out_path=None, validation_split: float = 0.0, seed: int = 1, vocabulary: int = 0,
@@ -133,7 +199,10 @@ def tokenize(tokenizer: Tokenizer | str | os.PathLike, text_path, out_path, *, f
     skip_bad    leaves out lines of JSON that are no documents; else the first is refused, with the
                 places of the others in its file
 
-    Ctrl-C ends it, and leaves nothing behind."""
+    What is not in the token file as it is in the text (lines or files left out, conversations cut,
+    characters replaced) is a warning of logging.getLogger("cohobate"), and what else became of the
+    text an info. An option that the form has no use for is refused. Ctrl-C ends it, and leaves
+    nothing behind."""
     if not isinstance(tokenizer, Tokenizer):
         tokenizer = Tokenizer(tokenizer)
     options, facts = coh_token_build_options(), sized(coh_token_build_facts)
@@ -141,6 +210,9 @@ def tokenize(tokenizer: Tokenizer | str | os.PathLike, text_path, out_path, *, f
     options.in_path, options.out_path = as_path(text_path), as_path(out_path)
     options.form = chosen(form, DATA_FORMS, "form")
     options.chat_form = chosen(chat_form, CHAT_FORMS, "chat_form")
+    _check_form(form, field, chat_form, skip_bad)
+    if (held_out_path is not None) != (validation_split != 0):
+        raise ValueError("held_out_path goes with validation_split: give both or neither")
     options.field = None if field is None else as_name(field, "field")
     options.chat_folder = None if tokenizer.what == "bytes" else as_path(tokenizer.what)
     options.held_out_path = None if held_out_path is None else as_path(held_out_path)
@@ -152,6 +224,11 @@ def tokenize(tokenizer: Tokenizer | str | os.PathLike, text_path, out_path, *, f
     options.skip_bad = bool(skip_bad)
     _make(options, lambda: tokenizer._call(library().coh_token_file_make, byref(options),
                                            byref(facts)))
+    log, name = logging.getLogger("cohobate"), os.fsdecode(text_path)
+    for sentence in _remarks(facts):
+        log.info("%s: %s", name, sentence)
+    for sentence in _losses(facts, form, field, window):
+        log.warning("%s: %s", name, sentence)
     return facts.token_count
 
 

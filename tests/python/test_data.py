@@ -74,6 +74,53 @@ class Data(PackageTest):
                 with self.assertRaisesRegex(ValueError, says):
                     cohobate.tokenize(tokenizer, self.text, self.path("wrong"), **wrong)
 
+    def test_an_option_that_a_form_has_no_use_for_is_refused(self):
+        lines = self.write("lines.jsonl", '{"text": "a text"}\n' * 40)
+        for says, text, wrong in (
+                ("field is for form='jsonl', and the form is 'text'", self.text, {"field": "body"}),
+                ("field is for form='jsonl', and the form is 'chat'", lines, {"field": "body", "form": "chat"}),
+                ("chat_form is for form='chat', and the form is 'jsonl'", lines, {"chat_form": "plain", "form": "jsonl"}),
+                ("chat_form is for form='chat', and the form is 'text'", self.text, {"chat_form": "plain"}),
+                ("skip_bad is for form='jsonl' or form='chat', and the form is 'text'", self.text, {"skip_bad": True}),
+                ("held_out_path goes with validation_split", self.text, {"held_out_path": self.path("held")}),
+                ("held_out_path goes with validation_split", self.text, {"validation_split": 0.1})):
+            with self.subTest(wrong=wrong), self.assertRaisesRegex(ValueError, says):
+                cohobate.tokenize("bytes", text, self.path("wrong"), **wrong)
+            self.assertFalse(pathlib.Path(self.path("wrong")).exists())
+
+    def test_what_a_token_file_lacks_is_told_in_the_words_of_the_program(self):
+        """In cut conversations a window is the program's --sequence."""
+        turns = [{"role": "user", "content": "ask"}, {"role": "assistant", "content": "answer " * 20}]
+        self.write("bad.jsonl", '{"text": "a \\ud800"}\n{"body": 4}\n' + '{"text": "more"}\n' * 9)
+        self.write("chat.jsonl", (json.dumps({"messages": turns}) + "\n") * 2)
+        pathlib.Path(self.path("folder")).mkdir()
+        for name, content in (("a.txt", b"text"), ("b.bin", b"\0"), ("c.jsonl", b"{}"), ("README.json", b"{}")):
+            pathlib.Path(self.path("folder", name)).write_bytes(content)
+        pathlib.Path(self.path("lines")).mkdir()
+        for name in ("a.jsonl", "b.txt"):
+            pathlib.Path(self.path("lines", name)).write_text('{"text": "a"}\n')
+        for name, form, flags, options in (
+                ("bad.jsonl", "jsonl", ["--skip-bad"], {"skip_bad": True}),
+                ("bad.jsonl", "jsonl", ["--skip-bad", "--validation-split", 0.5, "--held-out-file", self.path("held")],
+                 {"skip_bad": True, "validation_split": 0.5, "held_out_path": self.path("held")}),
+                ("chat.jsonl", "chat", ["--chat", "--chat-form", "plain", "--documents", "aligned", "--sequence", 16],
+                 {"chat_form": "plain", "window": 16}),
+                ("corpus.txt", "text", ["--validation-split", 0.1, "--held-out-file", self.path("held")],
+                 {"validation_split": 0.1, "held_out_path": self.path("held")}),
+                ("folder", "text", [], {}), ("lines", "jsonl", ["--field", "text"], {})):
+            with self.subTest(name=name, flags=flags), self.assertLogs("cohobate", "INFO") as logs:
+                made = self.path("made.tokens")
+                count = cohobate.tokenize("bytes", self.path(name), made, form=form, **options)
+                self.assertEqual(count, len(cohobate.TokenFile(made)))
+                done = self.succeeds("tokenize", self.path(name), "-o", made, "--tokenizer", "bytes", *flags)
+                said = done.err
+                for flag, mine in (("--sequence ", "window="), ("--field NAME (or --chat)", 'form="jsonl" or "chat"'),
+                                   ("--field NAME", "field NAME")):
+                    said = said.replace(flag, mine)
+                for record in logs.records:
+                    self.assertIn(record.getMessage(), said)
+                self.assertEqual(len(logs.records), said.count(f"{self.path(name)}: "), done.err)
+
     def test_ids_of_another_program_are_read_in_place(self):
         path = self.write("ids.bin", array("H", range(100)).tobytes())
         with cohobate.TokenFile(path, id_bytes=2, vocabulary=128) as data:
