@@ -196,6 +196,7 @@ _OPTIONS = {
     "set deferred_update to 1": "set exact_clip to True",
     "a plan of COH_PLAN_INFER": "a plan with forward_only=True",
     "plan with COH_PLAN_INFER": "plan with forward_only=True",
+    "open it with coh_token_file_open": "leave id_bytes out",
 }
 
 

@@ -290,7 +290,8 @@ class TokenFile(Owner):
     """A token file, cut into windows of training as `cohobate train` cuts it. len() is its number
     of ids.
 
-    id_bytes    for ids of another program (llm.c, nanoGPT): 2 or 4 bytes each, or 0: as they look
+    id_bytes    for ids of another program (llm.c, nanoGPT): 2 or 4 bytes each, or 0: as they look;
+                None: for a token file
     vocabulary  of such ids; 0: the smallest that holds them"""
 
     _what = "token file"

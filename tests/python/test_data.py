@@ -127,6 +127,9 @@ class Data(PackageTest):
             self.assertEqual((numbers(data.read(0, 100)), data.facts.vocabulary), (list(range(100)), 128))
         with self.assertRaises(cohobate.Error):
             cohobate.TokenFile(path)
+        for id_bytes in (0, 2, 4):
+            with self.assertRaisesRegex(cohobate.Error, "corpus.tokens is a token file, .*: leave id_bytes out$"):
+                cohobate.TokenFile(self.path("corpus.tokens"), id_bytes=id_bytes)
 
     def test_a_mixture_has_each_file_as_often_as_asked_for(self):
         first, second = list(range(97, 123)) * 8, list(b"0123456789" * 30)

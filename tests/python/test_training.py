@@ -138,12 +138,13 @@ class Training(PackageTest):
                 engine.step(tokens, targets, note.schedule, note.clip)
             self.assertEqual(hash_of(engine), expected)
 
-    def continued(self, run, steps):
+    def continued(self, run, steps, is_token_file=True):
         """The hash of a run of the program after `steps` of them, continued by its note alone."""
         with cohobate.Checkpoint(run) as checkpoint:
             note, path = checkpoint.training, checkpoint.facts.path
         model = cohobate.Model(run, **note.model_options())
-        with cohobate.TokenFile(note.data) as data, model.plan(**note.plan_options(), threads=2, search="quick") as plan:
+        of_ids = {} if is_token_file else {"id_bytes": note.form.id_bytes, "vocabulary": model.size.vocabulary}  # as in the README
+        with cohobate.TokenFile(note.data, **of_ids) as data, model.plan(**note.plan_options(), threads=2, search="quick") as plan:
             with plan.engine(**note.engine_options()) as engine:
                 self.assertFalse(engine.load(path), "another numeric plan")
                 for tokens, targets in data.batches(**{**note.data_options(), "stop": steps}, start=engine.step_count):
@@ -169,6 +170,19 @@ class Training(PackageTest):
                 expected = self.says_hash(self.succeeds(
                     "train", "--resume", run, "--steps", 4, "--threads", 2, "--search", "quick", "--save", "none"))
                 self.assertEqual(self.continued(run, 4), expected)
+
+    def test_a_run_on_ids_of_another_program_is_continued_by_its_note(self):
+        ids = [97 + i * i % 26 for i in range(4 * BATCH * SEQUENCE + 1)]
+        header = array("i", [20240520, 1, len(ids)] + [0] * 253).tobytes()
+        for name, content, flags in (("llmc.bin", header + array("H", ids).tobytes(), []),
+                                     ("two.bin", array("H", ids).tobytes(), []),
+                                     ("four.bin", array("i", ids).tobytes(), ["--id-bytes", 4])):
+            with self.subTest(name=name):
+                run = self.path(f"run-{name}")
+                self.succeeds("train", self.preset, "--data", self.write(name, content), *SAME, *flags, "--steps", 2, "--save", run)
+                expected = self.says_hash(self.succeeds(
+                    "train", "--resume", run, "--steps", 4, "--threads", 2, "--search", "quick", "--save", "none"))
+                self.assertEqual(self.continued(run, 4, is_token_file=False), expected)
 
     def test_a_run_that_changed_its_batch_is_continued_in_its_windows(self):
         run = self.path("run")
