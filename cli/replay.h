@@ -1,7 +1,7 @@
 /* replay.h - rebuilds a job from a plan file, without data or weights, for commands that analyse a
  * plan.
  *
- *     plan -o, train ──> plan.json with a note ──> replay ──> simulate, explain
+ *     plan -o, train, Plan.write (Python) ──> plan.json, its note ──> replay ──> simulate, explain
  *
  * The note has the plan's model, batch and budget; the planner rebuilds and verifies the plan. */
 #ifndef COH_CLI_REPLAY_H

@@ -67,6 +67,7 @@ FUNCTIONS = {
     "coh_batch_plan_destroy": (None, [POINTER(coh_batch_plan)]),
     "coh_plan_summarize": (STATUS, [c_void_p, POINTER(coh_plan_summary)]),
     "coh_plan_write": (STATUS, [c_void_p, c_char_p]),
+    "coh_plan_write_noted": (STATUS, [c_void_p, c_char_p, c_char_p]),
     "coh_plan_write_program": (STATUS, [c_void_p, c_char_p]),
     "coh_plan_operator_count": (c_int32, [c_void_p]),
     "coh_plan_operator_at": (STATUS, [c_void_p, c_int32, POINTER(coh_plan_operator)]),

@@ -2,6 +2,7 @@
 engine.py."""
 from __future__ import annotations
 
+import json
 import os
 import types
 from ctypes import byref, c_uint32, c_uint64, c_void_p, sizeof
@@ -128,6 +129,8 @@ class Plan(Owner):
         options.device_memory_bytes = self._use_device(options)
         if device_memory is not None:
             options.device_memory_bytes = parse_size(device_memory)
+        self._device_memory_bytes = options.device_memory_bytes
+        self._profile_name = "" if profile is None else os.fsdecode(profile)
         options.host_memory_bytes = parse_size(host_memory)
         options.emulate_host = options.host_memory_bytes > 0
         options.disk_bytes = self.disk_limit if self._disks else 0
@@ -275,8 +278,26 @@ class Plan(Owner):
         return out_bytes.value
 
     def write(self, path) -> None:
-        """Writes plan.json, which `cohobate inspect`, `simulate` and `explain` read."""
-        self._call(library().coh_plan_write, as_path(path))
+        """Writes plan.json, which `cohobate inspect`, `simulate` and `explain` read. A plan with
+        forward_only is for `inspect` alone, as the others read plans of training."""
+        if self.forward_only:
+            self._call(library().coh_plan_write, as_path(path))
+        else:
+            self._call(library().coh_plan_write_noted, self._note(), as_path(path))
+
+    def _note(self):
+        """The note of the program's plan files (cli/replay.c)."""
+        model = self.model._model
+        note = {"version": 1, "batch": self.batch, "micro_batch": self.micro_batch,
+                "sequence": self.sequence, "steps": 100, "clip": 1.0, "threads": self.threads,
+                "device_memory_bytes": str(self._device_memory_bytes), "profile": self._profile_name}
+        for name in ("dropout", "lora_dropout"):
+            if getattr(model, name) > 0:
+                note[name] = getattr(model, name)
+        for name in ("frozen_nf4", "separate_documents"):
+            if getattr(model, name):
+                note[name] = True
+        return json.dumps({**note, "model": self.model.note()}).encode()
 
     def write_program(self, path) -> None:
         """Writes the instructions of the plan, one a line."""

@@ -37,7 +37,7 @@ LEFT_OUT = {
         """coh_batch_plan_estimate coh_engine_instruction_classes coh_engine_rehearse coh_pin_decision coh_pin_place_name coh_pins_free
         coh_pins_read coh_plan_check_budgets coh_plan_check_file coh_plan_estimate coh_plan_file_parse coh_plan_file_read
         coh_plan_in_memory_bytes coh_plan_least_ns coh_plan_least_written coh_plan_memory coh_plan_memory_curve
-        coh_plan_parse coh_plan_profile coh_plan_read coh_plan_try coh_plan_try_update coh_plan_write_noted
+        coh_plan_parse coh_plan_profile coh_plan_read coh_plan_try coh_plan_try_update
         coh_reduce_name coh_sweep_order_name""",
     "recorded steps are those of `cohobate train --record`, for `cohobate report` and `trace`":
         """coh_engine_latencies coh_engine_recorded coh_engine_trace coh_plan_trace coh_trace_file_bytes

@@ -1,6 +1,7 @@
 """The Python package against the command line program: the same bits, checkpoints that the program reads, refusals as data.
 
 Run as `test_package.py PATH-OF-COHOBATE`. Next: package_test.py, the base; test_objects.py, what owns memory."""
+import json
 import os
 import pathlib
 import re
@@ -363,6 +364,29 @@ class Package(PackageTest):
     def test_a_batch_of_a_file_without_windows_takes_no_memory(self):
         with self.assertRaisesRegex(cohobate.Error, "no window of 2147483647 tokens"):
             self.data.batch(0, 1, 2**31 - 1)
+
+    def test_the_program_simulates_and_explains_a_plan_of_python(self):
+        flags = ["--batch", BATCH, "--micro-batch", 2, "--sequence", SEQUENCE, "--dtype", "f32", "--search", "quick",
+                 "--threads", 2, "--device-memory", "4MiB", "--calibration", "none"]
+        for more, model, options in (
+                ([], {}, {}), (["--dropout", 0.25, "--clip-mode", "previous"], {"dropout": 0.25}, {"exact_clip": False}),
+                (["--lora", 2, "--lora-dropout", 0.5, "--optimizer", "lion"], {"lora": 2, "lora_dropout": 0.5}, {"optimizer": "lion"}),
+                (["--profile", "rtx-4090", "--device-memory", "64MiB"], {}, {"profile": "rtx-4090", "device_memory": "64MiB"})):
+            options = {**SIZES, "device_memory": "4MiB", "disk": self.folder, **options}
+            with self.subTest(more=more), cohobate.Model("gpt2-pico", 257, **model).plan(BATCH, SEQUENCE, **options) as plan:
+                mine, theirs = self.path("mine.json"), self.path("theirs.json")
+                plan.write(mine)
+                self.succeeds("plan", "gpt2-pico", "--tokenizer", "bytes", *flags, "--disk", self.folder, *more, "-o", theirs)
+                found = [json.loads(pathlib.Path(path).read_text(encoding="utf-8")) for path in (mine, theirs)]
+                self.assertEqual(*(json.loads(file["note"]) for file in found))
+                done = self.succeeds("simulate", mine, "--calibration", "none", "--json").json
+                peaks, made = plan.summary.peak_bytes, done["made"]["step_seconds"]
+                self.assertEqual(done["peak_bytes"], peaks)
+                self.assertAlmostEqual(made, plan.summary.step_ns * 1e-9, delta=1e-9)
+                self.succeeds("explain", mine, "h.0.mlp.c_fc", "--calibration", "none")
+        with cohobate.Model("gpt2-pico", 257).plan(2, SEQUENCE, forward_only=True, search="quick") as plan:
+            plan.write(self.path("forward.json"))
+        self.fails(4, "simulate", self.path("forward.json"), says="does not say which model it is for")
 
     def test_a_file_that_is_not_ours_is_never_replaced(self):
         notes = self.path("notes.txt")
