@@ -24,7 +24,7 @@ from ._values import INT32_MOST, as_count, as_text, chosen, facts_of
 class Schedule:
     """Learning rates of a run: a linear warm-up to `highest`, a decay to `lowest`, then flat.
     `schedule(step)` is the rate of a step, counted from 0; Engine.step takes a schedule, or any
-    function of the step's number, in place of a rate.
+    function of the step's number, in place of a rate. A schedule is not changed once it is made.
 
     steps         until the rate is lowest, warm-up included
     warmup_steps  of the warm-up
@@ -35,9 +35,10 @@ class Schedule:
 
     def __init__(self, highest: float, steps: int, *, warmup_steps: int = 0,
                  lowest: float | None = None, kind: str = "cosine", decay_steps: int = 0):
-        self.highest, self.lowest = highest, highest / 10 if lowest is None else lowest
-        self.warmup_steps, self.steps = as_count(warmup_steps, "warmup_steps"), steps
-        self.kind, self.decay_steps = kind, as_count(decay_steps, "decay_steps")
+        self.__dict__.update(
+            highest=highest, lowest=highest / 10 if lowest is None else lowest,
+            warmup_steps=as_count(warmup_steps, "warmup_steps"), steps=steps, kind=kind,
+            decay_steps=as_count(decay_steps, "decay_steps"))
         chosen(kind, SCHEDULES, "kind")
         if (kind == "wsd") != (decay_steps > 0):
             raise ValueError(f"kind {kind!r} with decay_steps {decay_steps}: give them to wsd, 1 or "
@@ -51,6 +52,10 @@ class Schedule:
         for name in ("highest", "lowest"):
             if not 0 <= getattr(self, name) < float("inf"):
                 raise ValueError(f"{name} is {getattr(self, name)}: give a finite rate from 0 on")
+
+    def __setattr__(self, name, _value):
+        raise AttributeError(f"a schedule is not changed, and neither is {name!r} of it: make "
+                             "another one")
 
     @property
     def _schedule(self):
@@ -69,9 +74,37 @@ class Schedule:
                 f"lowest={self.lowest!r}, kind={self.kind!r}, decay_steps={self.decay_steps!r})")
 
 
+class _Patterns(dict):
+    """Patterns of a note. A change would be lost, as the note has them in a struct of C."""
+
+    def _refuse(self, *_arguments, **_more):
+        raise TypeError("patterns of a training note are not changed in place: assign a whole dict "
+                        "to the note's member, {**note.lr_for, \"wte\": 1e-4}")
+
+    __setitem__ = __delitem__ = __ior__ = _refuse
+    clear = pop = popitem = setdefault = update = _refuse
+
+    def __reduce__(self):
+        return dict, (dict(self),)
+
+
+class _Form(types.SimpleNamespace):
+    """A struct within a note. A change would be lost, likewise."""
+
+    def __setattr__(self, name, _value):
+        raise AttributeError(f"{name!r} of a training note's form is not changed in place: assign "
+                             "a whole form to the note, {**vars(note.form), \"id_bytes\": 2}")
+
+    __delattr__ = __setattr__
+
+    def __repr__(self):
+        return repr(vars(self))
+
+
 class TrainingNote:
     """The recipe of a run. Attributes are the members of coh_training_note (training_note.h):
     texts, numbers, a Schedule, and lists of patterns as dicts {pattern: number}, in their order.
+    A member is assigned whole; what it has is not changed in place.
 
     TrainingNote() is what `cohobate train` does without flags; Engine.training_note knows what the
     engine does. Both take members by their names."""
@@ -95,6 +128,11 @@ class TrainingNote:
         return Schedule(rates.highest, rates.schedule_steps, warmup_steps=rates.warmup_steps,
                         lowest=rates.lowest, kind=kinds[self._note.schedule_kind],
                         decay_steps=self._note.decay_steps)
+
+    def __copy__(self):
+        copy = TrainingNote()
+        copy.__dict__["_note"] = coh_training_note.from_buffer_copy(self._note)
+        return copy
 
     def __setattr__(self, name, value):
         if name not in _MEMBERS:
@@ -136,7 +174,7 @@ class TrainingNote:
         Budgets are not in a note, since they change no bit."""
         return {"batch": self.batch, "sequence": self.sequence, "micro_batch": self.micro_batch,
                 "exact_clip": not self.clips_by_previous, "speculate": bool(self.speculates),
-                "optimizer": self.optimizer or "adamw", "optimizer_for": self.optimizer_for,
+                "optimizer": self.optimizer or "adamw", "optimizer_for": dict(self.optimizer_for),
                 "f32_gradients": bool(self.f32_gradients), "by_layers": bool(self.by_layers),
                 "replicas": self.replicas}
 
@@ -202,13 +240,14 @@ def _out(value):
     if isinstance(value, bytes):
         return os.fsdecode(value)
     if isinstance(value, coh_pattern_numbers):
-        return last_of((os.fsdecode(each.pattern), each.value) for each in value.at[:value.count])
+        return _Patterns(last_of((os.fsdecode(each.pattern), each.value)
+                                 for each in value.at[:value.count]))
     if isinstance(value, coh_pattern_optimizers):
-        return last_of((os.fsdecode(each.pattern), each.optimizer.decode())
-                     for each in value.at[:value.count])
+        return _Patterns(last_of((os.fsdecode(each.pattern), each.optimizer.decode())
+                                 for each in value.at[:value.count]))
     if isinstance(value, coh_fold_shape):
         return tuple(value.factors)
-    return facts_of(value) if isinstance(value, Structure) else value
+    return _Form(**vars(facts_of(value))) if isinstance(value, Structure) else value
 
 
 def _set(struct, name, kind, value):
@@ -216,6 +255,8 @@ def _set(struct, name, kind, value):
     if issubclass(kind, Array):  # a text
         value = as_text(value, kind, name)
     elif kind is coh_schedule:
+        if not isinstance(value, Schedule):
+            raise TypeError(f"{name} is {value!r}: give a Schedule")
         value = value._schedule
     elif kind in (coh_pattern_numbers, coh_pattern_optimizers):
         row = coh_pattern_number if kind is coh_pattern_numbers else coh_optimizer_choice
@@ -231,10 +272,12 @@ def _set(struct, name, kind, value):
         value = fold_shape(value, name)
     elif issubclass(kind, Structure):
         members = vars(value) if isinstance(value, types.SimpleNamespace) else value
-        value = kind()
-        for field, field_kind in kind._fields_:
-            if field in members:
-                _set(value, field, field_kind, members[field])
+        value, kinds = kind(), dict(kind._fields_)
+        for field in members:
+            if field not in kinds:
+                raise AttributeError(f"{name} of a training note has no member {field!r}; its "
+                                     f"members are {', '.join(kinds)}")
+            _set(value, field, kinds[field], members[field])
     elif kind not in (c_double, c_float):
         value = operator.index(value)
         if kind(value).value != value:

@@ -246,6 +246,45 @@ class Training(PackageTest):
         with self.assertRaises(AttributeError):
             cohobate.TrainingNote(stepz=1)
 
+    def test_a_change_in_a_member_of_a_note_is_refused(self):
+        """It would be lost: the note has the member in a struct of C."""
+        note = cohobate.TrainingNote(steps=5, lr_for={"wte": 1e-3}, schedule=cohobate.Schedule(1e-3, 10), form={"chat": 1},
+                                     hyperparameters={"beta1": 0.5}, optimizer_for={"wte": "sgd"})
+        before = copy.copy(note)
+        for name in ("lr_for", "weight_decay_for", "hyperparameters", "optimizer_for"):
+            for change in (lambda of: of.__setitem__("wpe", 1), lambda of: of.update(wpe=1), lambda of: of.setdefault("wpe", 1),
+                           lambda of: of.pop("wte", 0), lambda of: of.clear(), lambda of: of.__ior__({"wpe": 1}),
+                           lambda of: of.popitem(), lambda of: of.__delitem__("wte")):
+                with self.assertRaisesRegex(TypeError, "are not changed in place: assign a whole dict"):
+                    change(getattr(note, name))
+            setattr(note, name, {**getattr(note, name)})
+            for other in (copy.copy(getattr(note, name)), pickle.loads(pickle.dumps(getattr(note, name)))):
+                self.assertEqual(other, getattr(note, name))
+                other["wpe"] = 1  # a dict of its own
+            self.assertEqual(json.loads(json.dumps(getattr(note, name))), getattr(note, name))
+        note.plan_options()["optimizer_for"]["wpe"] = "lion"
+        for one, name in ((note.form, "id_bytes"), (note.schedule, "highest"), (cohobate.Schedule(1e-3, 4), "steps")):
+            with self.assertRaisesRegex(AttributeError, f"{name}.*not changed|not changed.*{name}"):
+                setattr(one, name, 2)
+        for make in (copy.copy, copy.deepcopy, lambda it: pickle.loads(pickle.dumps(it))):
+            self.assertEqual(make(note.schedule), note.schedule)
+        self.assertEqual(note, before)
+        self.assertEqual(eval(repr(note), vars(cohobate)), note)
+        note.form = {**vars(note.form), "id_bytes": 2}
+        self.assertEqual((note.form.chat, note.form.id_bytes), (1, 2))
+        with self.assertRaisesRegex(AttributeError, "form of a training note has no member 'id_byte'; its members are field, chat"):
+            note.form = {"id_byte": 2}
+        with self.assertRaisesRegex(TypeError, "schedule is None: give a Schedule"):
+            note.schedule = None
+
+    def test_a_copy_of_a_note_has_members_of_its_own(self):
+        note = cohobate.TrainingNote(steps=5)
+        for make in (copy.copy, copy.deepcopy):
+            other = make(note)
+            self.assertEqual(other, note)
+            other.steps = 99
+            self.assertEqual((note.steps, other.steps), (5, 99))
+
     def test_a_checkpoint_has_its_note_and_its_tensors(self):
         with self.plan() as plan, plan.engine() as engine:
             self.run_steps(engine, lambda step: RATE, 0)
