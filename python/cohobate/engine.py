@@ -568,9 +568,13 @@ class Engine(Owner):
                   it, and the commands need no --tokenizer with it
         wait      False: returns when all numbers are written; flushing them to the drive goes on
                   beside the next steps, until save_wait(), or close(), which raise its Error
-        note      texts and numbers of your own, which Checkpoint.note has"""
+        note      texts and numbers of your own, which Checkpoint.note has. Names of the recipe are
+                  refused"""
         model = self.plan.model
         whole = {"model": model.note()} if training is None else training._json(model._model)
+        for name in note.keys() & whole.keys():
+            raise ValueError(f"the checkpoint's note has a {name!r} of its own: give yours another "
+                             "name")
         checkpoint = sized(coh_checkpoint_note)
         checkpoint.step = as_count(self.step_count, "step_count")
         checkpoint.json = json.dumps({**note, **whole}).encode()

@@ -290,6 +290,10 @@ class Training(PackageTest):
             self.run_steps(engine, lambda step: RATE, 0)
             engine.save(self.path("plain"), purpose="a test", best=4.5)
             note = engine.training_note(cohobate.Schedule(RATE, 4), keep=2)
+            for more in ({"training": note, "batch": "mine"}, {"training": note, "lr_for": 1}, {"model": "mine"}):
+                with self.assertRaisesRegex(ValueError, f"note has a {list(more)[-1]!r} of its own: give yours another name"):
+                    engine.save(self.path("mine"), **more)
+                self.assertFalse(os.path.exists(self.path("mine")))
             engine.save(self.path("noted"), training=note, purpose="a test")
             weight, state = engine.parameter("wte.weight"), engine.state("wte.weight", "v")
             with self.assertRaisesRegex(KeyError, "no optimizer has a state 'q'"):
