@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import types
 from array import array
 from ctypes import byref, c_uint64
@@ -46,6 +47,13 @@ def _tensor(checkpoint, index):
         streams={_stream(checkpoint, number).name.decode(): number for number in numbers})
 
 
+def _facts(facts):
+    """The facts, with a path that opens the checkpoint, whatever its bytes."""
+    found = facts_of(facts)
+    found.path = os.fsdecode(facts.path)
+    return found
+
+
 class Checkpoint(Owner):
     """An open checkpoint: the folder that Engine.save or `cohobate train` wrote. Of a run's folder
     it is the newest whole one in it.
@@ -74,7 +82,7 @@ class Checkpoint(Owner):
     def facts(self):
         """Members of coh_checkpoint_facts: path, step, hash, tensor_count, parameter_count, bytes,
         grad_norm, ..."""
-        return self._facts(facts_of)
+        return self._facts(_facts)
 
     @property
     def note(self) -> dict:

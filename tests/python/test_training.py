@@ -317,6 +317,16 @@ class Training(PackageTest):
                 with self.assertRaises(KeyError):
                     checkpoint.read(name, stream)
 
+    def test_a_checkpoint_at_a_path_that_is_not_utf_8_is_opened_by_its_facts(self):
+        run = os.path.join(os.fsencode(self.path("run")), b"\xff")
+        os.makedirs(run)
+        with self.plan() as plan, plan.engine() as engine:
+            engine.save(os.path.join(run, b"step-1"))
+            with cohobate.Checkpoint(run) as checkpoint:
+                path = checkpoint.facts.path
+            self.assertEqual(os.fsencode(path), os.path.join(run, b"step-1"))
+            engine.load(path)
+
     def test_a_save_goes_on_beside_the_next_step(self):
         with self.plan() as plan, plan.engine() as engine:
             self.run_steps(engine, lambda step: RATE, 0)
