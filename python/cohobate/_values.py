@@ -119,6 +119,12 @@ def _floats_of_lists(values, shape, what):
     return shaped(array("f", _nested(listed, shape, what)), "float32", shape)
 
 
+def _plain(values):
+    """A tensor of PyTorch as NumPy takes it: without its gradient, in a dtype that NumPy has, in
+    main memory."""
+    return values.detach().cpu().float() if hasattr(values, "detach") else values
+
+
 def floats_of(values, shape, what):
     """Numbers of that shape as a contiguous memoryview of float32. A buffer has to be one already:
     a list or a tensor is converted."""
@@ -128,7 +134,7 @@ def floats_of(values, shape, what):
         if numpy is None:
             view = _floats_of_lists(values, shape, what)
         else:
-            view = memoryview(numpy.ascontiguousarray(values, "float32"))
+            view = memoryview(numpy.ascontiguousarray(_plain(values), "float32"))
     if view.format != "f" or view.shape != shape or not view.c_contiguous:
         order = "contiguous" if view.c_contiguous else "not contiguous"
         raise ValueError(f"{what} takes contiguous float32 numbers of shape {shape}, not "

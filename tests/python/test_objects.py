@@ -475,6 +475,44 @@ class Objects(PackageTest):
                 with self.assertRaisesRegex(ValueError, "parameter 'wte.weight' takes numbers of shape"):
                     engine.put("wte.weight", wrong)
 
+    def test_a_tensor_that_numpy_does_not_take_as_it_is_is_put(self):
+        class Tensor:
+            """As one of PyTorch: with a gradient, in bfloat16 or on a GPU, until it is detached, converted and moved."""
+
+            def __init__(self, left):
+                self.left = left
+
+            def without(self, what):
+                return Tensor(self.left - {what})
+
+            def detach(self):
+                return self.without("gradient")
+
+            def float(self):
+                return self.without("bfloat16")
+
+            def cpu(self):
+                return self.without("gpu")
+
+            def __array__(self, *arguments, **more):
+                if self.left:
+                    raise (RuntimeError if "gradient" in self.left else TypeError)(self.left)
+                return _values.numpy.asarray(self.tolist(), *arguments, **more)
+
+            def tolist(self):
+                return [0.5] * 96
+
+        numpy = _values.numpy
+        self.addCleanup(setattr, _values, "numpy", numpy)
+        with self.plan() as plan:
+            for module in (numpy, None):
+                _values.numpy = module
+                for left in ({"gradient"}, {"bfloat16"}, {"gpu"}, {"gradient", "bfloat16", "gpu"}):
+                    with plan.engine(weights={"ln_f.weight": Tensor(left)}) as engine:
+                        engine.put("ln_f.bias", Tensor(left))
+                        for name in ("ln_f.weight", "ln_f.bias"):
+                            self.assertEqual(list(engine.parameter(name)), [0.5] * 96)
+
     def test_sentences_have_the_names_of_the_package(self):
         with self.plan().engine() as engine:
             engine.save(self.path("first"), wait=False)
