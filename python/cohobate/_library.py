@@ -24,6 +24,7 @@ FUNCTIONS = {
     "coh_version": (c_char_p, []),
     "coh_last_error": (c_char_p, []),
     "coh_last_refusal": (c_int32, [POINTER(coh_refusal)]),
+    "coh_terms_set": (STATUS, [POINTER(c_char_p), c_int32]),
     "coh_status_name": (c_char_p, [c_int]),
     "coh_status_exit_code": (c_int, [c_int]),
     "coh_refusal_reason_name": (c_char_p, [c_int]),
@@ -168,7 +169,13 @@ def library():
         function.restype, function.argtypes = c_int if result is STATUS else result, parameters
         if result is STATUS:
             function.errcheck = _check
+    loaded.coh_terms_set(_TERMS, len(_TERMS))
     return loaded
+
+
+# What messages call an option, where the library's words are of another one here (terms.h).
+_TERMS = (c_char_p * TERM_COUNT)()
+_TERMS[TERM_DISK_LIMIT] = b"disk_limit"
 
 
 # What a sentence of the library calls by its C name, as this package has it.
@@ -187,6 +194,17 @@ _NAMES = {
     "coh_engine_wait_for": "Engine.wait",
     "coh_graph_parameter_at": "Plan.parameters", "coh_extension_register": "load_extension",
     "coh_training_note_write": "Engine.training_note",
+    "coh_training_note_read": "Checkpoint.training", "coh_checkpoint_open": "Checkpoint",
+    "coh_checkpoint_remove": "Checkpoint.remove", "coh_device_summarize": "device",
+    "coh_folder_numbers": "Plan.engine", "coh_model_is_adapter_name": "Plan.engine",
+    "coh_model_resolve": "Model", "coh_model_to_json": "Model.note",
+    "coh_pin_parse": "Model.plan", "coh_plan_write": "Plan.write",
+    "coh_plan_write_noted": "Plan.write", "coh_plan_write_program": "Plan.write_program",
+    "coh_profile_read": "Model.plan", "coh_size_parse": "parse_size",
+    "coh_token_file_make": "tokenize", "coh_token_file_mix": "mix",
+    "coh_token_file_open": "TokenFile", "coh_token_file_open_raw": "TokenFile",
+    "coh_tokenizer_encode": "Tokenizer.encode", "coh_tokenizer_open": "Tokenizer",
+    "coh_tokenizer_token_id": "Tokenizer.token_id",
 }
 
 
@@ -198,6 +216,10 @@ _OPTIONS = {
     "a plan of COH_PLAN_INFER": "a plan with forward_only=True",
     "plan with COH_PLAN_INFER": "plan with forward_only=True",
     "open it with coh_token_file_open": "leave id_bytes out",
+    "parameters have no values: init or load first":
+        "parameters have no values, since a load failed halfway: load a whole checkpoint, or make "
+        "another engine",
+    "options->": "",
 }
 
 

@@ -595,7 +595,11 @@ class Engine(Owner):
 
     def load(self, path) -> bool:
         """Continues from a checkpoint: parameters, optimizer states and step_count. Returns True if
-        it was made under another numeric plan, so that bits differ from those of one long run."""
+        it was made under another numeric plan, so that bits differ from those of one long run.
+
+        If the checkpoint cannot be opened or is of another model, nothing changes. If a read fails
+        halfway, as of a damaged file, the old values are gone: load a whole one before the next
+        step. So it is with load_weights."""
         facts = sized(coh_load_facts)
         with self._telling():
             self._call(library().coh_engine_load, as_path(path), byref(facts))

@@ -102,6 +102,9 @@ class Plan(Owner):
                  replicas=()):
         batch = as_count(batch, "batch", 1, INT32_MOST)
         sequence = as_count(sequence, "sequence", 1, INT64_MOST)
+        if forward_only and speculate:
+            raise ValueError("speculate is for training steps, and a plan with forward_only has "
+                             "none: leave one of the two out")
         if micro_batch is not None:
             micro_batch = as_count(micro_batch, "micro_batch", 1, batch, "; None: the usual one")
             if forward_only and micro_batch != batch:

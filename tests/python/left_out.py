@@ -47,7 +47,7 @@ LEFT_OUT = {
         """coh_checkpoint_damage coh_name_flush coh_run_lock_holder coh_run_lock_release coh_run_lock_take coh_space_check
         coh_space_free_bytes coh_space_hold_keep coh_space_hold_release coh_space_hold_take""",
     "Refusal has the figures as attributes, and the library's words for options are those of the headers":
-        "coh_name_edits coh_nearest_meant coh_nearest_offer coh_refusal_remedy coh_refusal_sentence coh_refusal_unit_name coh_refuse coh_term_text coh_terms_set",
+        "coh_name_edits coh_nearest_meant coh_nearest_offer coh_refusal_remedy coh_refusal_sentence coh_refusal_unit_name coh_refuse coh_term_text",
     "a function that the package declares does the same, or more":
         """coh_engine_create_within coh_engine_drain coh_engine_ledger coh_engine_load_from coh_engine_step coh_gpt2_preset
         coh_gpt2_train_graph coh_graph_parameter_find coh_model_from_json coh_model_is_frozen coh_model_preset

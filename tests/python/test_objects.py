@@ -532,6 +532,31 @@ class Objects(PackageTest):
             targets[1][2] = -100
             with self.assertRaisesRegex(cohobate.Error, "targets holds -100 at place 18, .*: -1 marks a target that does not count"):
                 engine.step(tokens, targets, RATE)
+        with self.plan() as plan, plan.engine() as engine:
+            for says, use in (("TokenFile", lambda: cohobate.TokenFile("")), ("TokenFile", lambda: cohobate.TokenFile("", id_bytes=2)),
+                              ("Checkpoint", lambda: cohobate.Checkpoint("")), ("Plan.write", lambda: plan.write("")),
+                              ("Checkpoint.remove", lambda: cohobate.Checkpoint.remove("")), ("Engine.load", lambda: engine.load("")),
+                              ("Plan.write_program", lambda: plan.write_program(""))):
+                with self.assertRaisesRegex(cohobate.Error, f"^{says}: 'path' is empty: give a path"):
+                    use()
+            with self.assertRaisesRegex(cohobate.Error, "^tokenize: 'held_out_path' is empty"):
+                cohobate.tokenize("bytes", self.text, self.path("made"), held_out_path="", validation_split=0.5)
+            engine.save(self.path("damaged"))
+            before = engine.hash()
+            with open(self.path("damaged", "work.bin"), "r+b") as file:
+                file.write(b"\xff" * 64)
+            self.assertRaisesRegex(cohobate.Error, "cannot open checkpoint", engine.load, self.path("none"))
+            self.assertEqual(engine.hash(), before)
+            self.assertRaisesRegex(cohobate.Error, "damaged", engine.load, self.path("damaged"))
+            with self.assertRaisesRegex(cohobate.Error, "have no values, since a load failed halfway: load a whole checkpoint"):
+                engine.step(*self.batch(0), RATE)
+        with self.assertRaisesRegex(cohobate.Refusal, "disk_limit allows 1000: .*; raise disk_limit to "):
+            self.plan(device_memory="1MiB", disk=self.folder, disk_limit=1000)
+        with self.assertRaisesRegex(ValueError, "speculate is for training steps, and a plan with forward_only has none"):
+            self.plan(forward_only=True, micro_batch=None, speculate=True)
+        # Each call that takes a text may name itself.
+        texts = {name for name, (result, kinds) in _library.FUNCTIONS.items() if result is _library.STATUS and ctypes.c_char_p in kinds}
+        self.assertLessEqual(texts, _library._NAMES.keys())
         # Every name of the table is a function of the library, and each replacement exists.
         for name, ours in _library._NAMES.items():
             self.assertTrue(hasattr(_library.library(), name), name)
