@@ -15,6 +15,7 @@
  * works alone; with a GPU it has a separate pool. */
 #include "base/bytes.h"
 #include "engine/step_state.h"
+#include "engine/update_check.h"
 #include "kernels/optimizer.h"
 #include "planner/comm_parts.h"
 #include "planner/layout.h"
@@ -159,9 +160,14 @@ coh_status coh_run_update(coh_step *step, coh_ticket *ticket, const coh_instruct
         &step->numbers[step->layout->groups[place.group].optimizer];
     update.hyperparameters = numbers->values; /* rate and decay come with the grains' groups */
     update.scalar_begin = numbers->scalar_begin;
+    if (step->update_check != NULL) {
+        update.run = coh_update_check_run;
+        update.run_context = step->update_check;
+    }
     coh_kernel_update(
         instruction->lane == COH_LANE_HOST ? (void *)step->host_pool : step->kernel_queue, &update);
-    return COH_OK;
+    return step->update_check != NULL ? coh_update_check_result(step->update_check, step->plan)
+                                      : COH_OK;
 }
 
 /* Ends a drain. */

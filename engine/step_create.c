@@ -7,6 +7,7 @@
 #include "base/thread.h"
 #include "engine/call_check.h"
 #include "engine/step_state.h"
+#include "engine/update_check.h"
 #include "planner/comm_parts.h"
 
 /* ---- contents of the arenas between programs ---- */
@@ -330,12 +331,14 @@ static coh_status create_device(coh_step *step, const coh_step_config *config)
     return COH_OK;
 }
 
-static coh_status create_call_check(coh_step *step)
+static coh_status create_checks(coh_step *step)
 {
     if (!step->options.check_calls || step->phantom != NULL)
         return COH_OK;
     if (!step->host_addressable)
         return coh_fail(COH_ERR_ARGUMENT, "check_calls is for the host device only");
+    COH_TRY(COH_ALLOC(1, &step->update_check));
+    COH_TRY(coh_update_check_init(step->layout, step->update_check));
     COH_TRY(COH_ALLOC(1, &step->call_check));
     return coh_call_check_init(step->plan, step->options.small_graph, step->call_check);
 }
@@ -358,7 +361,7 @@ static coh_status create_all(coh_step *step, const coh_step_config *config)
     for (int slot = 0; slot < COH_TICKET_SLOTS; slot++)
         COH_TRY(share_ticket(step, &step->tickets[slot]));
     COH_TRY(allocate_visit(step));
-    COH_TRY(create_call_check(step));
+    COH_TRY(create_checks(step));
     COH_TRY(coh_instruction_times_init(&step->times, step->plan));
     COH_TRY(coh_step_records_init(&step->records, record_steps(step),
                                   step->plan->programs[COH_PROGRAM_BODY].instruction_count));
@@ -504,6 +507,9 @@ void coh_step_destroy(coh_step *step)
     if (step->call_check != NULL)
         coh_call_check_fini(step->call_check);
     coh_free(step->call_check);
+    if (step->update_check != NULL)
+        coh_update_check_fini(step->update_check);
+    coh_free(step->update_check);
     coh_instruction_times_fini(&step->times);
     coh_step_records_fini(&step->records);
     if (step->device != NULL)

@@ -255,7 +255,8 @@ struct coh_step {
     coh_update_scalars scalars;                         /* of all of them */
     coh_bound bounds[COH_PROGRAM_KIND_COUNT];
     coh_bound small; /* the body with the shapes of options.small_graph; zeroed: there is none */
-    struct coh_call_check *call_check; /* NULL: calls work on the arena itself */
+    struct coh_call_check *call_check;     /* NULL: calls work on the arena itself */
+    struct coh_update_check *update_check; /* NULL: updates do */
     coh_call call; /* compute lane: filled in for each instruction that runs a kind */
     /* compute lane: COH_VISIT_GRAINS grains of values for a visitor; NULL: all groups are f32 */
     float *visit_values;

@@ -143,6 +143,9 @@ typedef struct coh_update {
     const coh_cells *cells;
     const float *hyperparameters; /* host memory, in the optimizer's order */
     int32_t scalar_begin;         /* its first one in the cells' update_scalars */
+    /* Runs the optimizer's update of a range, in a test mode on the host; NULL: the job does. */
+    void (*run)(void *context, const coh_optimizer *optimizer, const coh_update_call *call);
+    void *run_context;
 } coh_update;
 void coh_kernel_update(void *queue, const coh_update *update);
 

@@ -122,9 +122,11 @@ typedef struct coh_engine_options {
     /* Steps whose instructions' begins and ends are kept for coh_engine_recorded (trace.h), at most
      * COH_RECORD_STEPS_MOST. 0: nothing is recorded. Only training steps are recorded. */
     uint64_t record_steps;
-    /* Test mode, on the host device: every call of a kind works on guarded copies. A write outside
-     * its buffers, or to one that it only reads, fails the step with a sentence that names
-     * operator, port and element (as coh_op_check's). Finds writes up to 128 KiB before or behind a
+    /* Test mode, on the host device: every call of a kind or of an optimizer's update works on
+     * guarded copies. A write outside its buffers, or to one that it only reads, fails the step
+     * with a sentence that names operator, port and element (as coh_op_check's), or optimizer,
+     * parameter and stream; so does an update of a range whose two halves give other bits. After a
+     * wrong update the engine answers only destroy. Finds writes up to 128 KiB before or behind a
      * buffer, and those that run on from its end. A write farther away may remain unnoticed or end
      * the process (SIGSEGV), but up to 256 MiB it changes no memory of the engine. Takes memory
      * outside the plan for the largest call, and about twice the time, of small calls more: half a

@@ -18,6 +18,9 @@
  *
  * Rules. An update computes each element from the same element of its streams (or from its block),
  * so that the bits do not depend on how tensors are cut. States begin as zeros.
+ * To test yours, train some steps of a small model with coh_engine_options.check_calls: a step
+ * fails if an update writes outside its buffers, or if two halves of a range give other bits than
+ * the whole.
  * Threads: any; updates run on several threads at once. */
 #ifndef COHOBATE_OPTIMIZER_H
 #define COHOBATE_OPTIMIZER_H

@@ -165,9 +165,18 @@ static void store_masters(const coh_update_call *call, uint16_t *high, uint16_t 
                                            .y = high });
 }
 
-/* Runs an update that takes only f32 on a bf16 parameter, through copies of its elements. */
-static void update_converted(const coh_optimizer *optimizer, coh_update_call call)
+static void run_update(const coh_update *update, const coh_update_call *call)
 {
+    if (update->run != NULL)
+        update->run(update->run_context, update->optimizer, call);
+    else
+        update->optimizer->update(call);
+}
+
+/* Runs an update that takes only f32 on a bf16 parameter, through copies of its elements. */
+static void update_converted(const coh_update *update, coh_update_call call)
+{
+    const coh_optimizer *optimizer = update->optimizer;
     float master[CONVERTED_ELEMENTS], grad[CONVERTED_ELEMENTS];
     uint16_t *const high = call.work, *const low = call.low;
     const char *const from = call.grad;
@@ -184,7 +193,7 @@ static void update_converted(const coh_optimizer *optimizer, coh_update_call cal
             coh_kernel_join(grad, call.grad, NULL, call.count);
             call.grad = grad;
         }
-        optimizer->update(&call);
+        run_update(update, &call);
         store_masters(&call, high + at, low != NULL ? low + at : NULL);
         call.first += CONVERTED_ELEMENTS;
         for (int32_t i = 0; i < optimizer->stream_count; i++)
@@ -222,9 +231,9 @@ static void update_grain(void *argument, int64_t index)
     if (update->partials != NULL)
         update->partials[one.partial] = coh_kernel_square_sum(grad_dtype, call.grad, one.count);
     if (update->dtype == COH_DTYPE_BF16 && !optimizer->takes_bf16)
-        update_converted(optimizer, call);
+        update_converted(update, call);
     else
-        optimizer->update(&call);
+        run_update(update, &call);
     coh_float_mode_restore(); /* the next grain's may run on another thread */
 }
 
