@@ -57,7 +57,8 @@ typedef struct cli_run {
     int is_stop_asked;  /* by a signal to any rank: a step's result has it */
     int stopped;        /* on request, after `done_steps` steps */
     int ended;          /* by --stop-after-worse, after `done_steps` steps */
-    int failed_outside; /* not in the engine: reading data, or too many steps without numbers */
+    /* not in the engine: reading data, a kind of the user, or too many steps without numbers */
+    int failed_outside;
 } cli_run;
 
 /* The settings that turn the text of a run into ids. Points into the job. */

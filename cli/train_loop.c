@@ -544,6 +544,24 @@ static int may_submit(const cli_run *run)
            !(save_due(run, submitted) || validation_due(run, submitted));
 }
 
+/* A step has failed. If a kind of the user failed in it, the engine is whole and goes back to the
+ * state before it, which can be saved. Not with several ranks: their engines end (engine.h).
+ * Returns `status`. */
+static coh_status go_back(cli_run *run, coh_status status)
+{
+    char why[1024];
+    coh_step_result later = { .struct_bytes = sizeof(later) };
+    if (run->options->launch != NULL || cli_ranks_count(run->ranks) > 1)
+        return status;
+    snprintf(why, sizeof(why), "%s", coh_last_error());
+    if (--run->submitted_steps > run->done_steps) {
+        (void)coh_engine_wait(run->engine, &later);
+        run->submitted_steps--;
+    }
+    run->failed_outside = coh_engine_undo(run->engine) == COH_OK;
+    return cli_fail(status, "%s", why);
+}
+
 /* Waits for the oldest step in flight, and records it. */
 static coh_status finish_step(cli_run *run)
 {
@@ -551,7 +569,9 @@ static coh_status finish_step(cli_run *run)
                        .own_engine = run->engine };
     const coh_step_result *result = &work.result;
     cli_step_health health;
-    CLI_TRY(cli_ranks_run(run->ranks, await, &work));
+    const coh_status status = cli_ranks_run(run->ranks, await, &work);
+    if (status != COH_OK)
+        return go_back(run, status);
     run->done_steps++;
     run->is_stop_asked |= result->is_stop_asked;
     cli_record_step(&run->record, run->engine, result, &health);

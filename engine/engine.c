@@ -376,7 +376,7 @@ static coh_status take_result(coh_engine *engine, coh_step_result *out_result)
     return engine->verdict.status;
 }
 
-/* One later body may have been under way with the broken one. */
+/* Notes whether a step has changed nothing. One later body may have been under way with it. */
 static void note_broken(coh_engine *engine, const coh_step_result *result)
 {
     if (!result->finite) {
@@ -398,10 +398,9 @@ static coh_status wait_oldest(coh_engine *engine, coh_step_result *out_result)
     COH_TRY(coh_engine_decide(engine));
     const coh_status status = take_result(engine, &result);
     COH_STRUCT_FILL(result, out_result);
-    if (status == COH_OK)
-        note_broken(engine, &result);
-    else
+    if (status != COH_OK)
         COH_TRY(coh_step_failure(engine->step)); /* else a kind failed: ended only this step */
+    note_broken(engine, &result);
     engine->under_way[0] = engine->under_way[1];
     engine->under_way_count--;
     return status;
@@ -599,8 +598,8 @@ static coh_status check_broken(coh_engine *engine, uint64_t applied_count)
     coh_cells cells;
     if (!engine->is_broken || applied_count != engine->broken_count)
         return coh_fail(COH_ERR_ARGUMENT,
-                        "a scan runs a step again whose result was not finite, and %s: call it "
-                        "after such a result, with its applied_count",
+                        "a scan or an undo goes back to a step that changed nothing, and %s: call "
+                        "it after such a step, with its applied_count",
                         engine->is_broken ? "the last such one has another applied_count"
                                           : "there is none to go back to");
     COH_TRY(coh_step_get_cells(engine->step, &cells));
@@ -610,7 +609,19 @@ static coh_status check_broken(coh_engine *engine, uint64_t applied_count)
     return coh_fail(
         COH_ERR_ARGUMENT,
         "the update of the step after the broken one has been made, by a hash, a save or"
-        " a fetch: scan before these, or resume from the last checkpoint");
+        " a fetch: go back before these, or resume from the last checkpoint");
+}
+
+/* Takes back a body that ran after the broken step. */
+static coh_status go_back(coh_engine *engine, uint64_t applied_count)
+{
+    COH_TRY(coh_engine_check_idle(engine));
+    if (!engine->plan->options.deferred_update)
+        return coh_fail(COH_ERR_ARGUMENT, "with updates in backward the broken values have gone "
+                                          "out: resume from the last checkpoint");
+    COH_TRY(coh_step_quiet(engine->step));
+    COH_TRY(check_broken(engine, applied_count));
+    return coh_engine_take_back(engine, applied_count);
 }
 
 static coh_status scan(coh_engine *engine, const coh_step_input *given, uint64_t applied_count,
@@ -620,13 +631,7 @@ static coh_status scan(coh_engine *engine, const coh_step_input *given, uint64_t
     const coh_step_input *input = &known;
     coh_struct_read(given, &known, sizeof(known));
     COH_TRY(check_training(engine, input));
-    if (!engine->plan->options.deferred_update)
-        return coh_fail(COH_ERR_ARGUMENT, "with updates in backward the broken values have gone "
-                                          "out: resume from the last checkpoint");
-    COH_TRY(coh_engine_check_idle(engine));
-    COH_TRY(coh_step_quiet(engine->step));
-    COH_TRY(check_broken(engine, applied_count));
-    COH_TRY(coh_engine_take_back(engine, applied_count));
+    COH_TRY(go_back(engine, applied_count));
     const coh_step_feed feed = { .input = input,
                                  .microbatch_count = engine->plan->layout.microbatch_count,
                                  .scan = 1 };
@@ -649,4 +654,11 @@ coh_status coh_engine_scan(coh_engine *engine, const coh_step_input *input, uint
     out_sentence[0] = '\0';
     COH_TRY(coh_engine_enter(engine, __func__));
     return coh_engine_leave(engine, scan(engine, input, applied_count, out_sentence));
+}
+
+coh_status coh_engine_undo(coh_engine *engine)
+{
+    COH_NEED(engine);
+    COH_TRY(coh_engine_enter(engine, __func__));
+    return coh_engine_leave(engine, go_back(engine, engine->broken_count));
 }

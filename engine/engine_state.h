@@ -40,7 +40,7 @@ struct coh_engine {
     uint64_t under_way[COH_BODIES_MOST];  /* tickets, oldest first */
     int under_way_count;
     coh_verdict verdict; /* on the oldest body under way */
-    /* The last result that was not finite, for coh_engine_scan. */
+    /* The last step that changed nothing (not finite, or a kind failed): coh_engine_scan, _undo. */
     int is_broken;         /* 0: there was none, or later steps have gone on from its parameters */
     int steps_since;       /* finite ones */
     uint64_t broken_count; /* its applied_count */

@@ -280,10 +280,11 @@ COH_API coh_status coh_engine_submit(coh_engine *engine, const coh_step_input *i
  *
  * One failure is milder. If a kind's own function fails on the host device and updates are
  * deferred, only that step ends: it changes no parameter, just as a step with a non-finite loss,
- * and saving, fetching and further steps still work. The numbers in *out_result mean nothing then,
- * and gradients are garbage until the next step. If updates are made during backward, some may have
- * been applied before the failure, so the engine is dead. On a GPU it is dead, too, since later
- * kernels were enqueued by then. */
+ * and saving, fetching and further steps still work. A later body that is under way began with the
+ * same parameters, and changes them: coh_engine_undo takes it back. The numbers in *out_result mean
+ * nothing then, and gradients are garbage until the next step. If updates are made during backward,
+ * some may have been applied before the failure, so the engine is dead. On a GPU it is dead, too,
+ * since later kernels were enqueued by then, and so it is with several ranks. */
 COH_API coh_status coh_engine_wait(coh_engine *engine, coh_step_result *out_result);
 /* Waits for the oldest running body for at most so many milliseconds, and takes no result:
  * *out_is_done is 1 if coh_engine_wait would return at once, with its result or a failure, else 0.
@@ -311,6 +312,12 @@ COH_API coh_status coh_engine_step(coh_engine *engine, const coh_step_input *inp
  * already. */
 COH_API coh_status coh_engine_scan(coh_engine *engine, const coh_step_input *input,
                                    uint64_t applied_count, char *out_sentence);
+/* Makes the parameters those before the last step that changed nothing, because its result had
+ * finite == 0 or because a kind failed in it (coh_engine_wait). Call it while no body is running: a
+ * later body that ran on the same parameters is undone and must be submitted again. Then a save
+ * writes the state before that step. Leaves nothing pending.
+ * Fails: COH_ERR_ARGUMENT, with nothing changed, as coh_engine_scan; with the engine's failure. */
+COH_API coh_status coh_engine_undo(coh_engine *engine);
 
 /* Applies pending (deferred) updates, so that the parameters are those after the last step. Does
  * nothing if none are pending. evaluate, save and hash call it.

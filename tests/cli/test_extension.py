@@ -58,6 +58,36 @@ class Extension(ProgramTest):
         scored = self.succeeds("eval", whole, "--kinds", library, "--data", self.corpus(), "--json").json
         self.assertLess(scored["loss"], 6)
 
+    def test_a_kind_that_fails_costs_no_step_before_it(self):
+        """The first or the last of four layers fails in step 4, when the step behind it has been submitted."""
+        right, whole, three = self.compiled("mine"), self.path("whole"), self.path("three")
+        self.succeeds(*self.arguments(right, "--steps", 6, "--save", whole))
+        self.succeeds(*self.arguments(right, "--steps", 3, "--schedule-steps", 6, "--save", three))
+
+        def hash_of(run):
+            return self.succeeds("inspect", run, "--kinds", right, "--hash").out
+
+        for name, count in (("first", 13), ("last", 16)):
+            run = self.path(name)
+            failing = self.compiled(name + "_fails", ("static coh_status gate_forward(const coh_call *call)\n{", f"""static int forwards;
+static coh_status gate_forward(const coh_call *call)
+{{
+    if (++forwards == {count})
+        return coh_kind_fail(COH_ERR_DEVICE, "the gate is shut");"""))
+            lost = self.fails(5, *self.arguments(failing, "--steps", 6, "--save", run), says="the gate is shut")
+            self.assertIn(f"; step 3 is saved: go on from {run}/step-3 with: cohobate train --resume {run}", lost.err)
+            self.assertEqual(hash_of(run), hash_of(three))
+            self.succeeds("train", "--resume", run, "--kinds", right)
+            self.assertEqual(hash_of(run), hash_of(whole))
+        unsaved = self.fails(5, *self.arguments(failing, "--steps", 6, "--save", "none"), says="the gate is shut")
+        self.assertNotIn("is saved:", unsaved.err)
+        dead = self.fails(5, *self.arguments(failing, "--steps", 6, "--save", self.path("dead"), "--clip", 0),
+                          says="is lost: start again")
+        self.assertNotIn("could not be saved", dead.err)
+        ranks = self.fails(5, *self.arguments(failing, "--steps", 6, "--save", self.path("ranks"), "--replicas", 2, "--ranks", 2,
+                                              "--dtype", "f32"), says="the gate is shut")
+        self.assertNotIn("is saved:", ranks.err)
+
     def test_a_plan_is_made_explained_and_replayed(self):
         library, plan = self.compiled("mine"), self.path("plan.json")
         self.succeeds("plan", *self.arguments(library, "--device-memory", "640KiB", "--disk", self.path())[1:],

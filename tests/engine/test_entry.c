@@ -182,6 +182,11 @@ static coh_status call_scan(void)
     return coh_engine_scan(model.engine, &input, 0, sentence);
 }
 
+static coh_status call_undo(void)
+{
+    return coh_engine_undo(model.engine);
+}
+
 static coh_status call_output(void)
 {
     const void *found;
@@ -242,13 +247,12 @@ static coh_status call_destroy(void)
 }
 
 static coh_status (*const calls[])(void) = {
-    call_init,       call_init_from,   call_drain,       call_load,
-    call_load_from,  call_init_partly, call_load_partly, call_load_weights,
-    call_fetch,      call_fetch_all,   call_fetch_state, call_put,
-    call_save_wait,  call_submit,      call_wait,        call_evaluate,
-    call_scan,       call_output,      call_hash,        call_save,
-    call_save_begin, call_facts,       call_classes,     call_recorded,
-    call_calibrate,  call_destroy,     call_wait_for,    step,
+    call_init,        call_init_from,   call_drain,        call_load,    call_load_from,
+    call_init_partly, call_load_partly, call_load_weights, call_fetch,   call_fetch_all,
+    call_fetch_state, call_put,         call_save_wait,    call_submit,  call_wait,
+    call_evaluate,    call_scan,        call_undo,         call_output,  call_hash,
+    call_save,        call_save_begin,  call_facts,        call_classes, call_recorded,
+    call_calibrate,   call_destroy,     call_wait_for,     step,
 };
 enum { CALLS = sizeof(calls) / sizeof(calls[0]) };
 

@@ -107,6 +107,47 @@ static void a_kind_that_fails_leaves_nothing(void **state)
     assert_true(run_past_a_failure(1) == run_past_a_failure(0));
 }
 
+/* As above, but the step in flight behind the failure is taken back, too. `again`: both steps are
+ * then made. Returns the hash. */
+static uint64_t undo_a_failure(int speculates, int again)
+{
+    run r;
+    coh_step_result result = { .struct_bytes = sizeof(result) };
+    begin(&r, speculates);
+    assert_int_equal(coh_engine_undo(r.engine), COH_ERR_ARGUMENT);
+    assert_non_null(strstr(coh_last_error(), "there is none to go back to"));
+    run_step(&r, 0, CLIP, &result);
+    submit(&r, 1, SMALL_FAILING_SEED);
+    submit(&r, 2, 2);
+    assert_int_equal(coh_engine_wait(r.engine, &result), COH_ERR_ARGUMENT);
+    assert_int_equal(coh_engine_undo(r.engine), COH_ERR_ARGUMENT); /* a step is under way */
+    assert_int_equal(coh_engine_wait(r.engine, &result), COH_OK);
+    assert_int_equal(coh_engine_undo(r.engine), COH_OK);
+    for (uint64_t step = 1; again && step < 3; step++)
+        run_step(&r, step, CLIP, &result);
+    const uint64_t hash = run_hash(&r);
+    run_end(&r);
+    return hash;
+}
+
+static uint64_t after_steps(uint64_t steps)
+{
+    run r;
+    begin(&r, 0);
+    const uint64_t hash = train(&r, steps, CLIP);
+    run_end(&r);
+    return hash;
+}
+
+static void a_step_behind_a_failure_is_taken_back(void **state)
+{
+    (void)state;
+    for (int speculates = 0; speculates < 2; speculates++) {
+        assert_true(undo_a_failure(speculates, 0) == after_steps(1));
+        assert_true(undo_a_failure(speculates, 1) == after_steps(3));
+    }
+}
+
 /* Each run saves after two steps; the other continues from there. */
 static void a_save_between_clipped_steps_goes_on_either_way(void **state)
 {
@@ -178,6 +219,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_broken_step_leaves_nothing),
         cmocka_unit_test(a_kind_that_fails_leaves_nothing),
+        cmocka_unit_test(a_step_behind_a_failure_is_taken_back),
         cmocka_unit_test(a_save_between_clipped_steps_goes_on_either_way),
         cmocka_unit_test(what_is_gone_is_refused),
     };
