@@ -47,6 +47,7 @@ static const char *const own[COH_TERM_COUNT] = {
     [COH_TERM_SKIP_BAD] = "skip_bad",
     [COH_TERM_FROZEN_NF4] = "frozen_nf4",
     [COH_TERM_LORA_DROPOUT] = "lora_dropout",
+    [COH_TERM_WEIGHTS] = "coh_engine_load_weights",
 };
 
 static const char *const *given; /* set once, before threads start */

@@ -195,8 +195,8 @@ static coh_status load_parameters(void *context, coh_engine *engine, int32_t ran
     if (loaded.numeric_changed && rank == 0)
         cli_note_choice(
             "numeric plan %016" PRIx64 " -> %016" PRIx64
-            " (dtype, gradients, micro-batch or their number, sweep order, wire, reduce, kinds or "
-            "kernel path): other rounding, the run will not continue bit for bit",
+            " (dtype, gradients, micro-batch or their number, sweep order, wire, reduce, kinds, "
+            "optimizer or kernel path): other rounding, the run will not continue bit for bit",
             job->weights.facts.numeric_fingerprint, job->summary.numeric_fingerprint);
     return COH_OK;
 }

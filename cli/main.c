@@ -82,6 +82,7 @@ static const char *terms[COH_TERM_COUNT] = {
     [COH_TERM_SKIP_BAD] = "--skip-bad",
     [COH_TERM_FROZEN_NF4] = "--frozen-dtype nf4",
     [COH_TERM_LORA_DROPOUT] = "--lora-dropout",
+    [COH_TERM_WEIGHTS] = "--reset-optimizer",
 };
 
 enum { EXIT_USAGE = 2, EXIT_IO = 5 };

@@ -9,6 +9,7 @@
 #include "base/alloc.h"
 #include "base/struct_bytes.h"
 #include "cohobate/checkpoint.h"
+#include "cohobate/terms.h"
 #include "comm/world.h"
 #include "engine/checkpoint_frozen.h"
 #include "engine/entry.h"
@@ -387,8 +388,9 @@ static coh_status find_streams(const coh_checkpoint *checkpoint, const coh_engin
     if (strcmp(found->optimizer, wanted->optimizer) != 0)
         return coh_fail(COH_ERR_ARGUMENT,
                         "the checkpoint's states of tensor '%s' are those of optimizer %s, and "
-                        "this plan trains it with %s: load the weights alone, or plan with %s",
-                        wanted->name, found->optimizer, wanted->optimizer, found->optimizer);
+                        "this plan trains it with %s: load the weights alone (%s), or plan with %s",
+                        wanted->name, found->optimizer, wanted->optimizer,
+                        coh_term_text(COH_TERM_WEIGHTS), found->optimizer);
     for (int32_t k = 0; k < wanted->stream_count; k++) {
         const coh_state_stream *stream = &engine->streams[wanted->streams[k]];
         out->streams[k] = -1;
@@ -403,8 +405,8 @@ static coh_status find_streams(const coh_checkpoint *checkpoint, const coh_engin
         if (out->streams[k] < 0)
             return coh_fail(COH_ERR_ARGUMENT,
                             "the checkpoint has no stream %s of this form for tensor '%s': load "
-                            "the weights alone",
-                            stream->name, wanted->name);
+                            "the weights alone (%s)",
+                            stream->name, wanted->name, coh_term_text(COH_TERM_WEIGHTS));
     }
     return COH_OK;
 }

@@ -320,6 +320,12 @@ static coh_status body(coh_builder *b, const void *config, coh_tensor tokens, co
                          .loss = { -1 },
                          .logits = { -1 } };
     COH_TRY(run_build(c->model, &to));
+    if (to.loss.index < 0)
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "the build of model %s sets no coh_own_graph.loss, which the model is "
+                        "trained by: set it to output 0 of a loss kind, such as "
+                        "coh_kind_cross_entropy",
+                        c->model);
     *out_last = to.loss;
     return add_outputs(b, c->model, &to);
 }

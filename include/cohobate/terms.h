@@ -63,6 +63,7 @@ typedef enum coh_term {
     COH_TERM_SKIP_BAD,     /* "skip_bad": leaves out lines of JSON that are no documents */
     COH_TERM_FROZEN_NF4,   /* "frozen_nf4": stores frozen weights of linears in 4 bits */
     COH_TERM_LORA_DROPOUT, /* "lora_dropout": of the inputs of adapters */
+    COH_TERM_WEIGHTS,      /* "coh_engine_load_weights": loads without optimizer states */
     COH_TERM_COUNT
 } coh_term;
 

@@ -176,6 +176,7 @@ def library():
 # What messages call an option, where the library's words are of another one here (terms.h).
 _TERMS = (c_char_p * TERM_COUNT)()
 _TERMS[TERM_DISK_LIMIT] = b"disk_limit"
+_TERMS[TERM_WEIGHTS] = b"load_weights"
 
 
 # What a sentence of the library calls by its C name, as this package has it.

@@ -187,7 +187,7 @@ class DeviceCuda(ProgramTest):
         self.assertNotIn("other rounding", kept)
         other = goes_on(3, *where, "--atomics", "off")
         self.assertIn("atomics on -> off: other rounding, the run will not continue bit for bit", other)
-        self.assertIn("kinds or kernel path): other rounding", other)
+        self.assertIn("optimizer or kernel path): other rounding", other)
         self.assertNotIn("attention backward by atomics", goes_on(4, *where))
         self.assertIn("atomics off -> on: other rounding", goes_on(5, *where, "--atomics", "on"))
         self.assertIn("atomics on -> off: they are of a GPU", goes_on(6))

@@ -146,6 +146,23 @@ static coh_status gate_forward(const coh_call *call)
         self.succeeds(*self.arguments(library, "--steps", 1, "--save", run))
         self.fails(2, "generate", run, "--kinds", library, "--prompt", "a", says="sets no coh_own_graph.logits")
 
+    def test_a_model_without_a_loss_is_named(self):
+        library = self.compiled("lost", ("coh_tensor x;", "coh_tensor x, last;"), ("&to->loss, NULL", "&last, NULL"))
+        self.fails(2, *self.arguments(library, "--steps", 1), says="the build of model mine-gated sets no coh_own_graph.loss, which "
+                   "the model is trained by: set it to output 0 of a loss kind")
+
+    def test_states_of_another_form_are_refused_with_the_flag_that_helps(self):
+        run = self.path("run")
+        self.succeeds(*self.arguments(self.compiled("mine"), "--steps", 1, "--save", run))
+        resumed = ["train", "--resume", run, "--steps", 2, "--kinds"]
+        wider = self.compiled("wider", ('{ "velocity", 4, 1, 1 }', '{ "velocity", 8, 1, 0 }'))
+        self.fails(2, *resumed, wider, says="the checkpoint has no stream velocity of this form for tensor 'embedding.weight': load "
+                   "the weights alone (--reset-optimizer)")
+        newer = self.compiled("newer", ('.name = "mine_momentum",\n                                        .revision = 1',
+                                        '.name = "mine_momentum", .revision = 2'))
+        self.assertIn("wire, reduce, kinds, optimizer or kernel path): other rounding", self.succeeds(*resumed, newer).err)
+        self.succeeds("train", "--resume", run, "--steps", 3, "--kinds", wider, "--reset-optimizer")
+
     def test_what_an_extension_cannot_do_is_said(self):
         library, run = self.compiled("mine"), self.path("run")
         self.succeeds(*self.arguments(library, "--steps", 1, "--save", run))

@@ -36,6 +36,7 @@ CONSTANTS = {
     "COH_TRAINING_NOTE_BYTES": _structs.TRAINING_NOTE_BYTES, "COH_GROUP_SETS_RATE": _structs.GROUP_SETS_RATE,
     "COH_GROUP_SETS_DECAY": _structs.GROUP_SETS_DECAY, "COH_DISK_WORTH_BYTES": _structs.DISK_WORTH_BYTES, "COH_OK": 0,
     "COH_TERM_COUNT": _structs.TERM_COUNT, "COH_TERM_DISK_LIMIT": _structs.TERM_DISK_LIMIT,
+    "COH_TERM_WEIGHTS": _structs.TERM_WEIGHTS,
     **{f"COH_OPERATION_{name.upper()}": number for number, name in enumerate(_structs.OPERATIONS)},
     **{f"COH_DATA_{name.upper()}": number for name, number in _structs.DATA_FORMS.items()},
     **{f"COH_SCHEDULE_{name.upper()}": number for name, number in _structs.SCHEDULES.items()},
