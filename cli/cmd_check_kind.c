@@ -5,10 +5,12 @@
 #include <dlfcn.h>
 #include <inttypes.h>
 #include <link.h>
+#include <signal.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/commands.h"
 #include "cli/extension.h"
@@ -155,6 +157,34 @@ static void print_finding(void *context, const coh_op_finding *finding)
     cli_line_flush(&to->line);
 }
 
+/* ---- a call that does not return ---- */
+
+enum { NAMED_AFTER_S = 5 };
+
+static char still[256]; /* the handler reads it */
+
+static void say_still(int signal)
+{
+    (void)signal;
+    (void)!write(STDERR_FILENO, still, strlen(still));
+}
+
+/* A function of the kind may never return, and only a user knows how long it may take. */
+static coh_status check_named(const coh_op_kind *kind, const coh_op_check_options *options,
+                              coh_op_report *report)
+{
+    snprintf(
+        still, sizeof(still),
+        "cohobate check-kind: still calls functions of %.128s: if one never returns, stop this "
+        "with Ctrl-C\n",
+        kind->name != NULL ? kind->name : "the kind");
+    signal(SIGALRM, say_still);
+    alarm(NAMED_AFTER_S);
+    const coh_status status = coh_op_check(kind, options, report);
+    alarm(0);
+    return status;
+}
+
 static coh_status check(const cli_options *options, const coh_op_kind *kind, const void *attributes,
                         size_t attribute_bytes)
 {
@@ -174,7 +204,7 @@ static coh_status check(const cli_options *options, const coh_op_kind *kind, con
                                         .device = options->device };
     if (to.is_json)
         cli_line_add_json(&to.line, "{'kind': %s, 'findings': [", kind->name);
-    CLI_TRY(coh_op_check(kind, &with, &report));
+    CLI_TRY(check_named(kind, &with, &report));
     if (to.is_json) {
         cli_line_add_json(&to.line, "], 'gradients': %" PRId32 "}", report.gradient_count);
         cli_print("%s", to.line.text);
@@ -199,6 +229,12 @@ coh_status cli_check_kind(const cli_options *options)
     CLI_TRY(split(options->operand, path, &symbol));
     CLI_TRY(cli_shared_object_open(path, &library));
     coh_status status = find_kind(library, path, symbol, &kind);
+    if (status == COH_OK && options->attributes == NULL && kind->abi_version == COH_KIND_ABI &&
+        kind->attribute_bytes > 0)
+        return cli_fail(COH_ERR_ARGUMENT,
+                        "kind '%s' takes %" PRIu32 " bytes of attributes: give --attributes "
+                        "SYMBOL, a variable of %s that has them",
+                        kind->name != NULL ? kind->name : symbol, kind->attribute_bytes, path);
     if (status == COH_OK && options->attributes != NULL)
         status = find_symbol(library, path, options->attributes, &attributes, &attribute_bytes);
     if (status == COH_OK)

@@ -388,8 +388,10 @@ static coh_status invoke(coh_trial *trial, const coh_trial_way *way, coh_phase p
 {
     const coh_kind_function function = coh_kind_function_of(&trial->op->kind, trial->on, phase);
     const coh_op_device_call there = { function, phase, call, way->is_recorded };
-    return trial->device == NULL ? function(call)
-                                 : coh_op_device_run(trial->device, &trial->image, &there);
+    if (trial->device != NULL)
+        return coh_op_device_run(trial->device, &trial->image, &there);
+    coh_error_clear();
+    return coh_check_status(function(call), "its function");
 }
 
 static coh_status run_ranges(coh_trial *trial, const coh_trial_way *way, coh_phase phase)

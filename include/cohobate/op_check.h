@@ -30,6 +30,9 @@
  * and sums in double, a few calls of forward per port whatever its size. Outputs where forward is
  * not smooth (a kink within the step) are left out. Kinds in bf16 get the other stages only.
  *
+ * A function that never returns makes the check wait for ever: it has no time limit, since only the
+ * kind's author knows how long a call may take. `found` is called after the last stage.
+ *
  * With `device` "cuda:0" the kind's functions for CUDA run. The same memory, guards included, is
  * then on the GPU during each call. Threads are not compared there.
  * Threads: any; one check per thread at a time. On the host the kind runs in a child process, on

@@ -1,6 +1,8 @@
 /* A shared library of kinds, as a user makes one, for cohobate check-kind: a right one, one with
- * attributes, one with a wrong sign, and one that crashes. */
+ * attributes, one with a wrong sign, one that crashes, and one that hangs. */
 #include <cohobate/cohobate.h>
+
+#include <unistd.h>
 
 typedef struct power_attributes {
     float factor;
@@ -48,9 +50,20 @@ static coh_status crash(const coh_call *call)
     return COH_OK;
 }
 
+/* Says that it was called, and never returns. */
+static coh_status hang(const coh_call *call)
+{
+    (void)call;
+    (void)!write(STDERR_FILENO, "hangs\n", 6);
+    while (pause() == -1) /* as it always does */
+        continue;
+    return COH_OK;
+}
+
 #define WEIGHT .parameter = { { "w", { -1 }, COH_INIT_ONE } }
 COH_LAYER(square, "test.square", 1, 1, square_forward, square_backward, WEIGHT);
 COH_LAYER(wrong, "test.wrong", 1, 1, square_forward, wrong_backward, WEIGHT);
+COH_LAYER(hanging, "test.hanging", 1, 1, hang, square_backward, WEIGHT);
 COH_LAYER(crashing, "test.crashing", 1, 1, crash, square_backward, WEIGHT);
 
 static coh_status scaled_infer(const void *attributes, const coh_shape *inputs, coh_op_facts *facts)

@@ -1,9 +1,10 @@
 """cohobate check-kind: kinds of a shared library, as a user makes one, through the command line."""
 
 import os
+import signal
 import unittest
 
-from program import ProgramTest
+from program import ProgramTest, start
 
 KINDS = os.environ["COH_KINDS"]
 
@@ -31,10 +32,19 @@ class CheckKind(ProgramTest):
     def test_a_kind_that_crashes_is_a_finding(self):
         self.assertIn("forward crashes", self.fails(1, "check-kind", self.kind("crashing"), says="1 finding").out)
 
+    def test_a_kind_that_hangs_is_named(self):
+        """The alarm, which comes after some seconds, is sent by hand, once the kind hangs."""
+        with start("check-kind", self.kind("hanging"), start_new_session=True) as process:
+            self.assertEqual(process.stderr.readline(), b"hangs\n")
+            process.send_signal(signal.SIGALRM)
+            self.assertEqual(process.stderr.readline(), b"cohobate check-kind: still calls functions of test.hanging: if one never "
+                                                        b"returns, stop this with Ctrl-C\n")
+            os.killpg(process.pid, signal.SIGKILL)
+
     def test_a_kind_that_refuses_says_why(self):
         said = self.fails(1, "check-kind", self.kind("scaled"), "--attributes", "broken", says="1 finding").out
         self.assertIn("a factor of -1", said)
-        self.assertIn("bytes of attributes", self.fails(1, "check-kind", self.kind("scaled"), says="1 finding").out)
+        self.fails(2, "check-kind", self.kind("scaled"), says="kind 'test.scaled' takes 4 bytes of attributes: give --attributes SYMBOL")
         self.assertIn("give .index[0]", self.fails(1, "check-kind", self.kind("square"), "--input", "i32:4,4",
                                                     says="1 finding").out)
 

@@ -50,6 +50,8 @@ typedef enum plant {
     MICROBATCH,
     NOT_FINITE,
     FAILURE,
+    FAILURE_WITHOUT_REASON,
+    NO_STATUS,
     CRASH,
     NO_NAME,
     ADDRESS,
@@ -124,6 +126,10 @@ static coh_status gate_forward_mistakes(const coh_call *call)
         y[6] = logf(-1.0f - x[6] * x[6]);
     if (planted == FAILURE)
         return coh_kind_fail(COH_ERR_NUMBER, "a failure on request");
+    if (planted == FAILURE_WITHOUT_REASON)
+        return COH_ERR_NUMBER;
+    if (planted == NO_STATUS)
+        return (coh_status)77;
     if (planted == CRASH)
         *(volatile float *)call->output_grad[0].data = 0;
     if (planted == ADDRESS)
@@ -709,6 +715,8 @@ static const struct {
     MISTAKE(MICROBATCH, MICROBATCH, "output 0", "number 5", gate),
     MISTAKE(NOT_FINITE, NOT_FINITE, "output 0", "element 6", gate),
     MISTAKE(FAILURE, FAILED, NULL, "a failure on request", gate),
+    MISTAKE(FAILURE_WITHOUT_REASON, FAILED, NULL, "gives no reason (coh_kind_fail)", gate),
+    MISTAKE(NO_STATUS, FAILED, NULL, "returned 77, which is no status", gate),
     MISTAKE(CRASH, CRASHED, NULL, "NULL", gate),
     MISTAKE(NO_NAME, DECLARATION, NULL, "name of parameter 1", gate),
     MISTAKE(ADDRESS, ADDRESSES, "output 0", "pointer", gate),
