@@ -4,6 +4,7 @@
 #include "cli/dtype.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cohobate/engine.h"
@@ -33,6 +34,7 @@ void cli_dtype_describe(const cli_options *options, coh_dtype dtype, int has_che
                         cli_line *line)
 {
     int fast = coh_machine_bf16_is_fast(), bf16 = dtype == COH_DTYPE_BF16;
+    const int is_limited = getenv("COH_ISA") != NULL;
     const char *why;
     if (has_checkpoint && !cli_given(options, CLI_FLAG_DTYPE))
         why = cli_given(options, CLI_FLAG_RESUME) ? "as the run began"
@@ -42,11 +44,15 @@ void cli_dtype_describe(const cli_options *options, coh_dtype dtype, int has_che
     else if (bf16 && fast)
         why = "this CPU multiplies it in hardware; --dtype f32 for full precision";
     else if (bf16)
-        why = "this CPU does not multiply it in hardware: --dtype f32 is faster and more precise";
+        why = is_limited
+                  ? "COH_ISA bars its products in hardware: --dtype f32 is faster and more precise"
+                  : "this CPU does not multiply it in hardware: --dtype f32 is faster and more "
+                    "precise";
     else if (fast)
         why = "full precision; --dtype bf16 is faster on this CPU";
     else
-        why = "full precision; this CPU does not multiply bf16 in hardware";
+        why = is_limited ? "full precision; with this COH_ISA bf16 is not multiplied in hardware"
+                         : "full precision; this CPU does not multiply bf16 in hardware";
     cli_line_add(line, "dtype:  %s (%s)\n", cli_dtype_name(dtype), why);
 }
 

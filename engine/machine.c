@@ -219,8 +219,11 @@ static void examine_products(coh_finding_list *list)
         [COH_BF16_HARDWARE] = "in hardware",
         [COH_BF16_PRETENDED] = "widened to f32, as COH_ISA=bf16-pretended asks",
     };
+    const coh_bf16_support bf16 = coh_kernels_bf16();
+    const int is_limited = bf16 == COH_BF16_WIDENED && getenv("COH_ISA") != NULL;
     COH_FINDING_SAY(finding->found, "bf16 by %s, %s; f32 by %s; oneDNN %s; %s is %s unless given",
-                    coh_product_name(coh_product_default(COH_DTYPE_BF16)), how[coh_kernels_bf16()],
+                    coh_product_name(coh_product_default(COH_DTYPE_BF16)),
+                    is_limited ? "widened to f32 with this COH_ISA" : how[bf16],
                     coh_product_name(coh_product_default(COH_DTYPE_F32)),
                     coh_product_available(COH_PRODUCT_ONEDNN, COH_DTYPE_F32)
                         ? "can be had"

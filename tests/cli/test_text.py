@@ -402,6 +402,10 @@ class Text(ProgramTest):
             says[isa] = self.succeeds("doctor", **there).out
         self.assertEqual(dtype, {"plain": "f32", "bf16-pretended": "bf16"})
         self.assertIn("--dtype is f32 unless given", says["plain"])
+        self.assertIn("widened to f32 with this COH_ISA", says["plain"])
+        for chosen, why in (((), "full precision; with this COH_ISA bf16 is not multiplied in hardware"),
+                            (("--dtype", "bf16"), "COH_ISA bars its products in hardware: --dtype f32 is faster and more precise")):
+            self.assertIn(f"({why})", " ".join(self.succeeds("plan", *TINY, *chosen, env=environment(COH_ISA="plain")).out.split()))
         self.assertIn("--dtype is bf16 unless given", says["bf16-pretended"])
         self.assertIn("COH_ISA=bf16-pretended, a test setting", says["bf16-pretended"])
         trained = self.succeeds("train", *TINY, "--data", self.corpus(), "--steps", 1, "--save", "none",
