@@ -56,6 +56,10 @@ coh_status coh_graph_check_shape(const coh_shape *shape, const char *what, int i
 
 /* ---- kinds ---- */
 
+enum {
+    PAIRS_MOST = sizeof((coh_op_kind){ 0 }.forward_in_place) / sizeof(coh_in_place) /* of a phase */
+};
+
 static coh_status check_counts(const coh_op_kind *kind, const char *name)
 {
     const int32_t counts[] = { kind->input_count, kind->output_count, kind->parameter_count,
@@ -66,6 +70,12 @@ static coh_status check_counts(const coh_op_kind *kind, const char *name)
                             kind->name, counts[i], COH_PORT_MAX);
     if (kind->output_count < 1)
         return coh_fail(COH_ERR_ARGUMENT, "operator %s: kind %s has no output", name, kind->name);
+    for (int phase = 0; phase < COH_PHASE_COUNT; phase++)
+        if (kind->in_place_count[phase] < 0 || kind->in_place_count[phase] > PAIRS_MOST)
+            return coh_fail(COH_ERR_ARGUMENT,
+                            "operator %s: in_place_count[%d] of kind %s is %d: give the number of "
+                            "pairs, 0 to %d",
+                            name, phase, kind->name, kind->in_place_count[phase], PAIRS_MOST);
     return COH_OK;
 }
 
@@ -94,14 +104,11 @@ static int pairs_are_within(const coh_op_kind *kind)
 {
     const coh_in_place *const pairs[COH_PHASE_COUNT] = { kind->forward_in_place,
                                                          kind->backward_in_place };
-    const int most = (int)(sizeof(kind->forward_in_place) / sizeof(kind->forward_in_place[0]));
     for (int phase = 0; phase < COH_PHASE_COUNT; phase++) {
         const int32_t from_count =
             phase == COH_PHASE_FORWARD ? kind->input_count : kind->output_count;
         const int32_t to_count =
             phase == COH_PHASE_FORWARD ? kind->output_count : kind->input_count;
-        if (kind->in_place_count[phase] < 0 || kind->in_place_count[phase] > most)
-            return 0;
         for (int32_t i = 0; i < kind->in_place_count[phase]; i++) {
             const coh_in_place pair = pairs[phase][i];
             if (pair.from < 0 || pair.from >= from_count || pair.to < 0 || pair.to >= to_count)

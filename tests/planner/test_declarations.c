@@ -60,6 +60,8 @@ KIND(widens_parameter_2, kind->can_widen_grad = 4)
 KIND(overwrites_gradient_1, kind->overwrites_output_grads = 2)
 KIND(leaves_out_what_it_does_not_read, kind->reads_for_parameters.inputs = 2)
 KIND(shares_input_2, (kind->in_place_count[0] = 1, kind->forward_in_place[0].from = 2))
+KIND(has_minus_one_pair, kind->in_place_count[0] = -1)
+KIND(has_three_pairs, kind->in_place_count[1] = 3)
 KIND(has_nine_inputs, kind->input_count = 9)
 KIND(has_minus_one_state, kind->state_count = -1)
 KIND(has_no_output, kind->output_count = 0)
@@ -103,6 +105,8 @@ static const struct {
     { overwrites_gradient_1, NULL, "port that it does not have" },
     { shares_input_2, NULL, "port that it does not have" },
     { leaves_out_what_it_does_not_read, NULL, "reads_for_parameters" },
+    { has_minus_one_pair, NULL, "in_place_count[0] of kind" },
+    { has_three_pairs, NULL, "is 3: give the number of pairs, 0 to 2" },
     { has_nine_inputs, NULL, "9 ports" },
     { has_minus_one_state, NULL, "-1 ports" },
     { has_no_output, NULL, "no output" },
