@@ -114,6 +114,9 @@ static const struct {
                                     { "with words of zeros", "with words of ones" },
                                     "coh_random_words writes nothing then: the kind does not set "
                                     "draws" },
+    [COH_OP_FAULT_DRAWS] = { "looks at random_cell without draws",
+                             { "with NULL, as in every step", "with a random_cell" },
+                             "set .draws = 1: without it training has no dropout, either" },
     [COH_OP_FAULT_GRADIENT] = { "does not give the derivative of forward",
                                 { "by differences", "it is" },
                                 "a term of the derivative is forgotten or wrong" },

@@ -320,14 +320,24 @@ static void check_contents(bench *b)
 
 /* ---- evaluation ---- */
 
+/* Gives a random_cell to a kind that does not draw. No step does, so the kind must not differ. */
+static void check_draws(bench *b)
+{
+    coh_trial_way way = COH_TRIAL_PLAIN;
+    way.has_cell = 1;
+    expect_plain(b, &b->first, &way, COH_OP_FAULT_DRAWS, NULL);
+}
+
 /* Runs forward of a kind that draws as outside training: without a random_cell. Leaves the plain
  * results as they were. */
 static void check_evaluation(bench *b)
 {
     const coh_trial_way plain = COH_TRIAL_PLAIN;
     coh_trial_way way = COH_TRIAL_PLAIN;
-    if (!b->op->kind.draws)
+    if (!b->op->kind.draws) {
+        check_draws(b);
         return;
+    }
     way.is_evaluation = 1;
     b->shared->crash_cause = without_cell;
     check_words(b, way,

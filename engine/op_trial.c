@@ -349,11 +349,12 @@ static coh_call plain_call(coh_trial *trial, const coh_trial_way *way, coh_phase
     const coh_graph_op_entry *op = trial->op;
     const void *loss_factor_cell = trial->buffer[COH_TRIAL_LOSS_FACTOR_CELL][0].data;
     const void *random_cell = trial->buffer[COH_TRIAL_RANDOM_CELL][0].data;
+    const int has_cell = way->has_cell || (op->kind.draws && !way->is_evaluation);
     coh_call call = { .attributes = trial->buffer[COH_TRIAL_ATTRIBUTES][0].data,
                       .queue = way->queue,
                       .microbatch = way->microbatch,
                       .operator_index = way->words != 0 ? way->words : way->microbatch,
-                      .random_cell = op->kind.draws && !way->is_evaluation ? random_cell : NULL,
+                      .random_cell = has_cell ? random_cell : NULL,
                       .saved = trial->buffer[COH_TRIAL_SAVED][0].data,
                       .workspace = trial->buffer[COH_TRIAL_WORKSPACE][phase].data,
                       .cache = way->has_cache ? trial->buffer[COH_TRIAL_CACHE][0].data : NULL,

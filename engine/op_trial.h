@@ -65,6 +65,7 @@ typedef struct coh_trial_way {
     int32_t is_recorded; /* on a GPU: as a replayed CUDA graph */
     int32_t microbatch;
     int32_t is_evaluation; /* without a random_cell */
+    int32_t has_cell;      /* with one, although the kind does not draw */
     int32_t words;         /* COH_RANDOM_ZEROS and so on (kernels/random.h); 0: none */
     float loss_scale;
 } coh_trial_way;

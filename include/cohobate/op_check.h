@@ -12,7 +12,8 @@
  *     calls       guards and copies around every buffer         writes outside or to inputs
  *     repeat      nothing                                       random or uninitialised values
  *     contents    NaN in scratch, guards, undeclared ports      reads of what was not declared
- *     evaluation  of a kind with draws: no random_cell          outputs that need random words
+ *     evaluation  a kind with draws gets no random_cell,        outputs that need random words,
+ *                 one without gets one                          draws that is not set
  *     places      addresses, other calls between, threads,      state between calls, races
  *                 micro-batch
  *     promises    adds, skips, unused outputs, f32 gradients,   can_add_grad and others that fail
@@ -74,6 +75,7 @@ typedef enum coh_op_fault {
     COH_OP_FAULT_WIDENS,           /* can_widen_grad: wrong in f32 */
     COH_OP_FAULT_UNUSED_OUTPUT,    /* NULL for an output's gradient does not count as zero */
     COH_OP_FAULT_RANDOM_WORDS,     /* uses coh_random_words although random_cell is NULL */
+    COH_OP_FAULT_DRAWS,            /* looks at random_cell, and the kind does not set draws */
     COH_OP_FAULT_COUNT
 } coh_op_fault;
 

@@ -68,7 +68,8 @@ typedef enum plant {
     VARIES_IN_EVALUATION,
     SCRATCH_IN_EVALUATION,
     INFINITE_IN_EVALUATION,
-    CRASH_IN_EVALUATION
+    CRASH_IN_EVALUATION,
+    CELL_WITHOUT_DRAWS
 } plant;
 
 static plant planted;
@@ -649,8 +650,12 @@ static coh_status drop_backward(const coh_call *call)
     const float *dy = call->output_grad[0].data;
     for (int i = 0; i < ITEMS; i++) {
         uint32_t word;
-        coh_random_words(call, (uint64_t)i, 1, &word);
-        ((float *)call->input_grad[0].data)[i] = word >> 31 ? 2.0f * dy[i] : 0.0f;
+        float factor = 1.0f;
+        if (call->random_cell != NULL || planted != CELL_WITHOUT_DRAWS) {
+            coh_random_words(call, (uint64_t)i, 1, &word);
+            factor = word >> 31 ? 2.0f : 0.0f;
+        }
+        ((float *)call->input_grad[0].data)[i] = factor * dy[i];
     }
     return COH_OK;
 }
@@ -729,6 +734,7 @@ static const struct {
     MISTAKE(NULL_GRAD_ENDS, UNUSED_OUTPUT, "input_grad 0", "with NULL 0", pair),
     MISTAKE(WORDS_WITHOUT_DRAWS, RANDOM_WORDS, "input_grad 0", "does not set draws",
             drop_without_draws),
+    MISTAKE(CELL_WITHOUT_DRAWS, DRAWS, "output 0", "set .draws = 1", drop_without_draws),
     MISTAKE(WORDS_IN_EVALUATION, RANDOM_WORDS, "output 0", "outside training", drop),
     MISTAKE(NOTHING_IN_EVALUATION, NOT_WRITTEN, "output 0", "random_cell is NULL", drop),
     MISTAKE(VARIES_IN_EVALUATION, VARIES, "output 0", "random_cell is NULL", drop),
