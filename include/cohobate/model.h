@@ -177,14 +177,18 @@ typedef struct coh_call {
     float loss_scale;
     /* Row-split parameters: this call covers rows [row_begin, row_end) of row_count. Calls come in
      * ascending order and cover all rows. The call with row_begin 0 initialises outputs, saved and
-     * input_grad; the call with row_end == row_count finishes them. 0, 0, 0: nothing is split. */
+     * input_grad; the call with row_end == row_count finishes them. 0, 0, 0: nothing is split.
+     * parameter[i] and parameter_grad[i] of the split one are the range alone: element 0 is in row
+     * row_begin, and shape.dim[0] is row_end - row_begin. All other ports are whole in every call:
+     * the column or row of an output that belongs to row r of the parameter is r, from row_begin
+     * on. */
     int64_t row_begin, row_end, row_count;
     int32_t microbatch; /* number in the step, from 0 */
     /* on the host, the worker pool for coh_parallel; on a GPU, for coh_cuda_begin (cuda.h) */
     void *queue;
     /* The cache_bytes that forward wrote, or NULL; results are the same bits either way. Forward
      * and backward of one micro-batch both get it, or neither; backward may overwrite what it has
-     * read. */
+     * read. If rows are split, every call of a phase gets the whole, as the one before left it. */
     void *cache;
     int32_t operator_index; /* in the graph; gives each operator its own random numbers */
     float loss_share;       /* factor of loss_scale: 1 / micro-batches */
@@ -292,7 +296,8 @@ typedef struct coh_op_kind {
      * unused. */
     coh_port_mask reads_for_parameters;
     /* 1: forward and backward draw random numbers and get a random_cell for it, in training. In
-     * evaluation forward gets none, and must compute all outputs without random numbers. */
+     * evaluation forward gets none, and must compute all outputs without random numbers. 0: no
+     * call gets one, so a kind that looks at random_cell computes in training as in evaluation. */
     int32_t draws;
     /* 1: the row-split parameter is parameter 0, and its rows are columns of output 0; ranges
      * (slices) are used only if the whole does not fit. Between the ranges of one backward the
