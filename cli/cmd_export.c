@@ -199,7 +199,7 @@ static coh_status open_run(export_run *run)
     run->write_beside = (coh_adapters_write_options){
         .struct_bytes = sizeof(run->write_beside),
         .dtype = run->write.dtype,
-        .base = run->recipe.base[0] ? run->recipe.base : NULL,
+        .base = run->recipe.base[0] && !run->recipe.base_trained ? run->recipe.base : NULL,
         .files_from = run->write.files_from,
         .frozen_nf4 = run->recipe.frozen_nf4 != 0,
     };

@@ -320,11 +320,14 @@ static coh_status fresh_recipe(cli_job *job)
         job->recipe.tokenizer_identity = coh_tokenizer_identity(job->tokenizer);
     CLI_TRY(resolve_model(job));
     CLI_TRY(check_from_scratch(job));
-    cli_recipe_keep_sequence(&job->recipe, options);
+    cli_recipe_keep_noted(&job->recipe, options);
     const int64_t positions = coh_model_size_get(&job->model).positions;
     if (!cli_given(options, CLI_FLAG_SEQUENCE) && job->recipe.sequence > positions)
         job->recipe.sequence = positions;
-    cli_recipe_keep_path(job->model.folder, job->recipe.base);
+    if (job->model.folder[0])
+        cli_recipe_keep_path(job->model.folder, job->recipe.base);
+    else if (job->recipe.base[0] && job->model.adapters.rank == 0) /* all weights were trained */
+        job->recipe.base_trained = 1;
     cli_recipe_set_rate(&job->recipe, options, is_pretrained(job), job->model.adapters.rank > 0);
     if (!cli_given(options, CLI_FLAG_EPOCHS)) /* with --epochs the data determines the steps */
         CLI_TRY(cli_recipe_set_steps(&job->recipe, options, (uint64_t)options->steps));

@@ -111,7 +111,14 @@ static void keep_lora_dropout(cli_recipe *recipe, const cli_options *options,
     recipe->lora_dropout = noted->lora_dropout;
 }
 
-void cli_recipe_keep_sequence(cli_recipe *recipe, const cli_options *options)
+/* Licence and settings of the folder that the first run began with are of these weights, too. */
+static void keep_base(cli_recipe *recipe, const cli_recipe *noted)
+{
+    snprintf(recipe->base, sizeof(recipe->base), "%s", noted->base);
+    recipe->base_trained = noted->base_trained;
+}
+
+void cli_recipe_keep_noted(cli_recipe *recipe, const cli_options *options)
 {
     cli_recipe noted;
     int is_text;
@@ -121,6 +128,7 @@ void cli_recipe_keep_sequence(cli_recipe *recipe, const cli_options *options)
     const char *layout = noted.form.aligned == COH_DOCUMENTS_SEPARATE ? "separate"
                          : noted.form.aligned == COH_DOCUMENTS_FITTED ? "fitted"
                                                                       : "aligned";
+    keep_base(recipe, &noted);
     keep_frozen_dtype(recipe, options, &noted);
     keep_lora_dropout(recipe, options, &noted);
     if (options->command == CLI_TRAIN && noted.form.aligned &&

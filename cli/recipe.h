@@ -82,9 +82,10 @@ static inline const char *cli_recipe_schedule_name(const cli_recipe *recipe)
  * tokenizer and text must be read. */
 coh_status cli_recipe_choose_tokenizer(const cli_options *options, char *out_path);
 
-/* Gives a new run that begins with a checkpoint of a run the sequence of that run, unless
- * --sequence is given, and prints it. */
-void cli_recipe_keep_sequence(cli_recipe *recipe, const cli_options *options);
+/* Gives a new run that begins with a checkpoint of a run the base of that run, and unless flags
+ * replace them its sequence, the dtype of its frozen weights and the dropout of its adapters, which
+ * are printed. */
+void cli_recipe_keep_noted(cli_recipe *recipe, const cli_options *options);
 
 /* Converts a path for a note, of CLI_PATH_BYTES: absolute, or unchanged if it does not exist; ""
  * stays "". */

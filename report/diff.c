@@ -71,6 +71,7 @@ static int is_left_out(const char *name)
         "data",
         "validation",
         "trained_positions",
+        "base_trained",
         "clips_by_previous",
         "speculates",
     };

@@ -137,7 +137,9 @@ typedef struct coh_training_note {
     char tokenizer[COH_PATH_BYTES]; /* "bytes", a folder or a file; "none": the data are ids */
     /* coh_tokenizer_identity; 0: trained with "none", so any tokenizer may be given later */
     uint64_t tokenizer_identity;
-    char base[COH_PATH_BYTES]; /* folder of the initial weights; "": none */
+    /* Folder of the initial weights: of this run's, or if it began with another run's, of the first
+     * run's; "": none. */
+    char base[COH_PATH_BYTES];
     char data[COH_PATH_BYTES]; /* the token file; "": not kept, so a resumed run needs another */
     uint64_t data_hash;        /* of coh_token_file_facts; 0: none */
     /* The text or token file for validation; "none"; "": the documents held out of the data, if
@@ -166,6 +168,9 @@ typedef struct coh_training_note {
     int64_t trained_positions;
     uint64_t skip_bad;   /* 1: lines of JSON that are no documents are left out */
     double lora_dropout; /* of the inputs of adapters (coh_model) */
+    /* 1: a run before trained the weights that this one began with, so those of `base` are others.
+     * 0: they are those of `base`, next to adapters. It changes no number. */
+    uint64_t base_trained;
 } coh_training_note;
 
 /* As coh_training_note_init; `bytes` is the size that the caller was compiled with. */

@@ -417,6 +417,31 @@ class Adapters(ProgramTest):
             self.assertIn("names no base model", done.err)
             self.assertIsNone(self.read_adapters(name + "-out")[0]["base_model_name_or_path"])
 
+    def test_a_run_that_begins_with_a_run_has_the_files_of_the_first_ones_base(self):
+        folder, _ = self.model("gpt2")
+        texts = {"LICENSE": "Free.", "NOTICE.md": "By others.", "README.md": "# Model",
+                 "generation_config.json": json.dumps({"eos_token_id": [0, 7], "top_k": 5})}
+        for name, text in texts.items():
+            self.write(f"model/{name}", text)
+        base = {"beside": folder, "beside-on": folder, "twice-beside": None, "twice-beside-on": None}
+        for name, start in (("once", [folder]), ("twice", [self.path("once")]), ("thrice", [self.path("twice", "step-1")]),
+                            ("beside", [folder, "--lora", 2]), ("beside-on", [self.path("beside")]),
+                            ("twice-beside", [self.path("twice"), "--lora", 2]),
+                            ("twice-beside-on", [self.path("twice-beside")])):
+            with self.subTest(name=name):
+                self.train(*start, "--steps", 1, "--save", self.path(name))
+                out, whole = f"{name}-out", ["--merge-lora"] if name in base else []
+                self.succeeds("export", self.path(name), "-o", self.path(out), *whole)
+                for file, text in texts.items():
+                    with open(self.path(out, file), encoding="utf-8") as copy:
+                        self.assertEqual(copy.read(), text)
+                said = self.succeeds("generate", self.path(name), "--prompt", "a", "--tokens", 1, "--threads", 2).err
+                self.assertIn(f"{folder}/generation_config.json is taken as if it were flags: --top-k 5;", said)
+                if name in base:
+                    said = self.succeeds("export", self.path(name), "-o", self.path(f"{name}-alone")).err
+                    self.assertEqual(self.read_adapters(f"{name}-alone")[0]["base_model_name_or_path"], base[name])
+                    self.assertEqual("names no base model" in said, base[name] is None, said)
+
     @in_full
     def test_a_frozen_model_is_read_from_disk_and_never_written(self):
         for kind in DEFAULTS:
