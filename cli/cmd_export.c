@@ -201,7 +201,7 @@ static coh_status open_run(export_run *run)
         .dtype = run->write.dtype,
         .base = run->recipe.base[0] && !run->recipe.base_trained ? run->recipe.base : NULL,
         .files_from = run->write.files_from,
-        .frozen_nf4 = run->recipe.frozen_nf4 != 0,
+        .frozen_nf4 = cli_recipe_is_rounded(&run->recipe),
     };
     return COH_OK;
 }
@@ -312,9 +312,13 @@ static coh_status write_merged(export_run *run)
 
 static coh_status write_files(export_run *run, const char *path)
 {
-    if (is_beside(run) && run->recipe.frozen_nf4)
-        cli_note_choice("note: the adapters were trained over weights in nf4, and over others they "
-                        "fit a little less; --merge-lora adds them to those");
+    if (cli_recipe_is_rounded(&run->recipe))
+        cli_note_choice(
+            "%s", is_beside(run)
+                      ? "note: the adapters were trained over weights in nf4, and over others they "
+                        "fit a little less; --merge-lora adds them to those"
+                      : "note: frozen weights of linear layers were rounded to nf4, and are "
+                        "exported so");
     if (is_beside(run))
         return coh_adapters_write(&run->model, &run->write_beside, path, numbers, run);
     if (run->model.adapters.rank > 0)

@@ -94,10 +94,11 @@ static void print_recipe(const char *note_json)
         return;
     cli_line_clear(&line);
     describe_rates(&recipe, &line);
-    if (recipe.frozen_nf4)
+    if (cli_recipe_is_rounded(&recipe))
         cli_line_add(&line,
-                     "  frozen weights of linear layers in nf4: the numbers here are rounded "
-                     "so\n");
+                     "  frozen weights of linear layers %sin nf4: the numbers here are rounded "
+                     "so\n",
+                     recipe.frozen_nf4 ? "" : "were ");
     cli_parameter_groups_describe(&recipe, NULL, &line);
     printf("%s", line.text);
 }

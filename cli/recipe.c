@@ -93,6 +93,7 @@ static void find_noted(const char *path, char *out_path)
 static void keep_frozen_dtype(cli_recipe *recipe, const cli_options *options,
                               const cli_recipe *noted)
 {
+    recipe->frozen_rounded = (uint64_t)cli_recipe_is_rounded(noted);
     if (!noted->frozen_nf4 || cli_given(options, CLI_FLAG_FROZEN_DTYPE))
         return;
     cli_note_choice("frozen weights in nf4: as those of %s; --frozen-dtype changes it",

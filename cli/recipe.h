@@ -19,6 +19,13 @@ static inline int cli_recipe_defers(const cli_recipe *recipe)
     return recipe->clip > 0 && !recipe->clips_by_previous;
 }
 
+/* Have frozen weights been rounded to nf4? Older notes say so only of weights that are stored in
+ * it. */
+static inline int cli_recipe_is_rounded(const cli_recipe *recipe)
+{
+    return recipe->frozen_rounded != 0 || recipe->frozen_nf4 != 0;
+}
+
 /* The first window of the data that step `step` reads. */
 static inline uint64_t cli_recipe_window(const cli_recipe *recipe, uint64_t step)
 {

@@ -124,6 +124,7 @@ coh_status cli_settle_frozen_dtype(cli_job *job)
         cli_note_choice(
             "frozen weights are stored in nf4 from now on: they are rounded, unless they "
             "have been before");
+    job->recipe.frozen_rounded = cli_recipe_is_rounded(&job->recipe) || is_on;
     job->recipe.frozen_nf4 = is_on;
     job->model.frozen_nf4 = (int32_t)is_on;
     return COH_OK;

@@ -105,6 +105,7 @@ static const note_row note_rows[] = {
     LATER("skip_bad", NOTE_AMOUNT, skip_bad),
     LATER("lora_dropout", NOTE_REAL, lora_dropout),
     LATER("base_trained", NOTE_AMOUNT, base_trained),
+    LATER("frozen_rounded", NOTE_AMOUNT, frozen_rounded),
 };
 enum { NOTE_ROW_COUNT = sizeof(note_rows) / sizeof(note_rows[0]) };
 

@@ -72,6 +72,7 @@ static int is_left_out(const char *name)
         "validation",
         "trained_positions",
         "base_trained",
+        "frozen_rounded",
         "clips_by_previous",
         "speculates",
     };

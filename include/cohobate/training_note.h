@@ -171,6 +171,9 @@ typedef struct coh_training_note {
     /* 1: a run before trained the weights that this one began with, so those of `base` are others.
      * 0: they are those of `base`, next to adapters. It changes no number. */
     uint64_t base_trained;
+    /* 1: frozen weights of linears have been rounded to NF4, by this run or by one before, also if
+     * they are stored otherwise now. It changes no number. */
+    uint64_t frozen_rounded;
 } coh_training_note;
 
 /* As coh_training_note_init; `bytes` is the size that the caller was compiled with. */

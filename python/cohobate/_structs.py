@@ -309,7 +309,8 @@ class coh_training_note(Structure):
                 ("stop_after_worse", c_uint64), ("schedule_kind", c_uint64),
                 ("decay_steps", c_uint64), ("frozen_nf4", c_uint64),
                 ("trained_positions", c_int64), ("skip_bad", c_uint64),
-                ("lora_dropout", c_double), ("base_trained", c_uint64)]
+                ("lora_dropout", c_double), ("base_trained", c_uint64),
+                ("frozen_rounded", c_uint64)]
 
 
 class coh_checkpoint_tensor(Structure):

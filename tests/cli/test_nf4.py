@@ -170,6 +170,30 @@ class Nf4(TrainTest):
             self.assertEqual(self.succeeds("inspect", run, "--json").json["frozen_dtype"], "nf4" if flags else None)
             self.assertNotIn(note, self.succeeds("eval", run, "--data", text).err)  # has the rounded numbers
 
+    def test_weights_that_were_rounded_once_are_said_to_be_for_ever(self):
+        """Later runs store them as the model has them, which gives nothing back."""
+        folder, text, plain = self.path("model"), self.corpus(60), ["--frozen-dtype", "model"]
+        model_folder.make(folder, "llama", dtype="BF16", C=128, inner=256)
+        base = ["--data", text, "--sequence", 16, "--batch", 2, "--threads", 2, "--steps", 1]
+        self.succeeds("train", folder, *base, "--lora", 2, *NF4, "--save", self.path("first"))
+        self.succeeds("train", self.path("first"), *base, *plain, "--save", self.path("second"))
+        self.succeeds("train", self.path("second"), *base, "--save", self.path("third"))
+        shutil.copytree(self.path("first"), self.path("resumed"))
+        self.resumed(self.path("resumed"), *plain, "--steps", 2)
+        for name in ("second", "third", "resumed"):
+            with self.subTest(name=name):
+                run, out = self.path(name), self.path(name + "-out")
+                self.assertIsNone(self.succeeds("inspect", run, "--json").json["frozen_dtype"])
+                self.assertIn("frozen weights of linear layers were in nf4: the numbers here are rounded so", self.succeeds("inspect", run).out)
+                self.assertIn("the adapters were trained over weights in nf4", self.succeeds("export", run, "-o", out).err)
+                held = model_folder.metadata(os.path.join(out, "adapter_model.safetensors"))
+                self.assertEqual(held["cohobate.frozen_dtype"], "nf4")
+        self.succeeds("train", folder, *base, "--freeze", "*_proj", *NF4, "--save", self.path("frozen"))
+        self.succeeds("train", folder, *base, "--freeze", "*_proj", "--save", self.path("kept"))
+        for name, flags, is_told in (("third", ["--merge-lora"], True), ("frozen", [], True), ("kept", [], False)):
+            said = self.succeeds("export", self.path(name), "-o", self.path(name + "-whole"), *flags).err
+            self.assertEqual("frozen weights of linear layers were rounded to nf4, and are exported so" in said, is_told, said)
+
     def test_what_has_no_such_weights_is_refused(self):
         says = "--frozen-dtype nf4 is of frozen weights of linear layers"
         self.fails(2, "train", *NANO, "--data", self.corpus(), *NF4, says=says)

@@ -67,6 +67,7 @@ static void a_note_is_read_as_it_was_written(void **state)
     note.trained_positions = 1024;
     note.lora_dropout = 0.05;
     note.base_trained = 1;
+    note.frozen_rounded = 1;
     assert_int_equal(coh_training_note_write(&note, &model, text, sizeof(text)), COH_OK);
     assert_non_null(strstr(text, "\"data_hash\": \"0123456789abcdef\""));
     assert_non_null(strstr(text, "\"replicas\": \"2x2\""));
