@@ -8,6 +8,7 @@
 #include "cli/artefact.h"
 #include "cli/commands.h"
 #include "cli/dtype.h"
+#include "cli/ends.h"
 #include "cli/progress.h"
 #include "cli/recipe.h"
 #include "cli/stop.h"
@@ -19,6 +20,8 @@ typedef struct export_run {
     cli_weights weights;
     cli_recipe recipe;              /* of a checkpoint */
     char tokenizer[CLI_PATH_BYTES]; /* its files are copied; "": none */
+    int is_of_bytes;                /* no file is their tokenizer */
+    coh_text_ids ids;               /* if the tokenizer is another than that of the base */
     coh_folder_write_options write;
     coh_adapters_write_options write_beside; /* for adapters that are exported alone */
 
@@ -63,6 +66,7 @@ static void record_bytes(export_run *run)
 {
     char *extras = run->model.extras;
     const size_t used = strlen(extras), room = sizeof(run->model.extras) - used;
+    run->is_of_bytes = 1;
     if (is_beside(run)) { /* adapters have no config.json */
         cli_note_choice("note: no tokenizer goes along, since adapters cannot hold \"bytes\"");
     } else if (snprintf(extras + used, room, "%s\"" CLI_BYTES_MEMBER "\": \"bytes\"",
@@ -153,6 +157,28 @@ static const char *notices_from(const export_run *run)
     return NULL;
 }
 
+/* Replaces the ids that files of the base give to tokens of another tokenizer. */
+static coh_status set_ids(export_run *run)
+{
+    const char *base = run->weights.folder ? run->options->operand : run->recipe.base;
+    const char *chosen = run->is_of_bytes ? "bytes" : run->tokenizer;
+    coh_tokenizer *tokenizer;
+    if (is_beside(run) || !base[0] || !chosen[0] ||
+        (!run->is_of_bytes && cli_artefact_is_within(base, chosen)))
+        return COH_OK;
+    CLI_TRY(coh_tokenizer_open(chosen, &tokenizer));
+    if (cli_ends_are_of_another(cli_recipe_origin(base, run->tokenizer), chosen, tokenizer)) {
+        run->ids = (coh_text_ids){ .begin = coh_tokenizer_begin_of_text(tokenizer),
+                                   .end = coh_tokenizer_end_of_text(tokenizer) };
+        run->write.text_ids = &run->ids;
+        cli_note_choice("note: the ids that begin and end texts are those of the tokenizer %s, "
+                        "which is not that of %s",
+                        chosen, base);
+    }
+    coh_tokenizer_close(tokenizer);
+    return COH_OK;
+}
+
 static coh_status check_adapters(const export_run *run)
 {
     const cli_options *options = run->options;
@@ -194,6 +220,7 @@ static coh_status open_run(export_run *run)
         .files_from = run->tokenizer[0] ? run->tokenizer : NULL,
         .notices_from = is_beside(run) ? NULL : notices_from(run),
     };
+    CLI_TRY(set_ids(run));
     CLI_TRY(open_chat(run));
     add_chat(run);
     run->write_beside = (coh_adapters_write_options){

@@ -59,19 +59,15 @@ static json_t *kept_members(const coh_model *model)
     return json_loadb(text, (size_t)length, 0, NULL);
 }
 
-/* Is the tokenizer another one than that of the folder? A folder that holds none has been given
- * its own by the flag. */
-static int has_other_ids(const cli_inference *inference, const char *folder)
+int cli_ends_are_of_another(const char *folder, const char *chosen, const coh_tokenizer *tokenizer)
 {
-    const char *chosen = inference->recipe.tokenizer;
     coh_tokenizer *own;
     if (strcmp(chosen, "bytes") == 0)
         return !folder || !cli_artefact_is_of_bytes(folder);
     if (!folder || cli_artefact_is_within(folder, chosen) ||
         coh_tokenizer_open(folder, &own) != COH_OK)
         return 0;
-    const int is_other =
-        coh_tokenizer_identity(own) != coh_tokenizer_identity(inference->tokenizer);
+    const int is_other = coh_tokenizer_identity(own) != coh_tokenizer_identity(tokenizer);
     coh_tokenizer_close(own);
     return is_other;
 }
@@ -80,7 +76,7 @@ static int has_other_ids(const cli_inference *inference, const char *folder)
 static void mark_listed(const cli_inference *inference, const cli_generation_config *config,
                         int64_t count, uint8_t *ends)
 {
-    if (has_other_ids(inference, config->folder))
+    if (cli_ends_are_of_another(config->folder, inference->recipe.tokenizer, inference->tokenizer))
         return;
     json_t *kept = kept_members(&inference->model);
     if (names_ends(config->root))

@@ -19,4 +19,9 @@
 void cli_ends_mark(const cli_inference *inference, const cli_generation_config *config,
                    int32_t end_of_turn, int64_t count, uint8_t *ends);
 
+/* Is the tokenizer, opened from `chosen`, another one than that of a model's folder (NULL: there is
+ * none)? Ids that the folder's files name are then other tokens. A folder that holds no tokenizer
+ * has been given its own by the flag. */
+int cli_ends_are_of_another(const char *folder, const char *chosen, const coh_tokenizer *tokenizer);
+
 #endif

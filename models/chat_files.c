@@ -1,6 +1,7 @@
-/* Writes the files that conversations add to a model's folder. The one idea: transformers and vLLM
- * end an answer at the ids of generation_config.json, and write conversations by
- * chat_template.jinja, whatever other files say. Next: companions.c copies the others. */
+/* Writes the files that conversations, or another tokenizer, change in a model's folder. The one
+ * idea: transformers and vLLM end an answer at the ids of generation_config.json, and write
+ * conversations by chat_template.jinja, whatever other files say. Next: companions.c copies the
+ * others. */
 #include "models/chat_files.h"
 
 #include <stdio.h>
@@ -46,19 +47,25 @@ static coh_status read_settings(const char *from, json_t **out_root)
     if (status == COH_ERR_MEMORY)
         return status;
     return coh_fail(COH_ERR_CORRUPT,
-                    "%.300s is no object of JSON, so the end of an answer cannot be added to it: "
+                    "%.300s is no object of JSON, so the ids that end a text cannot be set in it: "
                     "correct it, or take a whole copy of the model",
                     path);
 }
 
-/* The ids that end a text by config.json: a member that models keep without reading it. */
-static coh_status ends_of_config(const coh_model *model, json_t **out_ends)
+/* Reads the members of config.json that models keep without reading them. */
+static coh_status read_extras(const coh_model *model, json_t **out_root)
 {
     char text[sizeof(model->extras) + 3];
-    json_t *root;
     const int length = snprintf(text, sizeof(text), "{%s}", model->extras);
+    return coh_json_load(text, (size_t)length, out_root);
+}
+
+/* The ids that end a text by config.json. */
+static coh_status ends_of_config(const coh_model *model, json_t **out_ends)
+{
+    json_t *root;
     *out_ends = NULL;
-    COH_TRY(coh_json_load(text, (size_t)length, &root));
+    COH_TRY(read_extras(model, &root));
     *out_ends = json_incref(json_object_get(root, member));
     json_decref(root);
     return COH_OK;
@@ -95,6 +102,27 @@ static coh_status set_ends(json_t *settings, const json_t *ends, int32_t id)
     return error ? coh_fail(COH_ERR_MEMORY, "no memory for the ids that end a text") : COH_OK;
 }
 
+static int set_id(json_t *members, const char *name, int32_t id)
+{
+    return json_object_set_new(members, name, id < 0 ? json_null() : json_integer(id));
+}
+
+/* null is written where there is no such id: without the member transformers has a default. */
+static coh_status replace_ids(json_t *members, const coh_text_ids *ids)
+{
+    static const char *const former[] = {
+        "pad_token_id",          "sep_token_id",        "decoder_start_token_id",
+        "forced_bos_token_id",   "forced_eos_token_id", "suppress_tokens",
+        "begin_suppress_tokens", "bad_words_ids",       "force_words_ids",
+        "forced_decoder_ids",    "sequence_bias",
+    };
+    for (size_t i = 0; i < sizeof(former) / sizeof(former[0]); i++)
+        (void)json_object_del(members, former[i]); /* fails if it is not there */
+    return set_id(members, "bos_token_id", ids->begin) || set_id(members, member, ids->end)
+               ? coh_fail(COH_ERR_MEMORY, "no memory for the ids of a tokenizer")
+               : COH_OK;
+}
+
 static coh_status write_settings(coh_folder_place *place, json_t *settings, uint64_t *bytes)
 {
     coh_text text = { 0 };
@@ -107,24 +135,47 @@ static coh_status write_settings(coh_folder_place *place, json_t *settings, uint
     return status;
 }
 
-static coh_status write_ends(coh_folder_place *place, const coh_model *model, const char *from,
-                             int32_t id, uint64_t *bytes)
+static coh_status write_ends(coh_folder_place *place, const coh_model *model,
+                             const coh_folder_write_options *options, const char *from,
+                             uint64_t *bytes)
 {
     json_t *settings = NULL, *ends = NULL;
     coh_status status = read_settings(from, &settings);
+    if (status == COH_OK && settings && options->text_ids)
+        status = replace_ids(settings, options->text_ids);
     if (status == COH_OK && settings)
         ends = json_incref(json_object_get(settings, member));
-    if (status == COH_OK && !settings) {
+    if (status == COH_OK && !settings && options->end_of_turn) {
         settings = json_object();
         status = settings ? ends_of_config(model, &ends)
                           : coh_fail(COH_ERR_MEMORY, "no memory for " GENERATION);
     }
-    if (status == COH_OK)
-        status = set_ends(settings, ends, id);
-    if (status == COH_OK)
+    if (status == COH_OK && options->end_of_turn)
+        status = set_ends(settings, ends, *options->end_of_turn);
+    if (status == COH_OK && settings)
         status = write_settings(place, settings, bytes);
     json_decref(ends);
     json_decref(settings);
+    return status;
+}
+
+coh_status coh_chat_files_replace_ids(coh_model *model, const coh_text_ids *ids)
+{
+    coh_text text = { 0 };
+    json_t *root;
+    COH_TRY(read_extras(model, &root));
+    coh_status status = replace_ids(root, ids);
+    if (status == COH_OK)
+        status = coh_config_text_dump(&text, root, -1);
+    if (status == COH_OK && text.bytes - 2 >= sizeof(model->extras))
+        status = coh_fail(COH_ERR_FULL,
+                          "config.json of %.200s has no room for the ids of another tokenizer: "
+                          "remove members of it that nobody reads",
+                          model->name);
+    if (status == COH_OK) /* without its braces */
+        snprintf(model->extras, sizeof(model->extras), "%.*s", (int)text.bytes - 2, text.data + 1);
+    coh_text_fini(&text);
+    json_decref(root);
     return status;
 }
 
@@ -135,6 +186,7 @@ coh_status coh_chat_files_write(coh_folder_place *place, const coh_model *model,
     const char *text = options->chat_template;
     if (text)
         COH_TRY(take_text(place, "chat_template.jinja", text, strlen(text), bytes));
-    return options->end_of_turn ? write_ends(place, model, from, *options->end_of_turn, bytes)
-                                : COH_OK;
+    return options->end_of_turn || options->text_ids
+               ? write_ends(place, model, options, from, bytes)
+               : COH_OK;
 }

@@ -44,7 +44,7 @@ typedef struct exporter {
     const char *base;   /* of adapters: the base model's name */
     int32_t frozen_nf4; /* likewise: of weights in NF4 */
     const char *files_from, *generation_from, *notices_from; /* NULL: none are copied */
-    coh_folder_write_options chat;                           /* its last two members are read */
+    coh_folder_write_options chat;                           /* its last three members are read */
     coh_number_source source;
     void *context;
 
@@ -462,7 +462,7 @@ static coh_status take_companions(const exporter *e, coh_folder_place *place, ui
     const unsigned own_template = chat->chat_template ? 0 : COH_COMPANIONS_TEMPLATE;
     COH_TRY(
         coh_companions_take(place, e->files_from, COH_COMPANIONS_TOKENIZER | own_template, bytes));
-    if (!chat->end_of_turn)
+    if (!chat->end_of_turn && !chat->text_ids)
         COH_TRY(coh_companions_take(place, e->generation_from, COH_COMPANIONS_GENERATION, bytes));
     COH_TRY(coh_chat_files_write(place, e->model, chat, e->generation_from, bytes));
     return coh_companions_take(place, e->notices_from, COH_COMPANIONS_NOTICES, bytes);
@@ -549,7 +549,10 @@ static coh_status export_model(const coh_model *model, const coh_folder_write_op
                         model->name);
     /* The model's own folder knows its generation settings; the fallback is the tokenizer's. */
     const char *own = known.notices_from ? known.notices_from : known.files_from;
-    exporter e = { .model = model,
+    coh_model renamed = *model;
+    if (known.text_ids)
+        COH_TRY(coh_chat_files_replace_ids(&renamed, known.text_ids));
+    exporter e = { .model = &renamed,
                    .kind = &model_kind,
                    .dtype = known.dtype,
                    .shard_bytes = known.shard_bytes,

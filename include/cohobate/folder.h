@@ -89,6 +89,12 @@ COH_API coh_status coh_folder_numbers(void *folder, coh_parameter parameter, con
 typedef coh_status (*coh_number_source)(void *context, const char *name, uint64_t element_begin,
                                         uint64_t count, float *values);
 
+/* Ids by which a tokenizer begins and ends texts. */
+typedef struct coh_text_ids {
+    int32_t begin; /* coh_tokenizer_begin_of_text; -1: none */
+    int32_t end;   /* coh_tokenizer_end_of_text; -1: none */
+} coh_text_ids;
+
 /* Options of coh_folder_write. */
 typedef struct coh_folder_write_options {
     uint32_t struct_bytes;
@@ -107,6 +113,10 @@ typedef struct coh_folder_write_options {
      * add to those that end a text (eos_token_id of generation_config.json). NULL: neither. */
     const char *chat_template;
     const int32_t *end_of_turn; /* of one id */
+    /* For a tokenizer other than that of the folder that the weights came from: its ids replace
+     * bos_token_id and eos_token_id of config.json and generation_config.json, and other members
+     * with ids of the former tokenizer are left out. NULL: all stay. */
+    const coh_text_ids *text_ids;
 } coh_folder_write_options;
 
 /* Writes the model into a new folder `path` that `transformers` reads: config.json, the tensors as

@@ -308,6 +308,44 @@ class Generate(ProgramTest):
         self.succeeds("export", self.path("moved"), "-o", self.path("out"))
         self.assertEqual(self.ending(self.path("out"))[0], "end")
 
+    def test_an_export_with_another_tokenizer_has_its_ids_and_ends_texts_as_the_run(self):
+        folder = self.model("qwen2")[0]
+        self.always(self.DRAWN)
+        self.ends({"bos_token_id": 3, "eos_token_id": [self.DRAWN, 4], "pad_token_id": 5, "suppress_tokens": [6], "top_k": 7}, self.DRAWN)
+        with open(self.path("model", "config.json"), encoding="utf-8") as file:
+            self.write("model/config.json", json.dumps({**json.load(file), "bos_token_id": 3, "pad_token_id": 5, "label2id": {"A": 1}}))
+        other, same = self.path("other"), self.path("same")
+        shutil.copytree(os.path.join(model_folder.TOKENIZERS, "llama3"), other)
+        shutil.copytree(folder, same, ignore=shutil.ignore_patterns("*.safetensors", "config.json"))
+        self.write("other/tokenizer_config.json", json.dumps({"bos_token": "<|begin_of_text|>", "eos_token": "<|end_of_text|>"}))
+        with open(os.path.join(other, "tokenizer.json"), encoding="utf-8") as file:
+            ids = {token["content"]: token["id"] for token in json.load(file)["added_tokens"]}
+        own = {"bos_token_id": ids["<|begin_of_text|>"], "eos_token_id": ids["<|end_of_text|>"]}
+        of_bytes = {"bos_token_id": None, "eos_token_id": 256}  # of bytes, of which none begins a text
+        kept = {"bos_token_id": 3, "eos_token_id": self.DRAWN, "pad_token_id": 5}
+        for name, tokenizer, must, generation, finish in (
+                ("other", other, own, {**own, "top_k": 7}, "length"), ("bytes", "bytes", of_bytes, {**of_bytes, "top_k": 7}, "length"),
+                ("same", same, kept, {**kept, "eos_token_id": [self.DRAWN, 4], "suppress_tokens": [6], "top_k": 7}, "end")):
+            with self.subTest(name=name):
+                run, out = self.path(f"run-{name}"), self.path(f"out-{name}")
+                self.succeeds("train", folder, "--data", self.corpus(60), "--sequence", 16, "--batch", 2, "--steps", 1, "--lr", 0,
+                              "--threads", 2, "--tokenizer", tokenizer, "--save", run)
+                said = self.succeeds("export", run, "-o", out).err
+                self.assertEqual(f"are those of the tokenizer {tokenizer}, which is not that of {folder}" in said, name != "same", said)
+                with open(os.path.join(out, "config.json"), encoding="utf-8") as file:
+                    config = json.load(file)
+                self.assertEqual({key: config[key] for key in config if key.endswith("token_id")}, must)
+                self.assertEqual(config["label2id"], {"A": 1})
+                with open(os.path.join(out, "generation_config.json"), encoding="utf-8") as file:
+                    self.assertEqual(json.load(file), generation)
+                self.assertEqual([self.ending(run)[0], self.ending(out)[0]], [finish, finish])
+                self.succeeds("export", out, "-o", out + "-again")
+                with open(os.path.join(out, "config.json"), "rb") as file, open(os.path.join(out + "-again", "config.json"), "rb") as again:
+                    self.assertEqual(file.read(), again.read())
+        self.succeeds("export", folder, "--tokenizer", other, "-o", self.path("given"))
+        with open(self.path("given", "generation_config.json"), encoding="utf-8") as file:
+            self.assertEqual(json.load(file), {**own, "top_k": 7})
+
     def test_a_base_model_that_learned_conversations_is_exported_with_their_form(self):
         """Its own files end no answer and have no template, so other programs would run on, or refuse."""
         folder = self.model("qwen2")[0]
