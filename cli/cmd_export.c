@@ -127,18 +127,26 @@ static coh_status open_chat(export_run *run)
  * say neither. */
 static void add_chat(export_run *run)
 {
+    const char *text = coh_chat_template_text(run->chat);
+    const char *description = coh_chat_description(run->chat);
+    const int has_none = !text && strncmp(description, "plain", 5) == 0;
     if (!run->chat)
         return;
     if (is_beside(run)) {
-        if (coh_chat_template_text(run->chat))
+        if (text || has_none)
             cli_note("note: the run's conversations have the form %s, which is not that of the "
                      "model's own files: export the run with --merge-lora for a folder whose "
                      "files say so",
-                     coh_chat_description(run->chat));
+                     description);
         return;
     }
+    if (run->tokenizer[0] && has_none)
+        cli_note("note: the run's conversations have the form %s, and with this tokenizer no chat "
+                 "template writes their ids: %s has none, so other programs refuse conversations, "
+                 "or write them otherwise",
+                 description, run->options->output);
     if (run->tokenizer[0])
-        run->write.chat_template = coh_chat_template_text(run->chat);
+        run->write.chat_template = text;
     if (run->end_of_turn >= 0)
         run->write.end_of_turn = &run->end_of_turn;
 }

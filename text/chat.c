@@ -14,6 +14,7 @@ struct coh_chat {
     coh_tokenizer *tokenizer;
     coh_chat_form form; /* AUTO: the tokenizer's own */
     coh_chat_template *program;
+    int is_begun; /* the form's begun_text has the ids of before() and the template */
     char description[160];
 };
 
@@ -86,7 +87,11 @@ const char *coh_chat_answer_prefix(const coh_chat *chat)
 const char *coh_chat_template_text(const coh_chat *chat)
 {
     const coh_chat_form_facts *form = chat ? coh_chat_form_find(chat->form) : NULL;
-    return form && before(chat)->count == 0 ? form->template_text : NULL;
+    if (form == NULL)
+        return NULL;
+    return before(chat)->count == 0 ? form->template_text
+           : chat->is_begun         ? form->begun_text
+                                    : NULL;
 }
 
 const char *coh_chat_description(const coh_chat *chat)
@@ -123,6 +128,36 @@ static coh_chat_form find_form(const coh_tokenizer *tokenizer)
     return is_llama2(tokenizer) ? COH_CHAT_FORM_LLAMA2 : COH_CHAT_FORM_PLAIN;
 }
 
+/* Ids of a question by `program`, behind those of `first`. */
+static coh_status ask(coh_chat_template *program, const coh_id_list *first, coh_id_list *ids)
+{
+    const coh_chat_turn question = { COH_CHAT_USER, "Hi", 2 };
+    COH_TRY(coh_id_list_add_all(ids, first->ids, first->count));
+    return coh_chat_template_prompt(program, &question, 1, ids);
+}
+
+/* Finds whether a template can write the tokens before a text: it can write bos_token, and a
+ * tokenizer may read the text behind a token in it otherwise than a text of its own. */
+static coh_status find_begun(coh_chat *chat, const coh_chat_form_facts *form)
+{
+    coh_chat_template *begun = NULL;
+    coh_id_list ours = { 0 }, theirs = { 0 }, none = { 0 };
+    if (before(chat)->count == 0)
+        return COH_OK;
+    coh_status status =
+        coh_chat_template_create(chat->tokenizer, form->description, form->begun_text, -1, &begun);
+    if (status == COH_OK)
+        status = ask(begun, &none, &theirs);
+    if (status == COH_OK)
+        status = ask(chat->program, before(chat), &ours);
+    chat->is_begun = status == COH_OK && ours.count == theirs.count &&
+                     memcmp(ours.ids, theirs.ids, ours.count * sizeof(*ours.ids)) == 0;
+    coh_chat_template_close(begun);
+    coh_free(ours.ids);
+    coh_free(theirs.ids);
+    return status == COH_ERR_MEMORY ? status : COH_OK; /* bos_token may be none */
+}
+
 static coh_status open_form(coh_chat *chat)
 {
     const coh_chat_form_facts *form = coh_chat_form_find(chat->form);
@@ -140,9 +175,10 @@ static coh_status open_form(coh_chat *chat)
                                           "form ends an answer: name one in its "
                                           "tokenizer_config.json, or choose another form");
     snprintf(chat->description, sizeof(chat->description), "%s", form->description);
-    return coh_chat_template_create(chat->tokenizer, form->description, form->template_text,
-                                    coh_tokenizer_token_id(chat->tokenizer, form->begin_of_text),
-                                    &chat->program);
+    COH_TRY(coh_chat_template_create(chat->tokenizer, form->description, form->template_text,
+                                     coh_tokenizer_token_id(chat->tokenizer, form->begin_of_text),
+                                     &chat->program));
+    return form->begun_text ? find_begun(chat, form) : COH_OK;
 }
 
 /* Puts the ways on behind the reason why a template cannot be run. Templates write the token that

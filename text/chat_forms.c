@@ -53,9 +53,11 @@ static const char qwen3[] =
     "{% endfor %}" ASKED("<|im_start|>assistant\\n");
 
 /* Without an end of text the line end ends an answer. */
-static const char plain[] = "{% for m in messages %}{{ m.role + ': ' + m.content }}"
-                            "{% if m.role == 'assistant' and eos_token is defined %}{{ eos_token }}"
-                            "{% else %}{{ '\\n' }}{% endif %}{% endfor %}" ASKED("assistant:");
+#define PLAIN                                                                                      \
+    "{% for m in messages %}{{ m.role + ': ' + m.content }}"                                       \
+    "{% if m.role == 'assistant' and eos_token is defined %}{{ eos_token }}"                       \
+    "{% else %}{{ '\\n' }}{% endif %}{% endfor %}" ASKED("assistant:")
+static const char plain[] = PLAIN, plain_begun[] = "{{ bos_token }}" PLAIN;
 
 static const coh_chat_form_facts all[] = {
     [COH_CHAT_FORM_CHATML] = { .description = "ChatML (<|im_start|>)",
@@ -77,7 +79,8 @@ static const coh_chat_form_facts all[] = {
                               .template_text = qwen3,
                               .tokens = { "<|im_start|>", "<|im_end|>", "<think>", "</think>" } },
     [COH_CHAT_FORM_PLAIN] = { .description = "plain (\"user: \", \"assistant: \")",
-                              .template_text = plain },
+                              .template_text = plain,
+                              .begun_text = plain_begun },
 };
 
 const coh_chat_form_facts *coh_chat_form_find(coh_chat_form form)

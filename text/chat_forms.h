@@ -11,6 +11,7 @@ typedef struct coh_chat_form_facts {
     const char *description, *template_text;
     const char *tokens[COH_CHAT_FORM_TOKENS]; /* of the vocabulary that it needs */
     const char *begin_of_text;                /* bos_token of a tokenizer that names none */
+    const char *begun_text; /* template_text behind bos_token, if it writes none itself */
 } coh_chat_form_facts;
 
 /* NULL: there is no such form, or it is AUTO. */

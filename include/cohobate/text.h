@@ -136,7 +136,7 @@ COH_API coh_status coh_chat_prompt_json(coh_chat *chat, const char *json, const 
                                         int32_t **out_ids, size_t *out_count, size_t *out_left_out);
 /* Returns the chat template that makes other programs write conversations as this chat does, in
  * Jinja; NULL: they do by the tokenizer's own, or no template can (form PLAIN of a tokenizer that
- * puts tokens before each text). Static storage. */
+ * puts other tokens than bos_token before each text). Static storage. */
 COH_API const char *coh_chat_template_text(const coh_chat *chat);
 /* Returns the id that ends the assistant's turn; -1: none. */
 COH_API int32_t coh_chat_end_of_turn(const coh_chat *chat);

@@ -2,6 +2,8 @@
 
 import json
 import os
+import shutil
+import struct
 import sys
 import unittest
 
@@ -10,7 +12,8 @@ sys.path.insert(0, os.path.join(HERE, "../reference"))
 import reference_python  # noqa: E402
 reference_python.need("torch", "transformers", "jinja2")
 import torch  # noqa: E402
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM  # noqa: E402
+from transformers import (AutoTokenizer, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast, Qwen2Config,  # noqa: E402
+                          Qwen2ForCausalLM)
 
 from program import ProgramTest  # noqa: E402
 
@@ -95,6 +98,27 @@ class Chats(ProgramTest):
         self.assertLess(losses[-1], 0.8 * losses[0])
         for found, wanted in zip(losses, expected):
             self.assertLess(abs(found - wanted), 1e-3, (losses, expected))
+
+    def test_an_export_of_plain_conversations_has_their_ids_in_transformers(self):
+        """Also of a tokenizer that puts a token before each text (Llama 3)."""
+        for case in CASES:
+            with self.subTest(form=case[0]):
+                self.make(case)
+                self.succeeds("train", self.path("model"), *self.flags(), "--chat-form", "plain", "--validation", "none", "--batch", 1,
+                              "--steps", 1, "--save", self.path("run"))
+                self.succeeds("export", self.path("run"), "-o", self.path("out"))
+                self.succeeds("tokenize", self.path("chats.jsonl"), "--chat", "--chat-form", "plain", "--tokenizer", self.path("model"),
+                              "-o", self.path("ours"))
+                tokenizer = AutoTokenizer.from_pretrained(self.path("out"))
+                ids = []
+                for chat in CHATS:
+                    ids += tokenizer.apply_chat_template([{"role": r, "content": c} for r, c in chat], tokenize=True, return_dict=True)["input_ids"]
+                with open(self.path("ours"), "rb") as file:
+                    held = [word & 0x7fff for word, in struct.iter_unpack("<H", file.read())]  # without the bit of what does not count
+                self.assertTrue(any(held[begin:begin + len(ids)] == ids for begin in range(len(held))), case[0])
+                for name in ("model", "run", "out"):
+                    shutil.rmtree(self.path(name))
+                os.remove(self.path("ours"))
 
 
 if __name__ == "__main__":

@@ -406,6 +406,27 @@ class Generate(ProgramTest):
         self.assertIn("form ChatML (<|im_start|>), which is not that of the model's own files: export the run with --merge-lora", said)
         self.assertFalse(os.path.exists(os.path.join(beside, "chat_template.jinja")))
 
+    def test_plain_conversations_are_exported_with_the_token_before_each_text(self):
+        turns = [{"role": "user", "content": "One?"}, {"role": "assistant", "content": "1"}]
+        chats = self.write("chats.jsonl", f"{json.dumps({'messages': turns * 2})}\n" * 8)
+        model_folder.make(self.path("model"), "gpt2", dtype="F32", P=128, V=520)
+        data = ["--data", chats, "--chat", "--chat-form", "plain", "--sequence", 64, "--batch", 1, "--steps", 1, "--lr", 0,
+                "--threads", 2, "--validation", "none"]
+        for name, has_template in (("llama3", True), ("llama2-json", True), ("llama2-modern", False)):
+            with self.subTest(name=name):
+                tokenizer = os.path.join(model_folder.TOKENIZERS, name)
+                run, out = self.path("run-" + name), self.path("out-" + name)
+                self.succeeds("train", self.path("model"), *data, "--tokenizer", tokenizer, "--save", run)
+                said = self.succeeds("export", run, "-o", out).err
+                self.assertEqual("with this tokenizer no chat template writes their ids" in said, not has_template, said)
+                self.assertEqual(os.path.exists(os.path.join(out, "chat_template.jinja")), has_template)
+                if has_template:
+                    for place, flags in ((tokenizer, ["--chat-form", "plain"]), (out, [])):
+                        made = self.path(name + str(len(flags)))
+                        self.succeeds("tokenize", chats, "--chat", "--tokenizer", place, *flags, "-o", made)
+                    with open(self.path(name + "0"), "rb") as own, open(self.path(name + "2"), "rb") as named:
+                        self.assertEqual(own.read(), named.read())
+
     # ---- conversations ----
 
     def test_a_plain_conversation_is_its_text(self):

@@ -363,6 +363,32 @@ static void the_form_follows_from_the_template_and_else_from_special_tokens(void
     assert_form("qwen2", folder_path, "(chat_template.jinja)");
 }
 
+/* The template of the plain form for a tokenizer; "": it has none. */
+static void assert_plain_template(const char *tokenizer_name, const char *expected)
+{
+    char path[PATH_MAX];
+    coh_tokenizer *tokenizer;
+    coh_chat *chat;
+    snprintf(path, sizeof(path), "%s/%s", TOKENIZERS, tokenizer_name);
+    assert_int_equal(coh_tokenizer_open(path, &tokenizer), COH_OK);
+    assert_int_equal(coh_chat_open(tokenizer, NULL, COH_CHAT_FORM_PLAIN, &chat), COH_OK);
+    const char *text = coh_chat_template_text(chat);
+    if (text ? strncmp(text, expected, strlen(expected)) != 0 : expected[0] != '\0')
+        fail_msg("%s: %s, not %s", tokenizer_name, text ? text : "none", expected);
+    coh_chat_close(chat);
+    coh_tokenizer_close(tokenizer);
+}
+
+static void a_plain_template_writes_the_token_before_each_text_if_it_can(void **state)
+{
+    (void)state;
+    assert_plain_template("gpt2", "{% for m in messages %}");
+    assert_plain_template("opt", "{{ bos_token }}{% for m in messages %}");
+    assert_plain_template("llama3", "{{ bos_token }}{% for m in messages %}");
+    /* a blank is put before a text, and not behind <s> (legacy: false) */
+    assert_plain_template("llama2-modern", "");
+}
+
 static void a_template_that_cannot_be_run_is_refused_unless_a_form_is_named(void **state)
 {
     (void)state;
@@ -688,6 +714,7 @@ int main(void)
         IN_FOLDER(ids_and_what_counts_are_those_of_transformers),
         IN_FOLDER(prompts_are_those_of_transformers),
         cmocka_unit_test(a_prompt_ends_with_the_users_turn),
+        cmocka_unit_test(a_plain_template_writes_the_token_before_each_text_if_it_can),
         cmocka_unit_test(a_prompt_of_json_leaves_out_the_answers_at_its_end),
         IN_FOLDER(the_form_follows_from_the_template_and_else_from_special_tokens),
         IN_FOLDER(a_template_that_cannot_be_run_is_refused_unless_a_form_is_named),
