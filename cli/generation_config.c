@@ -109,6 +109,75 @@ static void take_choice(const cli_generation_config *config, const cli_options *
     sampler->top_k = (int64_t)top_k;
 }
 
+/* ---- what is not taken ---- */
+
+/* Members by which transformers writes other text, each with the number that changes nothing, and
+ * the flag, if any, that says the same. */
+static const struct untaken {
+    const char *name;
+    double neutral;
+    cli_flag flag; /* CLI_FLAG_COUNT: none */
+} untaken[] = {
+    { "max_new_tokens", 0, CLI_FLAG_TOKENS },
+    { "max_length", 20, CLI_FLAG_TOKENS }, /* the default of transformers 4, in old files */
+    { "min_new_tokens", 0, CLI_FLAG_COUNT },
+    { "min_length", 0, CLI_FLAG_COUNT },
+    { "stop_strings", 0, CLI_FLAG_STOP },
+    { "num_beams", 1, CLI_FLAG_COUNT },
+    { "num_beam_groups", 1, CLI_FLAG_COUNT },
+    { "penalty_alpha", 0, CLI_FLAG_COUNT },
+    { "dola_layers", 0, CLI_FLAG_COUNT },
+    { "top_h", 0, CLI_FLAG_COUNT },
+    { "typical_p", 1, CLI_FLAG_COUNT },
+    { "epsilon_cutoff", 0, CLI_FLAG_COUNT },
+    { "eta_cutoff", 0, CLI_FLAG_COUNT },
+    { "no_repeat_ngram_size", 0, CLI_FLAG_COUNT },
+    { "encoder_no_repeat_ngram_size", 0, CLI_FLAG_COUNT },
+    { "encoder_repetition_penalty", 1, CLI_FLAG_COUNT },
+    { "exponential_decay_length_penalty", 0, CLI_FLAG_COUNT },
+    { "guidance_scale", 1, CLI_FLAG_COUNT },
+    { "bad_words_ids", 0, CLI_FLAG_COUNT },
+    { "force_words_ids", 0, CLI_FLAG_COUNT },
+    { "forced_bos_token_id", -1, CLI_FLAG_COUNT },
+    { "forced_eos_token_id", -1, CLI_FLAG_COUNT },
+    { "suppress_tokens", 0, CLI_FLAG_COUNT },
+    { "begin_suppress_tokens", 0, CLI_FLAG_COUNT },
+    { "sequence_bias", 0, CLI_FLAG_COUNT },
+    { "watermarking_config", 0, CLI_FLAG_COUNT },
+};
+
+/* null, false, and empty lists, objects and texts have no effect either. */
+static int is_neutral(const json_t *value, double neutral)
+{
+    const double number = json_number_value(value);
+    return !value || json_is_null(value) || json_is_false(value) ||
+           (json_is_number(value) && number >= neutral && number <= neutral) ||
+           (json_is_array(value) && json_array_size(value) == 0) ||
+           (json_is_object(value) && json_object_size(value) == 0) ||
+           (json_is_string(value) && json_string_length(value) == 0);
+}
+
+/* Names the members by which other programs write other text than this one. A length of all
+ * positions ends no text. */
+static void say_untaken(const cli_generation_config *config, const cli_inference *inference)
+{
+    const double positions = (double)coh_model_size_get(&inference->model).positions;
+    cli_line line;
+    cli_line_clear(&line);
+    for (size_t i = 0; i < sizeof(untaken) / sizeof(untaken[0]); i++) {
+        const struct untaken *row = &untaken[i];
+        const json_t *value = json_object_get(config->root, row->name);
+        const int is_given =
+            row->flag != CLI_FLAG_COUNT && cli_given(inference->options, row->flag);
+        const int ends_none = row->flag == CLI_FLAG_TOKENS && json_number_value(value) >= positions;
+        if (!is_given && !ends_none && !is_neutral(value, row->neutral))
+            cli_line_add(&line, "%s%s", line.used ? ", " : "", row->name);
+    }
+    if (line.used > 0)
+        cli_note("note: %s also sets %s, not taken here: transformers may write other text with it",
+                 config->path, line.text);
+}
+
 void cli_generation_config_sampler(const cli_generation_config *config,
                                    const cli_inference *inference, cli_sampler *out_sampler)
 {
@@ -131,4 +200,5 @@ void cli_generation_config_sampler(const cli_generation_config *config,
         cli_note(
             "note: %s is taken as if it were flags:%s; a flag that is given replaces its value",
             config->path, line.text);
+    say_untaken(config, inference);
 }

@@ -24,7 +24,8 @@ void cli_generation_config_close(cli_generation_config *config); /* accepts a ze
 
 /* Fills the sampler from the flags, and where one is not given, from the file of a model or of a
  * run that began with a model's weights. Prints a note with the file's values, and one for each
- * that is out of its flag's range and so not taken. The seed is that of the flag. */
+ * that is out of its flag's range and so not taken, and one that names the members that change
+ * transformers' text and have no flag here. The seed is that of --seed. */
 void cli_generation_config_sampler(const cli_generation_config *config,
                                    const cli_inference *inference, cli_sampler *out_sampler);
 

@@ -168,6 +168,21 @@ class Generate(ProgramTest):
             self.assertEqual((text, said), plain[:2], (member, value))
             self.assertIn(f'generation_config.json: "{member}" holds {json.dumps(value)}, which is out of the range of --', err)
 
+    def test_values_of_the_models_settings_that_are_not_taken_are_named(self):
+        neutral = {"num_beams": 1, "no_repeat_ngram_size": 0, "typical_p": 1.0, "max_length": 20, "suppress_tokens": [], "stop_strings": None,
+                   "forced_bos_token_id": None, "sequence_bias": {}, "pad_token_id": 3, "use_cache": True, "guidance_scale": 1}
+        plain = self.drawn(neutral)
+        self.assertNotIn("not taken here", plain[2])
+        text, _, said = self.drawn({**neutral, "num_beams": 4, "no_repeat_ngram_size": 3, "suppress_tokens": [5], "max_new_tokens": 9,
+                                    "forced_bos_token_id": 0, "stop_strings": ["###"]})
+        self.assertEqual(text, plain[0])
+        self.assertIn("generation_config.json also sets stop_strings, num_beams, no_repeat_ngram_size, forced_bos_token_id, suppress_tokens, "
+                      "not taken here", said)  # drawn gives --tokens
+        self.assertNotIn("not taken here", self.drawn({"stop_strings": ["###"]}, "--stop", "?!?")[2])
+        self.write("model/generation_config.json", json.dumps({"max_new_tokens": 2, "max_length": 128}))
+        said = self.succeeds("generate", *self.model("qwen2"), "--prompt", "One").err
+        self.assertIn("generation_config.json also sets max_new_tokens, not taken here", said)  # the model has 128 positions
+
     def test_a_run_draws_as_the_model_that_it_began_with(self):
         folder = self.model("qwen2")[0]
         still = ["--data", self.corpus(60), "--sequence", 16, "--batch", 2, "--steps", 1, "--lr", 0, "--threads", 2]
