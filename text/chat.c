@@ -219,13 +219,15 @@ static coh_status choose_form(coh_chat *chat, const char *folder)
     char *template_text = NULL, path[PATH_MAX];
     if (chat->form != COH_CHAT_FORM_AUTO)
         return open_form(chat);
-    if (folder)
-        COH_TRY(coh_chat_template_read(folder, path, &template_text));
+    coh_status status = folder ? coh_chat_template_read(folder, path, &template_text) : COH_OK;
+    if (status == COH_ERR_CORRUPT)
+        return refuse(chat->tokenizer);
+    COH_TRY(status);
     if (!template_text) {
         chat->form = find_form(chat->tokenizer);
         return open_form(chat);
     }
-    const coh_status status = open_own(chat, path, template_text);
+    status = open_own(chat, path, template_text);
     coh_free(template_text);
     return status;
 }

@@ -541,25 +541,33 @@ static coh_status learn(coh_chat_template *t, const char *where)
 
 /* ---- the file ---- */
 
+/* Of several templates by name, as an object or a list, that for conversations without tools. */
+static const json_t *default_template(const json_t *all)
+{
+    const json_t *found = json_object_get(all, "default"); /* NULL: none, or a list */
+    for (size_t i = 0; i < json_array_size(all); i++) {
+        const json_t *entry = json_array_get(all, i);
+        const char *name = json_string_value(json_object_get(entry, "name"));
+        if (name && strcmp(name, "default") == 0)
+            found = json_object_get(entry, "template");
+    }
+    return found;
+}
+
 static coh_status template_of_config(const char *path, const json_t *root, char **out_template)
 {
     if (!json_is_object(root))
         return coh_fail(COH_ERR_CORRUPT, "%s: expected an object", path);
     const json_t *value = json_object_get(root, "chat_template");
-    if (json_is_array(value)) { /* several templates, by name */
-        size_t index;
-        json_t *entry;
-        const json_t *all = value;
-        value = NULL;
-        json_array_foreach((json_t *)all, index, entry)
-        {
-            const char *name = json_string_value(json_object_get(entry, "name"));
-            if (name && strcmp(name, "default") == 0)
-                value = json_object_get(entry, "template");
-        }
-    }
-    if (!json_is_string(value))
+    if (!value || json_is_null(value))
         return COH_OK;
+    if (!json_is_string(value))
+        value = default_template(value);
+    if (!json_is_string(value))
+        return coh_fail(COH_ERR_CORRUPT,
+                        "%.300s: chat_template is neither a text nor a set of named templates with "
+                        "one of the name \"default\"",
+                        path);
     return coh_alloc_text(json_string_value(value), out_template);
 }
 

@@ -357,6 +357,11 @@ static void the_form_follows_from_the_template_and_else_from_special_tokens(void
                " {\"name\": \"default\", \"template\": \"{{ messages | map(attribute='content') | "
                "join('<|im_end|>') }}\"}]}");
     assert_form("qwen2", folder_path, own);
+    write_text(
+        "tokenizer_config.json",
+        "{\"chat_template\": {\"tool_use\": \"{{\", \"default\": \"{% for m in messages %}{{ "
+        "m.content }}{% endfor %}\"}}");
+    assert_form("qwen2", folder_path, own);
     write_text("tokenizer_config.json", "{\"chat_template\": null}");
     assert_form("qwen2", folder_path, "ChatML");
     write_text("chat_template.jinja", "{{ messages[-1].content }}"); /* has precedence */
@@ -417,6 +422,17 @@ static void a_template_that_cannot_be_run_is_refused_unless_a_form_is_named(void
     assert_opened("llama2-json", folder_path, COH_CHAT_FORM_LLAMA2, COH_OK, "Llama 2", "");
     assert_opened("qwen2", folder_path, COH_CHAT_FORM_PLAIN, COH_OK, "plain", "");
     remove(folder_file("chat_template.jinja"));
+    /* none of several has the name that conversations are written with, as for transformers */
+    static const char *const nameless[] = { "[]", "{}", "3",
+                                            "[{\"name\": \"tool_use\", \"template\": \"x\"}]",
+                                            "{\"tool_use\": \"x\"}" };
+    for (size_t i = 0; i < sizeof(nameless) / sizeof(nameless[0]); i++) {
+        char config[128];
+        snprintf(config, sizeof(config), "{\"chat_template\": %s}", nameless[i]);
+        write_text("tokenizer_config.json", config);
+        assert_opened("qwen2", folder_path, COH_CHAT_FORM_AUTO, COH_ERR_CORRUPT, "\"default\"",
+                      "with chat form chatml|llama3");
+    }
     write_text("tokenizer_config.json", "{\"chat_template\": \"{{ messages[9].content }}\"}");
     assert_opened("gpt2", folder_path, COH_CHAT_FORM_AUTO, COH_ERR_CORRUPT,
                   folder_file("tokenizer_config.json"), "apply_chat_template");
