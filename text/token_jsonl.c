@@ -25,6 +25,67 @@ static const json_t *member_of(const json_t *object, coh_slice name)
     return NULL;
 }
 
+/* Writes the names of the members that are texts, the first few, to say what the object has; "":
+ * none is. */
+static void name_texts(const json_t *object, char *names, size_t names_bytes)
+{
+    enum { NAMES_MOST = 4 };
+    const char *key;
+    json_t *value;
+    size_t used = 0;
+    int count = 0;
+    names[0] = '\0';
+    json_object_foreach((json_t *)object, key, value)
+    {
+        if (!json_is_string(value) || strlen(key) > 60 || count++ == NAMES_MOST)
+            continue;
+        const int written =
+            snprintf(names + used, names_bytes - used, "%s\"%s\"", used ? ", " : ", and has ", key);
+        used += written > 0 ? (size_t)written : 0;
+    }
+}
+
+/* Are a prompt and its completion texts, which may also be learned without a template? */
+static int holds_pair(const json_t *object)
+{
+    return json_is_string(json_object_get(object, "prompt")) &&
+           json_is_string(json_object_get(object, "completion"));
+}
+
+/* `value`, of the field, is no text. */
+static coh_status refuse_field(coh_lines *lines, const json_t *object, coh_slice field,
+                               const json_t *value)
+{
+    char others[320];
+    const int shown = field.count < 100 ? (int)field.count : 100, is_pair = holds_pair(object);
+    const char *conversation = coh_conversation_name(object);
+    if (conversation)
+        return coh_lines_fail(
+            lines,
+            "%s is a conversation, and the field \"%.*s\" is %s: %s%s%sread "
+            "conversations (%s), or name a field that holds a text (%s NAME)",
+            conversation, shown, field.bytes, value ? coh_value_name(value) : "missing",
+            is_pair ? "learn the pair as text (" : "", is_pair ? coh_term_text(COH_TERM_FIELD) : "",
+            is_pair ? " prompt,completion), " : "", coh_term_text(COH_TERM_CHAT),
+            coh_term_text(COH_TERM_FIELD));
+    if (!value && coh_list_name(object))
+        return coh_lines_fail(
+            lines,
+            "the object has no field \"%.*s\", and \"%.60s\" is a list of objects: "
+            "if they hold the texts, give that list alone, or each on a line",
+            shown, field.bytes, coh_list_name(object));
+    name_texts(object, others, sizeof(others));
+    if (!value)
+        return coh_lines_fail(lines,
+                              "the object has no field \"%.*s\"%s: name the one that holds the "
+                              "text (%s NAME), or remove the object",
+                              shown, field.bytes, others, coh_term_text(COH_TERM_FIELD));
+    return coh_lines_fail(lines,
+                          "the field \"%.*s\" is %s where a text is needed: write one, "
+                          "name another field (%s NAME), or remove the object",
+                          shown, field.bytes, coh_value_name(value), coh_term_text(COH_TERM_FIELD));
+}
+
 static coh_status find_text(coh_token_builder *b, coh_lines *lines, const json_t *object,
                             coh_slice field, coh_slice *out_text)
 {
@@ -32,32 +93,8 @@ static coh_status find_text(coh_token_builder *b, coh_lines *lines, const json_t
     const int is_first = !b->options->field || field.bytes == b->options->field;
     b->at_fault = value ? (is_first ? COH_BAD_FIELD : COH_BAD_COMPLETION)
                         : (is_first ? COH_BAD_NO_FIELD : COH_BAD_NO_COMPLETION);
-    const int shown = field.count < 100 ? (int)field.count : 100;
-    const char *conversation = json_is_string(value) ? NULL : coh_conversation_name(object);
-    if (conversation)
-        return coh_lines_fail(lines,
-                              "%s is a conversation, and the field \"%.*s\" is %s: read "
-                              "conversations (%s), or name a field that holds a text (%s NAME)",
-                              conversation, shown, field.bytes,
-                              value ? coh_value_name(value) : "missing",
-                              coh_term_text(COH_TERM_CHAT), coh_term_text(COH_TERM_FIELD));
-    if (!value && coh_list_name(object))
-        return coh_lines_fail(
-            lines,
-            "the object has no field \"%.*s\", and \"%.60s\" is a list of objects: "
-            "if they hold the texts, give that list alone, or each on a line",
-            shown, field.bytes, coh_list_name(object));
-    if (!value)
-        return coh_lines_fail(lines,
-                              "the object has no field \"%.*s\": name the one that holds the "
-                              "text (%s NAME), or remove the object",
-                              shown, field.bytes, coh_term_text(COH_TERM_FIELD));
     if (!json_is_string(value))
-        return coh_lines_fail(lines,
-                              "the field \"%.*s\" is %s where a text is needed: write one, "
-                              "name another field (%s NAME), or remove the object",
-                              shown, field.bytes, coh_value_name(value),
-                              coh_term_text(COH_TERM_FIELD));
+        return refuse_field(lines, object, field, value);
     *out_text = (coh_slice){ json_string_value(value), json_string_length(value) };
     return COH_OK;
 }

@@ -58,7 +58,12 @@ class DataForms(ProgramTest):
         for objects, flags, says in (
                 ([{"messages": self.messages(CHATS[0])}], [], '"messages" is a conversation, and the field "text" is missing'),
                 ([{"messages": self.messages(CHATS[0])}], ["--field", "messages"], 'the field "messages" is an array'),
-                ([{"prompt": "a", "completion": "b"}], [], '"prompt" with "completion" is a conversation'),
+                ([{"prompt": "a", "completion": "b"}], [], '"prompt" with "completion" is a conversation, and the field "text" is missing: '
+                                                           "learn the pair as text (--field prompt,completion), read conv"),
+                ([{"prompt": "a", "completion": "b"}], ["--field", "prompt,response"],
+                 'the field "response" is missing: learn the pair as text (--field prompt,completion), read conv'),
+                ([{"prompt": self.messages([("user", "a")]), "completion": self.messages([("assistant", "b")])}], [],
+                 'the field "text" is missing: read conv'),
                 ([{"instruction": "a", "output": "b"}], ["--field", "body"], 'and the field "body" is missing')):
             path = self.lines(objects)
             for command in (["tokenize", path, "-o", self.path("o")], ["train", *TINY, "--data", path, "--save", "none"]):
@@ -67,6 +72,13 @@ class DataForms(ProgramTest):
                     self.assertIn(f"{path}:1: ", said)
                     self.assertIn("read conversations (--chat), or name a field that holds a text (--field NAME)", said)
         self.assertEqual(self.tokenize(self.lines([{"text": "x", "messages": [1]}]))[0], [*b"x", 256])
+
+    def test_the_texts_of_an_object_are_named_where_the_field_is_none_of_them(self):
+        for line, field, says in (
+                ({"prompt": "a", "id": 3, "answer": "b"}, "prompt,response", 'no field "response", and has "prompt", "answer": name the one'),
+                ({"a": "", "b": "", "c": "", "d": "", "e": "", "f" * 70: ""}, "text", 'no field "text", and has "a", "b", "c", "d": name the one'),
+                ({"id": 3}, "text", 'no field "text": name the one')):
+            self.fails(4, "tokenize", self.lines([line]), "--field", field, "-o", self.path("o"), says=says)
 
     # ---- a prompt and its completion ----
 
