@@ -230,7 +230,18 @@ static coh_status read_all(int fd, const char *path, uint64_t most, char **out_d
         done += (size_t)got;
     }
     *out_bytes = bytes;
-    return COH_OK;
+    return coh_file_check_fetched(path, *out_data, bytes);
+}
+
+coh_status coh_file_check_fetched(const char *path, const char *head, size_t bytes)
+{
+    static const char pointer[] = "version https://git-lfs.github.com/";
+    if (bytes < sizeof(pointer) - 1 || memcmp(head, pointer, sizeof(pointer) - 1) != 0)
+        return COH_OK;
+    return coh_fail(COH_ERR_CORRUPT,
+                    "%.300s is a pointer of Git LFS in the place of the file: fetch the file by "
+                    "git lfs pull in its folder",
+                    path);
 }
 
 coh_status coh_file_read_whole(const char *path, uint64_t most, char **out_data, size_t *out_bytes)

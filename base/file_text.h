@@ -53,10 +53,14 @@ coh_status coh_file_write_whole(const char *path, const char *data, size_t bytes
 coh_status coh_file_check_own(const char *path, const char *start, const char *within,
                               const char *name);
 
+/* Checks that a file, whose first `bytes` are `head`, is not the text that Git LFS leaves in the
+ * place of a file that it has not fetched. Fails: COH_ERR_CORRUPT, with the remedy. */
+coh_status coh_file_check_fetched(const char *path, const char *head, size_t bytes);
+
 /* Reads a file of at most `most` bytes into *out_data, with a NUL after *out_bytes. Owns: the
  * caller frees *out_data with coh_free.
- * Fails: COH_ERR_IO, COH_ERR_CORRUPT (too large, or not a regular file: never waits for a pipe),
- * COH_ERR_MEMORY. */
+ * Fails: COH_ERR_IO, COH_ERR_CORRUPT (too large, or not a regular file: never waits for a pipe; a
+ * pointer of Git LFS), COH_ERR_MEMORY. */
 coh_status coh_file_read_whole(const char *path, uint64_t most, char **out_data, size_t *out_bytes);
 
 #endif

@@ -51,6 +51,11 @@ const coh_family_table *coh_family_of(const coh_model *model)
 
 /* ---- messages ---- */
 
+static int is_short_whole(double number)
+{
+    return fabs(number) < 1e9 && floor(number) >= number;
+}
+
 static void describe(const json_t *value, char *text, size_t text_bytes)
 {
     static const char *const names[] = { [JSON_OBJECT] = "an object",
@@ -62,8 +67,9 @@ static void describe(const json_t *value, char *text, size_t text_bytes)
         snprintf(text, text_bytes, "\"%.60s\"", json_string_value(value));
     else if (json_is_integer(value))
         snprintf(text, text_bytes, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
-    else if (json_is_real(value))
-        snprintf(text, text_bytes, "%.9g", json_real_value(value));
+    else if (json_is_real(value)) /* 256.0 keeps its point, by which it is no whole number */
+        snprintf(text, text_bytes, is_short_whole(json_real_value(value)) ? "%.1f" : "%.9g",
+                 json_real_value(value));
     else
         snprintf(text, text_bytes, "%s", names[json_typeof(value)]);
 }

@@ -1,6 +1,7 @@
 /* Opens safetensors files, one or several with an index, and reads any range of them. The one idea:
  * everything is checked when the model is opened, so reads are plain pread calls. Next:
  * safetensors_header.c, which checks each file. */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -14,6 +15,7 @@
 
 #include "base/alloc.h"
 #include "base/bytes.h"
+#include "base/file_text.h"
 #include "base/half.h"
 #include "base/json.h"
 #include "base/plural.h"
@@ -114,6 +116,15 @@ static coh_status header_length_read(const shard *file, uint64_t file_bytes, uin
     return COH_OK;
 }
 
+/* Checks that Git LFS has fetched the file: a clone without it has a short text instead. */
+static coh_status check_fetched(const shard *file, uint64_t file_bytes)
+{
+    char head[64];
+    const size_t bytes = file_bytes < sizeof(head) ? (size_t)file_bytes : sizeof(head);
+    COH_TRY(bytes_read(file, 0, bytes, head));
+    return coh_file_check_fetched(file->path, head, bytes);
+}
+
 static coh_status shard_open(const char *path, shard *file)
 {
     uint64_t file_bytes, header_bytes;
@@ -122,6 +133,7 @@ static coh_status shard_open(const char *path, shard *file)
     const char *slash = strrchr(file->path, '/');
     file->name = slash ? slash + 1 : file->path;
     COH_TRY(file_open(file, &file_bytes));
+    COH_TRY(check_fetched(file, file_bytes));
     COH_TRY(header_length_read(file, file_bytes, &header_bytes));
     COH_TRY(coh_alloc((size_t)header_bytes, 1, (void **)&text));
     coh_status status = bytes_read(file, 8, header_bytes, text);
@@ -345,14 +357,38 @@ static coh_status shards_open(const char *folder, shard_index *index, coh_safete
     return index_check(index, model);
 }
 
+/* Finds a file of the folder that is one of several, "model-00001-of-00002.safetensors". */
+static int find_shard(const char *folder, char name[256])
+{
+    const struct dirent *entry;
+    unsigned number, count;
+    int end = 0, is_found = 0;
+    DIR *listing = opendir(folder);
+    while (listing && !is_found && (entry = readdir(listing))) {
+        end = 0;
+        is_found =
+            sscanf(entry->d_name, "model-%5u-of-%5u.safetensors%n", &number, &count, &end) == 2 &&
+            end > 0 && entry->d_name[end] == '\0';
+        snprintf(name, 256, "%s", entry->d_name);
+    }
+    if (listing)
+        closedir(listing);
+    return is_found;
+}
+
 static coh_status folder_open(const char *folder, coh_safetensors_may_lack may_lack,
                               const void *context, coh_safetensors *model)
 {
-    char path[PATH_MAX];
+    char path[PATH_MAX], shard_name[256];
     COH_TRY(path_of(folder, SINGLE, path));
     if (access(path, F_OK) == 0)
         return single_open(path, model);
     COH_TRY(path_of(folder, INDEX, path));
+    if (access(path, F_OK) != 0 && find_shard(folder, shard_name))
+        return coh_fail(COH_ERR_CORRUPT,
+                        "%.300s holds %.255s, and " INDEX ", which names the files of all tensors, "
+                        "is missing: fetch it from where the others are",
+                        folder, shard_name);
     if (access(path, F_OK) != 0)
         return coh_fail(COH_ERR_ARGUMENT,
                         "%.300s holds neither " SINGLE " nor " INDEX

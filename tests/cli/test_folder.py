@@ -604,6 +604,37 @@ class Folder(ProgramTest):
         self.write("two names/config.json", json.dumps({**config, "num_hidden_layer": 3}))
         self.assertNotIn("is that meant", self.succeeds("inspect", folder).out)
 
+    def test_what_git_lfs_has_not_fetched_is_named(self):
+        folder, _ = self.model("llama")
+        pointer = f"version https://git-lfs.github.com/spec/v1\noid sha256:{'0' * 64}\nsize 4999\n"
+        train = ["train", folder, "--data", self.corpus(), "--steps", 1, "--threads", 2, "--save", "none"]
+        for name in ("model.safetensors", "tokenizer.json", "tokenizer.model", "config.json"):
+            with self.subTest(name=name):
+                path = os.path.join(folder, name)
+                kept = self.bytes_of("model", name) if os.path.exists(path) else None
+                self.write(f"model/{name}", pointer)
+                self.fails(4, *train, says=f"{path} is a pointer of Git LFS in the place of the file: fetch the file by git lfs pull")
+                os.remove(path)
+                if kept is not None:
+                    with open(path, "wb") as file:
+                        file.write(kept)
+        self.succeeds(*train)
+
+    def test_numbers_of_a_config_are_shown_as_they_are_written(self):
+        folder, _ = self.model("llama")
+        config = json.loads(self.bytes_of("model", "config.json"))
+        for number, shown in ((256.0, "256.0"), (0.5, "0.5"), (-1, "-1"), (1e12, "1e+12")):
+            self.write("model/config.json", json.dumps({**config, "max_position_embeddings": number}))
+            self.fails(4, "inspect", folder, says=f'"max_position_embeddings" is {shown}, and must be a whole number')
+
+    def test_shards_without_their_index_are_said_to_lack_it(self):
+        folder, _ = self.model("llama")
+        self.succeeds("export", folder, "-o", self.path("out"), "--shard-size", "20KB")
+        os.remove(self.path("out", "model.safetensors.index.json"))
+        for command in (["train", self.path("out"), "--data", self.corpus(), "--save", "none"], ["check", self.path("out")]):
+            said = self.fails(4, *command, says="and model.safetensors.index.json, which names the files of all tensors, is missing").err
+            self.assertRegex(said, r"/out holds model-0000\d-of-0000\d.safetensors, ")
+
     def test_tensors_that_do_not_fit_the_config_are_bad_data(self):
         folder, tensors = self.model("llama")
         config = json.loads(self.bytes_of("model", "config.json"))

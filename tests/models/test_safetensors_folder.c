@@ -192,6 +192,9 @@ static void wrong_shards_are_refused(void **state)
     assert_refused(COH_ERR_CORRUPT, TWO " is missing");
     assert_int_equal(remove(folder_file("model.safetensors.index.json")), 0);
     assert_refused(COH_ERR_ARGUMENT, "holds neither");
+    write_shard("model-00001-of-00002.safetensors", both, 2);
+    assert_refused(COH_ERR_CORRUPT, "holds model-00001-of-00002.safetensors, and model.safetensors."
+                                    "index.json, which names the files of all tensors, is missing");
 }
 
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, folder_remove)
