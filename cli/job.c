@@ -366,15 +366,29 @@ static coh_status check_groups(const cli_job *job)
     return status;
 }
 
+/* How a folder's model gets more positions: rotary ones are computed, and only config.json bounds
+ * them, unless some layers have a window. Learned ones have a row each. */
+static const char *more_positions(const coh_model *model, int64_t positions)
+{
+    const coh_llama_config *llama = &model->llama;
+    const int is_llama = model->family == COH_FAMILY_LLAMA && llama->positions == positions;
+    if (!model->folder[0] || !(is_llama || model->family == COH_FAMILY_GEMMA))
+        return "";
+    if (is_llama && llama->rope.scaling == COH_ROPE_YARN)
+        return ", or raise max_position_embeddings in its config.json, whose yarn must then have "
+               "original_max_position_embeddings";
+    return ", or raise max_position_embeddings in its config.json";
+}
+
 static coh_status check_sequence(const cli_job *job)
 {
     const int64_t positions = coh_model_size_get(&job->model).positions;
     if (job->recipe.sequence <= positions)
         return COH_OK;
-    return cli_fail(COH_ERR_ARGUMENT,
-                    "--sequence %" PRId64 " is longer than the %" PRId64
-                    " positions of %s: lower it",
-                    job->recipe.sequence, positions, job->model.name);
+    return cli_fail(
+        COH_ERR_ARGUMENT,
+        "--sequence %" PRId64 " is longer than the %" PRId64 " positions of %s: lower it%s",
+        job->recipe.sequence, positions, job->model.name, more_positions(&job->model, positions));
 }
 
 int32_t cli_job_rank_count(const cli_job *job)

@@ -357,6 +357,25 @@ class Folder(ProgramTest):
                                                     "architectures": ["Qwen2ForCausalLM"], "use_sliding_window": True}))
         done = self.fails(2, "plan", folder, "--sequence", 17, says="--sequence 17 is longer than the")
         self.assertIn("its sliding window changes nothing within 16 tokens", done.err)
+        self.assertNotIn("raise", done.err)
+
+    def test_a_sequence_beyond_rotary_positions_names_the_member_that_bounds_them(self):
+        yarn = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16}
+        member = ": lower it, or raise max_position_embeddings in its config.json"
+        for kind, more, says in (("llama", {}, member), ("llama", {"rope_scaling": yarn}, member + ", whose yarn must then have original_max"),
+                                 ("gemma3_text", {}, member), ("gpt2", {}, None)):
+            with self.subTest(kind=kind, more=more):
+                shutil.rmtree(self.path("model"), ignore_errors=True)
+                folder, _ = self.model(kind)
+                config = {**json.loads(self.bytes_of("model", "config.json")), **more}
+                self.write("model/config.json", json.dumps(config))
+                longer = ["train", folder, "--data", self.corpus(), "--sequence", 96, "--batch", 1, "--steps", 1, "--threads", 2,
+                          "--save", "none"]
+                said = self.fails(2, *longer, says=f"--sequence 96 is longer than the {config.get('max_position_embeddings', 64)} positions").err
+                self.assertIn(says or "lower it\n", said)
+                if says:
+                    self.write("model/config.json", json.dumps({**config, "max_position_embeddings": 96}))
+                    self.succeeds(*longer)
 
     def test_eval_in_a_small_budget_has_the_same_loss(self):
         folder, _ = self.model("gpt2", C=64, inner=256)
