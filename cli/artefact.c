@@ -140,6 +140,25 @@ coh_status cli_artefact_refuse_adapters(const char *path)
                     path, base[0] ? " of " : "", base, adapter_config, path);
 }
 
+coh_status cli_artefact_refuse_cache(const char *path)
+{
+    char main_branch[CLI_PATH_BYTES], revision[128] = "", snapshot[160];
+    if (!holds(path, "snapshots") || !holds(path, "refs") || cli_artefact_is_folder(path))
+        return COH_OK;
+    snprintf(main_branch, sizeof(main_branch), "%s/refs/main", path);
+    FILE *file = fopen(main_branch, "re");
+    if (file && fgets(revision, sizeof(revision), file))
+        revision[strcspn(revision, "\n")] = '\0';
+    if (file)
+        fclose(file);
+    snprintf(snapshot, sizeof(snapshot), "snapshots/%s", revision);
+    const int is_there = revision[0] && holds(path, snapshot);
+    return cli_fail(COH_ERR_CORRUPT,
+                    "%s is an entry of the Hugging Face Hub's cache, not a model: give the folder "
+                    "of a revision in it, %s/snapshots/%s",
+                    path, path, is_there ? revision : "REVISION");
+}
+
 /* Cuts `path` to the name of a model: its last component. In the cache of the Hugging Face Hub it
  * is NAME of models--OWNER--NAME/snapshots/REVISION. */
 static const char *model_name(char *path)

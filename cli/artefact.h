@@ -52,6 +52,9 @@ int cli_artefact_is_within(const char *folder, const char *path);
 /* Fails if `path` is a folder of PEFT adapters, which is not a model by itself: COH_ERR_CORRUPT,
  * naming the base model and the remedy. */
 coh_status cli_artefact_refuse_adapters(const char *path);
+/* Fails if `path` is an entry of the Hugging Face Hub's cache, whose models are folders in it:
+ * COH_ERR_CORRUPT, naming that of its main branch. */
+coh_status cli_artefact_refuse_cache(const char *path);
 /* Prints a note if the folder `adapters` names a model as its own whose name is not that of the
  * model's `folder`. Names and shapes of tensors fit those of many a model. */
 void cli_artefact_say_other_base(const char *adapters, const char *folder);

@@ -672,6 +672,7 @@ int cli_input_has_tensors(const char *path)
 static coh_status check_has_config(const char *path)
 {
     CLI_TRY(cli_artefact_refuse_adapters(path));
+    CLI_TRY(cli_artefact_refuse_cache(path));
     const content held = look_into(path);
     if (!held.tensors[0] || held.has_config || held.has_checkpoint)
         return COH_OK;

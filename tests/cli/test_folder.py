@@ -623,6 +623,20 @@ class Folder(ProgramTest):
         self.write("two names/config.json", json.dumps({**config, "num_hidden_layer": 3}))
         self.assertNotIn("is that meant", self.succeeds("inspect", folder).out)
 
+    def test_an_entry_of_the_hubs_cache_names_the_folder_of_its_main_branch(self):
+        entry, revision = self.path("models--org--name"), "0123456789abcdef" * 2
+        for name in ("refs", "snapshots", "blobs"):
+            os.makedirs(os.path.join(entry, name))
+        snapshot = os.path.join(entry, "snapshots", revision)
+        model_folder.make(snapshot, "llama")
+        says = f"{entry} is an entry of the Hugging Face Hub's cache, not a model: give the folder of a revision in it, {entry}/snapshots/"
+        self.fails(4, "inspect", entry, says=says + "REVISION")
+        self.write("models--org--name/refs/main", revision)
+        for command in (["inspect"], ["check"], ["plan"], ["train", "--data", self.corpus()], ["eval", "--data", self.corpus()],
+                        ["generate", "--prompt", "x"], ["export", "-o", self.path("out")]):
+            self.fails(4, command[0], entry, *command[1:], says=f"{says}{revision}")
+        self.succeeds("inspect", snapshot)
+
     def test_what_git_lfs_has_not_fetched_is_named(self):
         folder, _ = self.model("llama")
         pointer = f"version https://git-lfs.github.com/spec/v1\noid sha256:{'0' * 64}\nsize 4999\n"
