@@ -270,7 +270,7 @@ static coh_status do_first(const call *c, value *out)
         return COH_OK;
     }
     COH_TRY(coh_jinja_items(c->run, v, &list));
-    *out = list.count ? list.items[0] : coh_jinja_undefined(NULL);
+    *out = list.count ? list.items[0] : coh_jinja_no_element(c->self);
     return COH_OK;
 }
 
@@ -280,7 +280,7 @@ static coh_status do_last(const call *c, value *out)
     if (c->self->kind == COH_JINJA_GENERATOR)
         return coh_jinja_fail(c->run, "the filter \"last\" gets a generator");
     COH_TRY(coh_jinja_items(c->run, c->self, &list));
-    *out = list.count ? list.items[list.count - 1] : coh_jinja_undefined(NULL);
+    *out = list.count ? list.items[list.count - 1] : coh_jinja_no_element(c->self);
     return COH_OK;
 }
 

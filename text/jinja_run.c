@@ -328,7 +328,8 @@ static coh_status eval_choice(runner *run, const node *n, value *out)
         return eval(run, n->second, out);
     if (n->third)
         return eval(run, n->third, out);
-    *out = coh_jinja_undefined(NULL);
+    const value name = coh_jinja_text_value("an if without else");
+    *out = coh_jinja_undefined(&name);
     return COH_OK;
 }
 

@@ -427,7 +427,7 @@ coh_status coh_jinja_item(coh_jinja_run *run, const value *v, const value *key, 
     if (found)
         *out = *found;
     else if (!item_by_number(v, key, out))
-        *out = coh_jinja_undefined(NULL);
+        *out = coh_jinja_no_element(v);
     return COH_OK;
 }
 

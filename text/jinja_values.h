@@ -175,12 +175,22 @@ static inline coh_jinja_value coh_jinja_text_value(const char *text)
     return coh_jinja_bytes(text, strlen(text), COH_JINJA_OWN);
 }
 
-/* `name` may be NULL. */
+/* `name` is that of messages. */
 static inline coh_jinja_value coh_jinja_undefined(const coh_jinja_value *name)
 {
-    coh_jinja_value v = name ? *name : coh_jinja_text_value("");
+    coh_jinja_value v = *name;
     v.kind = COH_JINJA_UNDEFINED;
     return v;
+}
+
+/* An element that `v` has not. */
+static inline coh_jinja_value coh_jinja_no_element(const coh_jinja_value *v)
+{
+    const coh_jinja_value name =
+        coh_jinja_text_value(v->kind == COH_JINJA_NONE   ? "an element of none"
+                             : v->kind == COH_JINJA_LIST ? "an element of a list"
+                                                         : "an element");
+    return coh_jinja_undefined(&name);
 }
 
 /* The bytes begin..end of a string. */
