@@ -374,8 +374,10 @@ static coh_status write_folder(export_run *run)
         "yet, and the next export there removes it\n";
     CLI_TRY(cli_stop_install(0, at_once, at_once));
     if (is_beside(run) && !run->write_beside.base)
-        cli_note("note: adapter_config.json names no base model: the run began with none that is a"
-                 " folder; say what the adapters belong to, or write all with --merge-lora");
+        cli_note("note: adapter_config.json names no base model: the run began with %s; say what "
+                 "the adapters belong to, or write all with --merge-lora",
+                 run->recipe.base_trained ? "weights that a run before it trained"
+                                          : "none that is a folder");
     cli_progress_begin("writing", path, CLI_PROGRESS_FIRST_S);
     const coh_status status =
         cli_weights_name_older(&run->weights, run->options->operand, write_files(run, path));
