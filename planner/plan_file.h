@@ -7,7 +7,7 @@
 
 /* Raise it with every change of the planner that may write another program for the same
  * decisions, or other words for the same program. */
-#define COH_PLAN_BUILDER_VERSION 15
+#define COH_PLAN_BUILDER_VERSION 16
 
 /* One operator of the file; the texts are owned if the file was read. */
 typedef struct coh_plan_words {

@@ -10,6 +10,7 @@
 #include "base/alloc.h"
 #include "base/bytes.h"
 #include "base/refusal.h"
+#include "planner/holes.h"
 #include "planner/lower_ahead.h"
 #include "planner/lower_late.h"
 #include "planner/move_order.h"
@@ -143,6 +144,18 @@ static void drop_far_copies(coh_builder *b)
             (uint8_t)coh_chunk_is_read_only(b->layout, body->moves[i].chunk);
 }
 
+/* Closes the holes that all programs placed so far have in common in a tier. Homes, which give all
+ * places where no tier is farther out, leave none. */
+static coh_status close_holes(coh_builder *b, const coh_level *level, int is_host)
+{
+    coh_residency *runs[COH_PROGRAM_KIND_COUNT];
+    for (int kind = 0; kind < COH_PROGRAM_KIND_COUNT; kind++)
+        runs[kind] = is_host ? &b->drafts[kind].host : &b->drafts[kind].device;
+    return level->has_far ? coh_holes_close(level, runs, COH_PROGRAM_KIND_COUNT,
+                                            b->layout->residents, b->layout->resident_count)
+                          : COH_OK;
+}
+
 /* Places every program in one tier: the body first, the others within its peak, so that the body's
  * peak is the peak of the run whichever programs run. A program that does not fit there gets the
  * tier's whole capacity. */
@@ -162,6 +175,7 @@ static coh_status run_level(coh_builder *b, const coh_level *level,
         COH_TRY(
             coh_residency_run(level, &brief, &brief, residents, resident_count, &b->brief.device));
     }
+    COH_TRY(close_holes(b, level, is_host));
     coh_level within = *level;
     if (level->has_far) /* otherwise homes give the places, also beyond the body's peak */
         within.capacity = bodys->peak_bytes;
@@ -177,7 +191,7 @@ static coh_status run_level(coh_builder *b, const coh_level *level,
             status = coh_residency_run(level, &sequence, &next, residents, resident_count, out);
         COH_TRY(status);
     }
-    return COH_OK;
+    return close_holes(b, level, is_host);
 }
 
 /* All moves over a link take this part of all steps, or of a half of them. */

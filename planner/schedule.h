@@ -3,6 +3,7 @@
  *   layout.h       the objects, in chunks
  *   lower.h        compute instructions and their operands
  *   residency.h    places and moves, device over its far tier; then host over disk, on the movers
+ *   holes.h        addresses that nothing uses go
  *   move_order.h   the order of a level's fetches and stores, before the next level is placed
  *   schedule.h     instructions in key order, operands, waits
  */

@@ -438,6 +438,13 @@ class Plan(ProgramTest):
         self.assertGreater(plan["host_update_bytes"], 0)  # not in memory: a schedule that may spread
         self.assertLess(plan["peak_bytes"]["device"], 1.5 * plan["in_memory_bytes"])
 
+    def test_a_pin_takes_no_more_of_a_large_device_than_its_schedule_needs(self):
+        """Activations that are placed from the top of the budget on left all between them and the weights unused."""
+        for tier in (["--disk", self.folder], ["--emulate-host", "1GiB"]):
+            plan = self.succeeds("plan", "gpt2-pico", "--vocabulary", "50257", "--sequence", "32", "--dtype", "f32", "--threads", "2",
+                                 "--pin", "blocks.0=offload", "--device-memory", "2GiB", *tier, "--calibration", "none", "--json").json
+            self.assertLess(plan["peak_bytes"]["device"], 1.5 * plan["in_memory_bytes"])
+
     def test_what_does_not_fit_is_an_object_too(self):
         done = self.fails(3, "plan", *NANO, "--device-memory", "1MiB", "--disk", self.folder, "--json")
         said = done.err.strip().split("\n")[-1].split(": ", 1)[1]

@@ -6,12 +6,14 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <cmocka.h>
 
 #include "planner/initial.h"
 #include "planner/plan_make.h"
 #include "planner/residency.h"
+#include "tests/planner/draws.h"
 #include "tests/planner/toy_graph.h"
 
 enum { PAGE = 4096, LAYERS = 3 };
@@ -324,6 +326,99 @@ static void a_chunk_takes_at_most_a_quarter_of_a_host_tier_before_a_drive(void *
     coh_graph_destroy(graph);
 }
 
+/* ---- holes ---- */
+
+/* Returns the pages of a tier's arena that no extent of any program covers. */
+static uint64_t unused_pages(const coh_plan *plan, coh_tier tier)
+{
+    const uint64_t pages = plan->layout.arena_bytes[tier] / PAGE;
+    uint64_t unused = 0;
+    uint8_t *is_used = calloc(pages + 1, 1);
+    assert_non_null(is_used);
+    for (int kind = 0; kind < COH_PROGRAM_KIND_COUNT; kind++)
+        for (uint32_t i = 0; i < plan->programs[kind].extent_count; i++) {
+            const coh_extent *extent = &plan->programs[kind].extents[i];
+            if (extent->tier == tier)
+                memset(is_used + extent->offset / PAGE, 1, extent->bytes / PAGE);
+        }
+    for (uint64_t page = 0; page < pages; page++)
+        unused += !is_used[page];
+    free(is_used);
+    return unused;
+}
+
+/* A plan with drawn decisions, on a device of a third to ten times what it would need in memory. A
+ * host tier before a drive is as large, or much smaller. Every other one has a pin that sends
+ * activations away. */
+static coh_status plan_drawn(draws *d, const coh_graph *graph, coh_plan **out_plan)
+{
+    const int tiers = draw(d, 1, 3); /* 1: a host tier, 2: a drive, 3: both */
+    coh_pin pin = { .target = "blocks.0", .place = COH_PIN_OFFLOAD };
+    uint64_t memory = 0;
+    coh_plan_options options = { .struct_bytes = sizeof(options),
+                                 .device_memory_bytes = UINT64_MAX,
+                                 .thread_count = 2,
+                                 .microbatch_count = draw(d, 1, 3),
+                                 .deferred_update = draw(d, 0, 1),
+                                 .kernel_path = "toy" };
+    assert_int_equal(coh_plan_in_memory_bytes(graph, &options, &memory), COH_OK);
+    options.pins = &pin;
+    options.pin_count = draw(d, 0, 1);
+    options.device_memory_bytes =
+        memory / 100 * (uint64_t)(draw(d, 0, 1) ? draw(d, 30, 150) : 1000);
+    options.emulate_host = tiers != 2;
+    options.host_memory_bytes = tiers == 2 ? 0 : tiers == 1 ? 8 * memory : memory / draw(d, 1, 4);
+    options.disk_bytes = tiers == 1 ? 0 : UINT64_MAX;
+    assert_int_equal(coh_plan_open(graph, &options, out_plan), COH_OK);
+    (*out_plan)->decisions =
+        (coh_decisions){ .device_bytes = options.device_memory_bytes & ~(uint64_t)(PAGE - 1),
+                         .chunk_bytes = 65536,
+                         .row_passes = draw(d, 1, 4),
+                         .patterns = coh_pattern_choose(1),
+                         .tie_break = draw(d, 0, COH_TIE_COUNT - 1),
+                         .patient = draw(d, 0, COH_PATIENT_COUNT - 1),
+                         .boundary = draw(d, 0, COH_BOUNDARY_COUNT - 1),
+                         .horizon = draw(d, 0, 1) ? draw(d, 0, 16) : 48,
+                         .resident = draw(d, 0, 1),
+                         .host_window = tiers == 3 ? draw(d, 0, 1) * draw(d, 16, 48) : 0,
+                         .host_updates = draw(d, 0, 1) * draw(d, 0, LAYERS) };
+    const coh_status status = coh_plan_finish(*out_plan);
+    if (status != COH_OK)
+        coh_plan_destroy(*out_plan);
+    return status;
+}
+
+static void no_address_below_a_peak_is_unused(void **state)
+{
+    (void)state;
+    enum { CASES = 240 };
+    int made = 0;
+    for (uint64_t seed = 0; seed < CASES; seed++) {
+        draws d = { .stream = 1812, .seed = seed };
+        coh_graph *graph = NULL;
+        coh_plan *plan = NULL;
+        assert_int_equal(toy_graph_make(&toys[seed % TOYS], &graph), COH_OK);
+        const coh_status status = plan_drawn(&d, graph, &plan);
+        if (status == COH_OK) {
+            for (int tier = COH_TIER_DEVICE; tier <= COH_TIER_HOST; tier++)
+                if (unused_pages(plan, (coh_tier)tier) > 0)
+                    fail_msg("seed %llu: %llu of %llu pages of tier %d are never used",
+                             (unsigned long long)seed,
+                             (unsigned long long)unused_pages(plan, (coh_tier)tier),
+                             (unsigned long long)plan->layout.arena_bytes[tier] / PAGE, tier);
+            coh_plan_destroy(plan);
+        } else {
+            assert_int_equal(status, COH_ERR_FULL);
+        }
+        made += status == COH_OK;
+        coh_graph_destroy(graph);
+    }
+    print_message("%d plans\n", made);
+    assert_true(made >= CASES / 2);
+}
+
+/* ---- searches ---- */
+
 /* Plans a step in memory; returns its time. 0 bytes: the search chooses the chunks. */
 static uint64_t step_in_memory(const coh_graph *graph, const char *profile_name,
                                uint64_t chunk_bytes, uint64_t *out_chunk_bytes)
@@ -427,6 +522,7 @@ int main(void)
         cmocka_unit_test(each_survivor_lies_in_one_tier),
         cmocka_unit_test(init_writes_chunks_where_the_body_finds_them),
         cmocka_unit_test(few_chunks_share_places_where_little_is_missing),
+        cmocka_unit_test(no_address_below_a_peak_is_unused),
         cmocka_unit_test(a_disk_is_offered_only_where_it_helps),
         cmocka_unit_test(a_chunk_takes_at_most_a_quarter_of_a_host_tier_before_a_drive),
     };
