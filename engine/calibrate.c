@@ -66,28 +66,46 @@ static int tells(const coh_plan *plan, coh_opcode opcode)
            !(is_copy && plan->options.link_bytes_per_s > 0);
 }
 
-static void sum_instructions(const coh_plan *plan, const coh_instruction_class *classes,
-                             uint32_t count, sums by[COH_OP_COUNT])
+/* Is the kind one of a user's that the profile has not measured? Its price is what its author
+ * declares, and how far that is off says nothing of the machine, nor of the library's kinds, which
+ * have the same opcodes. */
+static int is_only_declared(const coh_plan *plan, const char *kind)
 {
+    static const char of_library[] = "cohobate.";
+    if (kind[0] == '\0' || strncmp(kind, of_library, sizeof(of_library) - 1) == 0)
+        return 0;
+    for (size_t op = 0; op < plan->graph->op_count; op++)
+        if (strcmp(plan->graph->ops[op].kind.name, kind) == 0 &&
+            !coh_pricer_is_measured(&plan->pricer, op))
+            return 1;
+    return 0;
+}
+
+/* *out_compute_s: the time of the compute lane, with what is left out of the sums. */
+static void sum_instructions(const coh_plan *plan, const coh_instruction_class *classes,
+                             uint32_t count, sums by[COH_OP_COUNT], double *out_compute_s)
+{
+    *out_compute_s = 0;
     for (uint32_t i = 0; i < count; i++)
         for (int op = 0; op < COH_OP_COUNT; op++)
             if (strcmp(classes[i].opcode, coh_price_name((coh_opcode)op)) == 0 &&
                 strcmp(classes[i].lane, coh_lane_name(COH_LANE_HOST)) != 0 &&
                 tells(plan, (coh_opcode)op)) {
                 sums *s = &by[coh_calibration_of((coh_opcode)op)];
+                const int is_link = strcmp(classes[i].lane, coh_lane_name(COH_LANE_COMPUTE)) != 0;
+                *out_compute_s += is_link ? 0 : classes[i].measured_s;
+                if (is_only_declared(plan, classes[i].kind))
+                    continue;
                 s->predicted_s += classes[i].predicted_s;
                 s->measured_s += classes[i].measured_s;
-                s->is_link = strcmp(classes[i].lane, coh_lane_name(COH_LANE_COMPUTE)) != 0;
+                s->is_link = is_link;
             }
 }
 
-static uint32_t compare(const coh_plan *plan, const sums by[COH_OP_COUNT],
+static uint32_t compare(const coh_plan *plan, const sums by[COH_OP_COUNT], double compute_s,
                         double out_factors[COH_OP_COUNT], coh_calibration_class *out)
 {
     uint32_t count = 0;
-    double compute_s = 0;
-    for (int op = 0; op < COH_OP_COUNT; op++)
-        compute_s += by[op].is_link ? 0 : by[op].measured_s;
     for (int op = 0; op < COH_OP_COUNT && count < COH_CALIBRATION_CLASSES_MOST; op++) {
         const sums *s = &by[op];
         const coh_calibration *was = &plan->profile.calibration[op];
@@ -118,6 +136,7 @@ static coh_status calibrate(coh_engine *engine, const char *path,
     coh_instruction_class instructions[COH_INSTRUCTION_CLASSES_MOST];
     sums by[COH_OP_COUNT] = { 0 };
     double factors[COH_OP_COUNT] = { 0 };
+    double compute_s = 0;
     uint32_t count = 0;
     *out_count = 0;
     if (plan->profile.uncalibrated_hash == 0)
@@ -126,8 +145,8 @@ static coh_status calibrate(coh_engine *engine, const char *path,
     COH_TRY(coh_engine_list_classes(engine, instructions, &count));
     if (measured_steps(coh_step_times(engine->step)) < STEPS_LEAST)
         return COH_OK;
-    sum_instructions(plan, instructions, count, by);
-    *out_count = compare(plan, by, factors, out_classes);
+    sum_instructions(plan, instructions, count, by, &compute_s);
+    *out_count = compare(plan, by, compute_s, factors, out_classes);
     return coh_calibrations_add_run(path, plan->profile.uncalibrated_hash, factors);
 }
 

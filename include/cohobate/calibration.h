@@ -53,9 +53,10 @@ enum { COH_CALIBRATION_CLASSES_MOST = 16 };
 
 /* Compares measured with predicted times and adds this run's factors to the file `path`. Call it
  * after steps, while none is running. The file keeps the mean over runs; from the eighth run on,
- * older runs fade. With fewer than three counted steps nothing is written and *out_count is 0. The
- * plan must have been made with a profile that went through coh_profile_calibrate. The file is
- * written whole or not at all.
+ * older runs fade. With fewer than three counted steps nothing is written and *out_count is 0.
+ * Kinds of yours that the profile has not measured have no part in a factor: what they declare
+ * prices them. The plan must have been made with a profile that went through
+ * coh_profile_calibrate. The file is written whole or not at all.
  * Fails: COH_ERR_ARGUMENT, COH_ERR_IO, COH_ERR_MEMORY; the engine's failure. */
 COH_API coh_status coh_engine_calibrate(
     coh_engine *engine, const char *path,
