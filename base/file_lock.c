@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -16,6 +17,9 @@
  * another process removed it in between. Waiting processes are not served in order, so one of them
  * may lose to this many holds of others. */
 enum { NAME_TRIES = 100, WAIT_TRIES = 10000 };
+
+/* Writers of one path at a time. */
+enum { PARTIALS_MOST = 100 };
 
 /* Between two looks at a lock that another process holds. */
 #define NAP_NS 1000000
@@ -56,6 +60,23 @@ int coh_file_lock_fresh(const char *path)
             return -EEXIST;
     }
     return -EEXIST;
+}
+
+int coh_file_lock_partial(const char *path, char *partial, size_t bytes)
+{
+    int fd = -EEXIST;
+    for (int i = 0; i < PARTIALS_MOST && fd == -EEXIST; i++) {
+        const int length = i == 0 ? snprintf(partial, bytes, "%s.partial", path)
+                                  : snprintf(partial, bytes, "%s.partial-%d", path, i);
+        fd = (size_t)length < bytes ? coh_file_lock_fresh(partial) : -ENAMETOOLONG;
+    }
+    return fd;
+}
+
+int coh_file_lock_close_copy(int fd)
+{
+    const int copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    return copy >= 0 && close(copy) != 0 ? -errno : 0;
 }
 
 /* Locks the file, up to a time: the system has no such call. Returns 0 or -errno. */

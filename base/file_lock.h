@@ -10,6 +10,7 @@
 #ifndef COH_BASE_FILE_LOCK_H
 #define COH_BASE_FILE_LOCK_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 /* Creates the file `path` and locks it; returns its descriptor, for writing, or -errno. A file of
@@ -18,6 +19,13 @@
  * without locks a new file is held without one. The caller gives the file another name or removes
  * it, then closes it. */
 int coh_file_lock_fresh(const char *path);
+/* As coh_file_lock_fresh, a temporary file for `path`: under the first of the names
+ * "<path>.partial", "<path>.partial-1", ... that no other process holds. Writes the name to
+ * `partial` of `bytes` bytes; -ENAMETOOLONG: it is too long. */
+int coh_file_lock_partial(const char *path, char *partial, size_t bytes);
+/* Asks for errors that some file systems only report when a file is closed. The file stays open,
+ * since its lock must last until it has its name. Returns 0 or -errno. */
+int coh_file_lock_close_copy(int fd);
 
 /* Waits until this process holds the file `path`, which is made if it is not there; returns its
  * descriptor or -errno, for example of a file system without locks. -ETIMEDOUT: others have held it

@@ -17,8 +17,7 @@
 #include "base/file_lock.h"
 #include "base/file_ops.h"
 
-/* Writers of one path at a time. */
-enum { PARTIALS_MOST = 100, PARTIAL_BYTES = 4096 };
+enum { PARTIAL_BYTES = 4096 };
 
 coh_status coh_text_add_list(coh_text *text, const char *format, va_list arguments)
 {
@@ -121,16 +120,6 @@ static coh_status write_all(int fd, const char *path, const char *data, size_t b
     return COH_OK;
 }
 
-/* Asks for errors that some file systems only report when a file is closed. The file stays open,
- * since its lock must last until it has its name. */
-static coh_status close_copy(int fd, const char *path)
-{
-    const int copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
-    if (copy >= 0 && close(copy) != 0)
-        return coh_fail(COH_ERR_IO, "cannot close %s: %s", path, strerror(errno));
-    return COH_OK;
-}
-
 /* Compares the first bytes of a regular file. */
 static coh_status read_is_own(const char *path, const char *start, const char *within, int *out_own)
 {
@@ -165,30 +154,18 @@ coh_status coh_file_check_own(const char *path, const char *start, const char *w
                              path, name);
 }
 
-/* Makes a temporary file of this writer's own, under the first name that no other writer holds.
- * What killed writers left there is removed. Returns a descriptor or -errno. */
-static int open_partial(const char *path, char partial[PARTIAL_BYTES])
-{
-    int fd = -EEXIST;
-    for (int i = 0; i < PARTIALS_MOST && fd == -EEXIST; i++) {
-        const int length = i == 0 ? snprintf(partial, PARTIAL_BYTES, "%s.partial", path)
-                                  : snprintf(partial, PARTIAL_BYTES, "%s.partial-%d", path, i);
-        fd = length < PARTIAL_BYTES ? coh_file_lock_fresh(partial) : -ENAMETOOLONG;
-    }
-    return fd;
-}
-
 coh_status coh_file_write_whole(const char *path, const char *data, size_t bytes)
 {
     char partial[PARTIAL_BYTES];
-    const int fd = open_partial(path, partial);
+    const int fd = coh_file_lock_partial(path, partial, sizeof(partial));
     if (fd < 0)
         return coh_fail(COH_ERR_IO,
                         "%s cannot be written: no file can be made in its folder: %s: give another",
                         path, strerror(-fd));
     coh_status status = write_all(fd, path, data, bytes);
-    if (status == COH_OK)
-        status = close_copy(fd, partial);
+    const int error = status == COH_OK ? coh_file_lock_close_copy(fd) : 0;
+    if (error)
+        status = coh_fail(COH_ERR_IO, "cannot close %s: %s", partial, strerror(-error));
     if (status == COH_OK && rename(partial, path) != 0)
         status =
             coh_fail(COH_ERR_IO, "%s cannot be replaced by the finished file: %s: give another",

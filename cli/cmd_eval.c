@@ -30,7 +30,7 @@ enum {
 /* A .npy file of NumPy's format 1.0, for --logits: a header of 128 bytes, then f32 [targets,
  * vocabulary], little-endian, in C order. Each row belongs to a counted target, in the order of the
  * text; in plain text row r holds the logits of id r + 1. The header is written last, when the
- * number of rows is known, and then the file is renamed from FILE.partial-<process>. */
+ * number of rows is known, and then the file is renamed from FILE.partial. */
 typedef struct logits_file {
     int descriptor; /* -1: none */
     const char *path;
@@ -74,9 +74,11 @@ static coh_status open_rows(const char *path, int64_t vocabulary, uint64_t most_
     CLI_TRY(coh_space_check(&item, 1));
     out_file->path = path;
     out_file->vocabulary = vocabulary;
-    snprintf(out_file->partial, sizeof(out_file->partial), "%s.partial-%ld", path, (long)getpid());
-    out_file->descriptor = open(out_file->partial, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (out_file->descriptor < 0 || lseek(out_file->descriptor, HEADER_BYTES, SEEK_SET) < 0)
+    const coh_status status =
+        coh_partial_open(path, out_file->partial, sizeof(out_file->partial), &out_file->descriptor);
+    if (status != COH_OK)
+        return cli_blame(status, "--logits");
+    if (lseek(out_file->descriptor, HEADER_BYTES, SEEK_SET) < 0)
         return write_failed(out_file);
     return COH_OK;
 }
@@ -121,13 +123,10 @@ static coh_status finish_rows(logits_file *file)
 {
     if (!add_header(file) || (fsync(file->descriptor) != 0 && errno != EINVAL))
         return write_failed(file);
-    const int closed = close(file->descriptor);
+    if (rename(file->partial, file->path) != 0)
+        return write_failed(file);
+    close(file->descriptor); /* its lock has kept other writers off the name */
     file->descriptor = -1;
-    if (closed != 0 || rename(file->partial, file->path) != 0) {
-        const coh_status status = write_failed(file);
-        (void)unlink(file->partial);
-        return status;
-    }
     return coh_name_flush(file->path);
 }
 
@@ -136,8 +135,8 @@ static void close_rows(logits_file *file)
 {
     if (file->descriptor < 0)
         return;
-    close(file->descriptor);
     (void)unlink(file->partial);
+    close(file->descriptor);
     file->descriptor = -1;
 }
 
@@ -364,7 +363,8 @@ static void show(void *context, uint64_t done, uint64_t total, int64_t counted, 
 static coh_status open_logits(evaluation *run)
 {
     static const char at_once[] =
-        "\ncohobate eval: stopped at once; a file of --logits, *.partial-*, may be left\n";
+        "\ncohobate eval: stopped at once; a file of --logits, *.partial, may be left: the next "
+        "command that writes it removes it\n";
     CLI_TRY(cli_stop_install(0, at_once, at_once));
     run->score.after = keep_logits;
     return open_rows(run->inference.options->logits,

@@ -45,7 +45,7 @@ static coh_status mix(const cli_options *options, mix_parts *parts)
     mixture.seed = (uint64_t)options->seed;
     mixture.go_on = go_on;
     static const char at_once[] = "\ncohobate mix: stopped at once; what was written has no name "
-                                  "yet: OUT.partial-* can go\n";
+                                  "yet: the next command that writes OUT removes OUT.partial\n";
     CLI_TRY(cli_stop_install(0, at_once, at_once));
     cli_progress_begin("mixing", options->output, CLI_PROGRESS_FIRST_S);
     const coh_status status =

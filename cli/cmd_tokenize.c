@@ -48,8 +48,9 @@ static coh_status build(const cli_options *options, coh_tokenizer *tokenizer,
     build_options.held_out = (int32_t)options->held_out;
     build_options.validation_split = options->validation_split;
     build_options.held_out_path = options->held_out_file;
-    static const char at_once[] = "\ncohobate tokenize: stopped at once; what was written has no "
-                                  "name yet: OUT.partial-* can go\n";
+    static const char at_once[] =
+        "\ncohobate tokenize: stopped at once; what was written has no name "
+        "yet: the next command that writes OUT removes OUT.partial\n";
     CLI_TRY(cli_stop_install(0, at_once, at_once));
     cli_progress_begin("tokenizing", options->operand, CLI_PROGRESS_FIRST_S);
     const coh_status status = coh_token_file_make(tokenizer, &build_options, out_facts);

@@ -326,21 +326,18 @@ static coh_status add_steps(output *o, change *changes)
 static coh_status write_file(output *o, const char *path, change *changes)
 {
     char fresh[CLI_PATH_BYTES + 16];
-    snprintf(fresh, sizeof(fresh), "%s.partial", path);
-    o->descriptor = open(fresh, O_CREAT | O_WRONLY | O_TRUNC | O_CLOEXEC, 0666);
-    if (o->descriptor < 0)
-        return cli_fail(COH_ERR_IO, "-o %s cannot be written: %s: give another name", path,
-                        strerror(errno));
-    coh_status status = add_steps(o, changes);
+    coh_status status = coh_partial_open(path, fresh, sizeof(fresh), &o->descriptor);
+    if (status != COH_OK)
+        return cli_blame(status, "-o");
+    status = add_steps(o, changes);
     if (status == COH_ERR_IO)
         status = cli_blame(status, "-o %s", path);
-    if (close(o->descriptor) != 0 && status == COH_OK)
-        status = cli_fail(COH_ERR_IO, "-o %s cannot be written: %s", path, strerror(errno));
     if (status == COH_OK && rename(fresh, path) != 0)
         status = cli_fail(COH_ERR_IO, "-o %s cannot be written: %s: give another name", path,
                           strerror(errno));
     if (status != COH_OK)
         (void)unlink(fresh);
+    (void)close(o->descriptor);
     return status;
 }
 

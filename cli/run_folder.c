@@ -60,15 +60,16 @@ static int by_number(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
-/* Is it a token file left unfinished by a killed run ("data-8.tokens.partial-123")? */
+/* Is it a token file left unfinished by a killed run ("data-8.tokens.partial", or "-1" behind it;
+ * earlier releases had the number of the process there)? */
 static int is_token_rest(const char *name)
 {
-    static const char mark[] = ".tokens.partial-";
+    static const char mark[] = ".tokens.partial";
     const char *found = strstr(name, mark);
     if (!found || (strncmp(name, "data", 4) != 0 && strncmp(name, "validation", 10) != 0))
         return 0;
-    const char *number = found + sizeof(mark) - 1;
-    return *number && number[strspn(number, "0123456789")] == '\0';
+    const char *rest = found + sizeof(mark) - 1;
+    return !*rest || (*rest == '-' && rest[1] && rest[1 + strspn(rest + 1, "0123456789")] == '\0');
 }
 
 /* Under the lock nobody is writing it; a failure to remove it is harmless. */

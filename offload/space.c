@@ -18,6 +18,7 @@
 
 #include "base/bytes.h"
 #include "base/check.h"
+#include "base/file_lock.h"
 #include "base/file_ops.h"
 #include "base/refusal.h"
 #include "cohobate/machine.h"
@@ -237,6 +238,21 @@ coh_status coh_name_flush(const char *path)
     return coh_fail(COH_ERR_IO,
                     "the folder that holds %.300s cannot be flushed: %s: give another folder", path,
                     strerrordesc_np(-error));
+}
+
+coh_status coh_partial_open(const char *path, char *out_name, uint32_t name_bytes, int32_t *out_fd)
+{
+    COH_NEED_PATH(path);
+    COH_NEED(out_name);
+    COH_NEED(out_fd);
+    const int fd = coh_file_lock_partial(path, out_name, name_bytes);
+    *out_fd = fd < 0 ? -1 : fd;
+    if (fd < 0)
+        return coh_fail(COH_ERR_IO,
+                        "%.300s cannot be written: no file can be made in its folder: %s: give "
+                        "another",
+                        path, strerrordesc_np(-fd));
+    return COH_OK;
 }
 
 /* ---- one run per folder ---- */

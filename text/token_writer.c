@@ -14,6 +14,7 @@
 #include <xxhash.h>
 
 #include "base/alloc.h"
+#include "base/file_lock.h"
 #include "base/file_ops.h"
 
 #define BUFFER_BYTES (1u << 20)
@@ -81,15 +82,14 @@ static coh_status prepare(coh_token_writer *writer, const char *path)
     COH_TRY(coh_alloc(sizeof(XXH3_state_t) + 64, 1, &writer->hash_memory));
     writer->hash = (XXH3_state_t *)(((uintptr_t)writer->hash_memory + 63) & ~(uintptr_t)63);
     XXH3_64bits_reset(writer->hash);
-    int length = snprintf(writer->temporary, PATH_MAX, "%s.partial-%ld", path, (long)getpid());
-    if (length >= PATH_MAX)
+    writer->fd = coh_file_lock_partial(path, writer->temporary, sizeof(writer->temporary));
+    if (writer->fd == -ENAMETOOLONG)
         return coh_fail(COH_ERR_ARGUMENT, "a token file's path of %zu bytes is too long",
                         strlen(path));
-    writer->fd = open(writer->temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (writer->fd < 0)
         return coh_fail(COH_ERR_IO,
                         "%s cannot be written: no file can be made in its folder: %s: give another",
-                        path, strerror(errno));
+                        path, strerror(-writer->fd));
     writer->written_bytes = COH_TOKEN_HEADER_BYTES;
     return COH_OK;
 }
@@ -159,10 +159,9 @@ coh_status coh_token_writer_finish(coh_token_writer *writer)
     if (fsync(writer->fd) != 0)
         return coh_fail(COH_ERR_IO, "flushing %s failed: %s: %s", writer->temporary,
                         strerror(errno), coh_file_remedy(-errno));
-    int fd = writer->fd;
-    writer->fd = -1;
-    if (close(fd) != 0)
-        return coh_fail(COH_ERR_IO, "closing %s failed: %s", writer->temporary, strerror(errno));
+    const int error = coh_file_lock_close_copy(writer->fd);
+    if (error)
+        return coh_fail(COH_ERR_IO, "closing %s failed: %s", writer->temporary, strerror(-error));
     return COH_OK;
 }
 
@@ -193,10 +192,10 @@ void coh_token_writer_destroy(coh_token_writer *writer)
 {
     if (!writer)
         return;
+    if (writer->fd >= 0 && !writer->is_published)
+        unlink(writer->temporary); /* while its lock keeps other writers off the name */
     if (writer->fd >= 0)
         close(writer->fd);
-    if (writer->temporary[0] && !writer->is_published)
-        unlink(writer->temporary);
     coh_free(writer->hash_memory);
     coh_free(writer->buffer);
     coh_free(writer->path);

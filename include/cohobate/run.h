@@ -69,6 +69,14 @@ COH_API void coh_space_hold_release(coh_space_hold *hold);
  * not open, or whose file system cannot flush folders, is left as it is. Fails: COH_ERR_IO. */
 COH_API coh_status coh_name_flush(const char *path);
 
+/* Creates a temporary file for the later file `path`, and opens it for writing. It is locked until
+ * *out_fd is closed, and called <path>.partial, or <path>.partial-1 and so on while another writer
+ * has that. What a killed writer left under such a name is removed. Writes the name to `out_name`
+ * of `name_bytes`. The caller renames the file to `path` or removes it, and closes it after that.
+ * Fails: COH_ERR_IO. */
+COH_API coh_status coh_partial_open(const char *path, char *out_name, uint32_t name_bytes,
+                                    int32_t *out_fd);
+
 /* ---- one run per folder ---- */
 
 /* A lock on a run's folder. */

@@ -1,6 +1,7 @@
 """cohobate trace: Chrome's trace events of a run. The oracles: a strict reading of the format (slices of a track nest, ends of
 flows pair and lie in slices, counters) and trace.bin, read by trace_file.py."""
 import bisect
+import fcntl
 import json
 import os
 import resource
@@ -181,6 +182,14 @@ class Trace(TraceTest):
             file.write(whole[:-100])  # the last slot was being written
         self.assertIn("warning: 1 step", self.succeeds("trace", folder, "-o", out).err)
         self.assertFalse([name for name in os.listdir(self.folder) if name.endswith((".partial", "none.json"))])
+        # a temporary file that another process holds is left to it; one that nobody holds goes
+        for is_held in (True, False):
+            with open(out + ".partial", "ab") as file:
+                if is_held:
+                    fcntl.flock(file, fcntl.LOCK_EX)
+                self.succeeds("trace", folder, "-o", out)
+                self.assertEqual(os.path.exists(out + ".partial"), is_held)
+                self.assertEqual(os.fstat(file.fileno()).st_size, 0)
         self.train("--steps", 1, "--save", self.path("one"), model=TINY)
         self.fails(2, "trace", self.path("one"), "-o", self.path("none.json"), "--steps", "5:9", says="but 1 step up to 1:")
         self.train("--steps", 1, "--save", self.path("off"), "--record", "none", model=TINY)

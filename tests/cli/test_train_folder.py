@@ -320,7 +320,7 @@ class TrainFolder(TrainTest):
 
     def test_tokens_that_a_killed_run_left_half_written_go_with_the_next_run(self):
         os.mkdir(self.path("run"))
-        for name in ("data.tokens.partial-12", "validation-8.tokens.partial-12", "mine.tokens.partial-1", "data.tokens.partial-x"):
+        for name in ("data.tokens.partial", "data.tokens.partial-12", "validation-8.tokens.partial-12", "mine.tokens.partial-1", "data.tokens.partial-x"):
             self.write("run/" + name, "half")
         self.write("run/lock", "12\n")  # it was a run's folder
         self.train("--steps", 1, "--save", self.path("run"))
@@ -471,7 +471,7 @@ class TrainFolder(TrainTest):
 
     def paused_while_it_tokenizes(self, case, before):
         def partial():
-            return glob.glob(self.path("**", "*.partial-*"), recursive=True)
+            return glob.glob(self.path("**", "*.partial*"), recursive=True)
         for _ in range(20):
             process = start(*case, env=environment(TMPDIR=self.path("temporary")))
             while process.poll() is None and not partial():
@@ -626,6 +626,7 @@ class TrainFolder(TrainTest):
 
     def test_unfinished_files_that_no_run_wrote_are_not_removed(self):
         for name in ("reserve.partial", "best.partial", "run.json.partial", "plan.json.partial", "data-old.tokens.partial-3",
+                     "data.tokens.partial",
                      "validation.tokens.partial-3", "step-7.partial/m.bin", "tokenizer.partial-1-2/x", "data.2.tokens"):
             with self.subTest(name=name):
                 folder = self.path(name.replace("/", "-"))

@@ -163,6 +163,14 @@ class Windows(TrainTest):
         self.assertTrue(said.endswith("; raise the limit of file sizes (ulimit -f)\n"), said)
         self.assertFalse([name for name in os.listdir(self.folder) if "l.npy" in name])
         self.fails(2, *measure, self.path("gone", "l.npy"), says="is not there")
+        # a temporary file that another process holds is left to it; one that nobody holds goes
+        for is_held in (True, False):
+            with open(self.path("l.npy.partial"), "ab") as file:
+                if is_held:
+                    fcntl.flock(file, fcntl.LOCK_EX)
+                self.succeeds(*measure, self.path("l.npy"))
+                self.assertEqual(os.path.exists(self.path("l.npy.partial")), is_held)
+                self.assertEqual(os.fstat(file.fileno()).st_size, 0)
         self.fails(2, *measure, text, says="the same file as the input")
         self.fails(2, *measure, self.write("mine.txt", "mine"), says="is no .npy file")
 

@@ -490,6 +490,48 @@ static void every_failing_allocation_of_reading_is_said(void **state)
     }
 }
 
+/* ---- several writers ---- */
+
+static int is_there(const char *name)
+{
+    return access(folder_file(name), F_OK) == 0;
+}
+
+/* They have one process number, as two containers may have. */
+static void two_writers_of_one_file_leave_the_whole_file_of_the_last(void **state)
+{
+    (void)state;
+    const int32_t first[] = { 1, 2, 3, 4, 5, 6 }, second[] = { 7, 8 };
+    coh_token_writer *writers[2];
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(coh_token_writer_create(folder_file("ids"), 10, 77, &writers[i]), COH_OK);
+    assert_int_equal(coh_token_writer_add(writers[0], first, NULL, 6), COH_OK);
+    assert_int_equal(coh_token_writer_finish(writers[0]), COH_OK);
+    assert_int_equal(coh_token_writer_add(writers[1], second, NULL, 2), COH_OK);
+    write_ids("other", first, 6, 10);
+    assert_int_equal(coh_token_writer_publish(writers[0]), COH_OK);
+    assert_file_has("ids", first, 6);
+    assert_int_equal(coh_token_writer_finish(writers[1]), COH_OK);
+    assert_int_equal(coh_token_writer_publish(writers[1]), COH_OK);
+    assert_file_has("ids", second, 2);
+    for (int i = 0; i < 2; i++)
+        coh_token_writer_destroy(writers[i]);
+    assert_false(is_there("ids.partial") || is_there("ids.partial-1"));
+}
+
+static void what_a_killed_writer_left_goes_with_the_next(void **state)
+{
+    (void)state;
+    const int32_t ids[] = { 1, 2, 3 };
+    folder_write("ids.partial",
+                 "a longer text than the header and the ids of the next writer have: "
+                 "it must not stay behind them in the new file",
+                 110);
+    write_ids("ids", ids, 3, 10);
+    assert_file_has("ids", ids, 3);
+    assert_false(is_there("ids.partial"));
+}
+
 #define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, folder_create, folder_remove)
 
 int main(void)
@@ -511,6 +553,8 @@ int main(void)
         IN_FOLDER(what_cannot_be_built_is_refused_and_leaves_nothing),
         IN_FOLDER(a_failed_build_leaves_the_old_file_as_it_was),
         IN_FOLDER(every_failing_allocation_of_reading_is_said),
+        IN_FOLDER(two_writers_of_one_file_leave_the_whole_file_of_the_last),
+        IN_FOLDER(what_a_killed_writer_left_goes_with_the_next),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
