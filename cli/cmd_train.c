@@ -434,25 +434,14 @@ static void describe_start(const cli_run *run)
 
 /* ---- the end ---- */
 
-static void add_best_json(const cli_run_folder *folder, cli_line *line)
-{
-    if (folder->keeps_best && folder->best_step != UINT64_MAX)
-        cli_line_add_json(line, "'best_step': %" PRIu64 ", 'best_validation_loss': %.17g",
-                          folder->best_step, folder->best_loss);
-}
-
 static void add_result_json(const cli_run *run, uint64_t hash, cli_line *line)
 {
-    cli_line_add_json(line,
-                      "{'model': %s, 'dtype': %s, 'frozen_dtype': %s, 'step': %" PRIu64
-                      ", 'stopped': %i, 'hash': '%016" PRIx64
-                      "', 'emulated': %i, 'run_folder': %s, 'ended_early': %i",
-                      run->job.model.name,
-                      cli_dtype_name(coh_model_size_get(&run->job.model).dtype),
-                      cli_dtype_frozen(run->job.recipe.frozen_nf4), run->done_steps, run->stopped,
-                      hash, cli_job_emulated_bytes(&run->job) > 0, run->folder.path, run->ended);
+    cli_line_add_json(
+        line, "{'model': %s, 'dtype': %s, 'frozen_dtype': %s, 'emulated': %i", run->job.model.name,
+        cli_dtype_name(coh_model_size_get(&run->job.model).dtype),
+        cli_dtype_frozen(run->job.recipe.frozen_nf4), cli_job_emulated_bytes(&run->job) > 0);
+    cli_train_add_saved_json(run, hash, line);
     cli_train_add_share_json(run, line);
-    add_best_json(&run->folder, line);
     cli_report_totals_json(&run->report, &run->job.summary, &run->facts, line);
     cli_report_ledger_json(run->engine, line);
     cli_calibration_add_json(run->classes, run->class_count, line);
@@ -462,8 +451,10 @@ static void add_result_json(const cli_run *run, uint64_t hash, cli_line *line)
 static void add_done(const cli_run *run, cli_line *line)
 {
     const cli_report *report = &run->report;
-    cli_line_add(line, "done:   step %" PRIu64 " of %" PRIu64 ", loss %s", run->done_steps,
-                 run->job.recipe.steps, cli_loss(report->last_loss).at);
+    cli_line_add(line, "done:   step %" PRIu64 " of %" PRIu64, run->done_steps,
+                 run->job.recipe.steps);
+    if (report->step_count > 0) /* else only a validation was left */
+        cli_line_add(line, ", loss %s", cli_loss(report->last_loss).at);
     if (run->validation.file && report->validation_windows > 0) {
         cli_line_add(line, ", validation loss %s over %" PRIu64 " of %s",
                      cli_loss(report->last_validation).at, report->validation_windows,
@@ -483,18 +474,7 @@ static void add_result_text(const cli_run *run, uint64_t hash, cli_line *line)
     cli_report_totals(&run->report, &run->job.summary, &run->facts, line);
     if (cli_job_emulated_bytes(&run->job))
         cli_line_add(line, "note:   the host tier was EMULATED: times say nothing of a GPU\n");
-    if (run->saved_step == run->done_steps)
-        cli_line_add(line, "saved:  %s/step-%" PRIu64 "\n", run->folder.path, run->saved_step);
-    if (run->folder.keeps_best && run->folder.best_loss < INFINITY)
-        cli_line_add(line, "best:   %s/step-%" PRIu64 ", validation loss %.4f\n", run->folder.path,
-                     run->folder.best_step, run->folder.best_loss);
-    if (run->ended)
-        cli_line_add(line,
-                     "ended:  %" PRIu64 " validation%s in a row without a lower loss"
-                     " (--stop-after-worse)\n",
-                     run->job.recipe.stop_after_worse,
-                     run->job.recipe.stop_after_worse == 1 ? "" : "s");
-    cli_line_add(line, "hash:   %016" PRIx64 "\n", hash);
+    cli_train_add_saved(run, hash, line);
     add_done(run, line);
 }
 
@@ -637,6 +617,8 @@ static coh_status run_all(cli_run *run)
     const cli_options *options = run->options;
     const int by_epochs = cli_given(options, CLI_FLAG_EPOCHS);
     CLI_TRY(cli_job_open(options, &run->job));
+    if (run->job.is_done)
+        return cli_train_end_done(run);
     if (!by_epochs)
         CLI_TRY(cli_job_check_writes(&run->job));
     CLI_TRY(

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "cli/adapters.h"
 #include "cli/agree.h"
@@ -24,6 +25,7 @@
 #include "cli/shares.h"
 #include "cli/topology.h"
 #include "cli/train.h"
+#include "cli/validation.h"
 #include "cli/watch.h"
 
 /* ---- the trained part ---- */
@@ -126,6 +128,61 @@ static coh_status open_run_tokenizer(cli_job *job)
     return COH_OK;
 }
 
+/* Is the folder of --save another one than the run's? A rank above 0 saves nothing. */
+static int saves_elsewhere(const cli_job *job)
+{
+    char above[CLI_PATH_BYTES + 8];
+    struct stat named, own;
+    const cli_launch *launch = job->options->launch;
+    const char *save = launch && launch->rank > 0 ? NULL : job->options->save;
+    snprintf(above, sizeof(above), "%s/..", job->weights.facts.path);
+    return save && (stat(save, &named) != 0 || stat(above, &own) != 0 ||
+                    named.st_dev != own.st_dev || named.st_ino != own.st_ino);
+}
+
+/* Does the command ask for nothing but the rest of the run? `noted`: its recipe without flags. */
+static int asks_for_the_rest(const cli_job *job, cli_recipe *noted)
+{
+    const cli_options *options = job->options;
+    cli_line before, now;
+    noted->keep = job->recipe.keep; /* of checkpoints, which change no step */
+    return cli_recipe_to_note(noted, &job->model, &before) == COH_OK &&
+           cli_recipe_to_note(&job->recipe, &job->model, &now) == COH_OK &&
+           strcmp(before.text, now.text) == 0 && !options->data && !options->validation &&
+           !options->reset_optimizer && !saves_elsewhere(job);
+}
+
+/* Finds out what is left of a run that has reached its last step, or that --stop-after-worse has
+ * ended: nothing; the validation of that step, which a stop has left out; or the steps that a flag
+ * adds. Refuses settings that would have no effect. */
+static coh_status find_rest(cli_job *job, cli_recipe *noted)
+{
+    const cli_options *options = job->options;
+    const cli_recipe *recipe = &job->recipe;
+    const int trains = options->command == CLI_TRAIN;
+    const int is_over = job->first_step >= recipe->steps && !cli_given(options, CLI_FLAG_EPOCHS);
+    cli_validations last;
+    cli_validations_from_note(job->weights.facts.note_json, noted->validation_hash, 0, &last);
+    const int is_early = trains && last.has_ended && !options->validation &&
+                         recipe->stop_after_worse == noted->stop_after_worse;
+    if (!(is_over || is_early) ||
+        (trains && last.is_due && job->first_step == recipe->steps && !options->validation))
+        return COH_OK;
+    job->is_done = trains && asks_for_the_rest(job, noted);
+    job->ended_early = is_early;
+    if (job->is_done)
+        return COH_OK;
+    if (!is_over)
+        return cli_fail(COH_ERR_ARGUMENT,
+                        "%s is where --stop-after-worse %" PRIu64
+                        " ended the run: give a larger one to go on",
+                        job->weights.facts.path, recipe->stop_after_worse);
+    return cli_fail(COH_ERR_ARGUMENT,
+                    "%s is at step %" PRIu64 " already, and the run is to end at step %" PRIu64
+                    ": give --steps %" PRIu64 " or more to go on",
+                    job->weights.facts.path, job->first_step, recipe->steps, job->first_step + 1);
+}
+
 static coh_status resume_recipe(cli_job *job)
 {
     const cli_options *options = job->options;
@@ -145,17 +202,15 @@ static coh_status resume_recipe(cli_job *job)
     CLI_TRY(cli_recipe_of_resumed(&job->weights.facts, &job->recipe));
     job->resumed = 1;
     job->first_step = job->weights.facts.step;
+    CLI_TRY(coh_model_resolve(job->weights.facts.path, 0, &job->model));
+    cli_recipe noted = job->recipe;
     CLI_TRY(cli_recipe_override(&job->recipe, options, job->first_step));
-    if (job->first_step >= job->recipe.steps && !cli_given(options, CLI_FLAG_EPOCHS))
-        return cli_fail(COH_ERR_ARGUMENT,
-                        "%s is at step %" PRIu64 " already, and the run is to end at step %" PRIu64
-                        ": give --steps %" PRIu64 " or more to go on",
-                        job->weights.facts.path, job->first_step, job->recipe.steps,
-                        job->first_step + 1);
+    CLI_TRY(find_rest(job, &noted));
+    if (job->is_done)
+        return COH_OK;
     if (options->command == CLI_TRAIN && !options->plan_file)
         cli_recipe_say_budget(job->weights.facts.path, options);
     CLI_TRY(open_run_tokenizer(job));
-    CLI_TRY(coh_model_resolve(job->weights.facts.path, 0, &job->model));
     CLI_TRY(cli_weights_check_vocabulary(&job->model, job->tokenizer));
     const coh_dtype trained = coh_model_size_get(&job->model).dtype,
                     dtype = cli_dtype_keep(options, trained);
@@ -412,6 +467,8 @@ coh_status cli_job_open_unplanned(const cli_options *options, cli_job *out_job)
     CLI_TRY_GOTO(status, cli_calibration_open(options, &out_job->profile, &out_job->calibration),
                  fail);
     CLI_TRY_GOTO(status, options->resume ? resume_recipe(out_job) : fresh_recipe(out_job), fail);
+    if (out_job->is_done)
+        return COH_OK;
     CLI_TRY_GOTO(status, cli_job_share(out_job), fail);
     CLI_TRY_GOTO(status, check_sequence(out_job), fail);
     CLI_TRY_GOTO(status, check_gradients(out_job), fail);
@@ -653,6 +710,8 @@ coh_status cli_job_open_beside(const cli_options *options, const coh_plan *const
                                int32_t earlier_count, cli_job *out_job)
 {
     CLI_TRY(cli_job_open_unplanned(options, out_job));
+    if (out_job->is_done)
+        return COH_OK;
     out_job->earlier = earlier;
     out_job->earlier_count = earlier_count;
     coh_status status = cli_budget_use_kernels(out_job->recipe.kernels, !options->kernels,

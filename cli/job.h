@@ -23,6 +23,8 @@ typedef struct cli_job {
     /* Of a launcher's process: hashes of what the run begins with (agree.h). */
     uint64_t weights_hash, adapter_hash;
     int has_start_hashes;
+    int is_done;      /* train: of the resumed run no step is left, and there is no plan */
+    int ended_early;  /* it is done since --stop-after-worse ended it */
     int makes_tokens; /* the recipe's data is a token file that this run made of text */
     /* The recipe's replicas: those of each rank, and the shape in which ranks' sums are added. */
     coh_fold_shape rank_replicas, ranks;
@@ -51,8 +53,9 @@ typedef struct cli_job {
  *     flags ──> profile, model, recipe ──> budget ──> plan options ──> plan
  *
  * Only the first two steps read flags. With --micro-batch auto a new run gets another
- * micro-batch if the default does not fit or is slower, with a note on standard error. Fails: with
- * a message; `out_job` is then closed. */
+ * micro-batch if the default does not fit or is slower, with a note on standard error. With
+ * out_job->is_done only the checkpoint and the recipe are resolved. Fails: with a message;
+ * `out_job` is then closed. */
 coh_status cli_job_open(const cli_options *options, cli_job *out_job);
 /* As cli_job_open, but also tries `earlier`, plans for less memory or slower links
  * (coh_plan_options). They are borrowed during the call. */

@@ -701,23 +701,33 @@ static void remove_checkpoint(cli_run_folder *folder, int index)
             (size_t)(folder->step_count - index) * sizeof(folder->steps[0]));
 }
 
-void cli_run_folder_saved(cli_run_folder *folder, uint64_t step, double loss)
+void cli_run_folder_judge(cli_run_folder *folder, uint64_t step, double loss)
 {
-    folder->piece_is_out = 0;
-    folder->frozen_bytes = 0; /* from now on shared */
-    folder->steps[folder->step_count++] = step;
-    if (folder->keeps_best && loss < folder->best_loss) {
-        folder->best_step = step;
-        folder->best_loss = loss;
-        write_link(folder); /* before the checkpoint that it named is removed */
-    }
-    const int count = folder->step_count;
+    if (!folder->keeps_best || !(loss < folder->best_loss))
+        return;
+    folder->best_step = step;
+    folder->best_loss = loss;
+    write_link(folder);
+}
+
+void cli_run_folder_prune(cli_run_folder *folder)
+{
     for (int i = 0; i < folder->step_count - folder->keep_count;)
         if (folder->keeps_best &&
             (folder->steps[i] == folder->best_step || folder->steps[i] == folder->linked_step))
             i++;
         else
             remove_checkpoint(folder, i);
+}
+
+void cli_run_folder_saved(cli_run_folder *folder, uint64_t step, double loss)
+{
+    folder->piece_is_out = 0;
+    folder->frozen_bytes = 0; /* from now on shared */
+    folder->steps[folder->step_count++] = step;
+    cli_run_folder_judge(folder, step, loss); /* before the one that `best` named is removed */
+    const int count = folder->step_count;
+    cli_run_folder_prune(folder);
     if (folder->step_count < count && folder->room.fd < 0) /* for the next one; it may fail */
         (void)coh_space_hold_take(folder->path, folder->checkpoint_bytes, &folder->room);
 }

@@ -107,6 +107,13 @@ coh_status cli_run_folder_step_path(const cli_run_folder *folder, uint64_t step,
  * until there is a better one. */
 void cli_run_folder_find_best(cli_run_folder *folder, uint64_t validation_hash);
 
+/* With keeps_best: makes checkpoint `step` the best if its validation loss `loss` (NaN: not known)
+ * is the lowest. */
+void cli_run_folder_judge(cli_run_folder *folder, uint64_t step, double loss);
+/* Removes the oldest checkpoints above keep_count, except the best. Reports one that cannot be
+ * removed once and leaves it. */
+void cli_run_folder_prune(cli_run_folder *folder);
+
 /* Notes a new checkpoint of validation loss `loss` (NaN: not known) and removes the oldest above
  * keep_count, except the best. Allocates nothing. Reports a checkpoint that cannot be removed once
  * and leaves it. */

@@ -109,6 +109,15 @@ coh_status cli_train_name_data(const cli_run *run, const char *folder, cli_recip
  * failure that is not the engine's, a run of one process saves its last step first. */
 coh_status cli_train_loop(cli_run *run);
 
+/* ---- the end: train_rest.c ---- */
+
+/* Adds where the run is saved, its best checkpoint, why it ended early, and the hash. */
+void cli_train_add_saved(const cli_run *run, uint64_t hash, cli_line *line);
+void cli_train_add_saved_json(const cli_run *run, uint64_t hash, cli_line *line);
+/* Ends a resumed run whose job is done: cleans its folder, prints the result. Fails: as opening the
+ * folder does. */
+coh_status cli_train_end_done(cli_run *run);
+
 /* ---- the last sentence of a run that did not end: go_on.c ---- */
 
 /* Fails with COH_ERR_STOPPED and the command that continues. */

@@ -175,9 +175,10 @@ static coh_status validate(cli_run *run, int is_of_all)
         cli_score_run(&run->score, run->engine, is_of_all ? total : some, &result);
     cli_scoring_end(&run->scoring);
     if (status == COH_ERR_STOPPED) {
-        run->stopped = run->done_steps < run->job.recipe.steps;
+        run->stopped = 1; /* also at the last step: its validation is still to be made */
         cli_report_break(&run->report);
-        cli_note("step %" PRIu64 "  no validation loss: stopped on request", run->done_steps);
+        cli_note("step %" PRIu64 "  no validation loss: stopped on request%s", run->done_steps,
+                 run->folder.path[0] ? "; the resumed run takes it first" : "");
         return COH_OK;
     }
     CLI_TRY(outside_engine(run, status)); /* after a failure of the engine, it refuses to save */
@@ -297,13 +298,35 @@ static coh_status save_together(void *context, coh_engine *engine, int32_t rank)
                          : coh_engine_save_begin(engine, work->path, work->note);
 }
 
+/* Makes the note of the checkpoint of this step. */
+static void make_step_note(cli_run *run)
+{
+    run->note.used = run->note_bytes;
+    run->validations.has_ended = run->ended;
+    if (run->validation.file)
+        cli_validations_add_note(&run->validations, run->done_steps, &run->note);
+}
+
+/* The step that a resumed run begins with is saved already. Its checkpoint learns of the validation
+ * that was made since; without it, the next resume would make it again. */
+static coh_status note_validation(cli_run *run)
+{
+    char path[CLI_PATH_BYTES];
+    make_step_note(run);
+    CLI_TRY(cli_run_folder_step_path(&run->folder, run->done_steps, path));
+    if (coh_checkpoint_note_set(path, run->note.text) != COH_OK)
+        cli_note("warning: the validation of step %" PRIu64 " is not in its checkpoint: %s",
+                 run->done_steps, coh_last_error());
+    cli_run_folder_judge(&run->folder, run->done_steps,
+                         cli_validations_loss_at(&run->validations, run->done_steps));
+    return COH_OK;
+}
+
 /* Saves at a quiet point. Before the end the next steps run while the drive takes the files. */
 static coh_status save(cli_run *run)
 {
     char path[CLI_PATH_BYTES];
-    run->note.used = run->note_bytes;
-    if (run->validation.file)
-        cli_validations_add_note(&run->validations, run->done_steps, &run->note);
+    make_step_note(run);
     const coh_checkpoint_note note = { .struct_bytes = sizeof(note),
                                        .step = run->done_steps,
                                        .json = run->note.text };
@@ -393,9 +416,11 @@ static coh_status judge_best(cli_run *run, int *saves)
     return COH_OK;
 }
 
-/* Validates, and decides whether the run ends and whether it saves. */
+/* Validates, and decides whether the run ends and whether it saves. If it is stopped meanwhile, all
+ * of it is still due: the resumed run must count a validation once. */
 static coh_status validate_and_judge(cli_run *run, int *saves)
 {
+    const cli_validations before = run->validations;
     const uint64_t step = run->done_steps;
     CLI_TRY(validate(run, *saves));
     int32_t ends = !run->stopped && is_worse_for_long(run) && step < run->job.recipe.steps;
@@ -407,7 +432,10 @@ static coh_status validate_and_judge(cli_run *run, int *saves)
         CLI_TRY(validate(run, 1));
         run->ended = !run->stopped && (is_first || is_worse_for_long(run));
     }
-    return judge_best(run, saves);
+    CLI_TRY(judge_best(run, saves));
+    if (run->stopped)
+        run->validations = before;
+    return COH_OK;
 }
 
 /* Takes rank 0's decisions after its validation. */
@@ -452,13 +480,17 @@ static coh_status quiet_point(cli_run *run)
     const uint64_t step = run->done_steps;
     const int is_first = cli_ranks_is_first(run->ranks);
     int saves = save_due(run, step);
+    run->validations.is_due |= validation_due(run, step);
     CLI_TRY(cli_ranks_run(run->ranks, drain, NULL));
-    if ((is_first || validates_together(run)) && validation_due(run, step) && !run->stopped)
+    if ((is_first || validates_together(run)) && run->validations.is_due && !run->stopped)
         CLI_TRY(validate_and_judge(run, &saves));
+    run->validations.is_due &= run->stopped;
     if (is_first && (saves || run->stopped || run->ended)) {
         CLI_TRY(wait_for_save(run));
         saves = will_save(run, saves);
     }
+    if (is_first && run->folder.path[0] && run->saved_step == step)
+        CLI_TRY(note_validation(run));
     CLI_TRY(follow_first(run, &saves));
     if (saves) {
         CLI_TRY(is_first ? save(run) : take_part_in_save(run));
@@ -585,6 +617,8 @@ static coh_status finish_step(cli_run *run)
 
 static coh_status run_steps(cli_run *run)
 {
+    if (run->validations.is_due) /* of the step that the resumed run begins with */
+        CLI_TRY(quiet_point(run));
     while (run->done_steps < run->job.recipe.steps && !run->stopped && !run->ended) {
         while (may_submit(run))
             CLI_TRY(submit_next(run));

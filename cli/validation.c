@@ -44,10 +44,15 @@ void cli_validations_add_note(const cli_validations *validations, uint64_t step,
     cli_line_add_json(note,
                       "'validated': {'loss': %.17g, 'windows': %" PRIu64
                       ", 'best': %.17g, 'best_of_some': %.17g, 'some_windows': %" PRIu64
-                      ", 'worse_in_row': %" PRIu64 "}}",
+                      ", 'worse_in_row': %" PRIu64,
                       loss, isfinite(loss) ? validations->window_count : 0, validations->best,
                       validations->best_of_some, validations->some_windows,
                       validations->worse_in_row);
+    if (validations->is_due)
+        cli_line_add_json(note, "'due': true");
+    if (validations->has_ended)
+        cli_line_add_json(note, "'ended': true");
+    cli_line_add_json(note, "}}");
 }
 
 /* Finds "validated" in a note of that validation text; NULL: there is none. Borrowed from
@@ -79,6 +84,8 @@ void cli_validations_from_note(const char *note_json, uint64_t validation_hash,
         out_validations->best_of_some = number_or(found, "best_of_some", INFINITY);
     const double worse = number_or(found, "worse_in_row", 0);
     out_validations->worse_in_row = worse > 0 && worse < 1e18 ? (uint64_t)worse : 0;
+    out_validations->is_due = json_is_true(json_object_get(found, "due"));
+    out_validations->has_ended = json_is_true(json_object_get(found, "ended"));
     json_decref(note);
 }
 

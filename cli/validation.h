@@ -8,13 +8,15 @@
  *
  * "loss" is that of the checkpoint itself over all windows; null: it was not validated. Losses over
  * different windows are not compared: validations over --validation-windows have a separate best.
+ * A step that was stopped before its validation, or in it, has "due": true, and the resumed run
+ * validates it first. One after which --stop-after-worse ended the run has "ended": true.
  * Notes of another validation text (another validation_hash) are ignored. */
 #ifndef COH_CLI_VALIDATION_H
 #define COH_CLI_VALIDATION_H
 
 #include "cli/say.h"
 
-enum { CLI_VALIDATION_NOTE_BYTES = 320 }; /* maximum size of the added text */
+enum { CLI_VALIDATION_NOTE_BYTES = 352 }; /* maximum size of the added text */
 
 typedef struct cli_validations {
     double best, best_of_some; /* over all windows, over some_windows; INFINITY: none yet */
@@ -24,6 +26,9 @@ typedef struct cli_validations {
     double loss;                 /* NaN: none yet */
     uint64_t step, window_count; /* after this many steps, over this many windows */
     int is_of_all;               /* over all windows */
+    /* of the step of a note */
+    int is_due;    /* a stop came before its validation or in it */
+    int has_ended; /* --stop-after-worse ended the run after it */
 } cli_validations;
 
 /* Resets the results to none. */

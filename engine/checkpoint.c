@@ -20,6 +20,7 @@
 #include "base/struct_bytes.h"
 #include "engine/checkpoint_frozen.h"
 #include "engine/checkpoint_manifest.h"
+#include "engine/checkpoint_writer.h"
 #include "kernels/kernels.h"
 
 /* Read at once when everything is read: 1 MiB, or a grain if that is larger. */
@@ -366,6 +367,41 @@ void coh_checkpoint_close(coh_checkpoint *checkpoint)
     coh_manifest_fini(&checkpoint->manifest);
     coh_free(checkpoint->scratch);
     coh_free(checkpoint);
+}
+
+/* ---- another note ---- */
+
+/* Writes the manifest again, with another note. */
+static coh_status manifest_replace(const coh_checkpoint *checkpoint, const char *note_json)
+{
+    char name[PATH_MAX + sizeof(coh_file_name)];
+    coh_manifest manifest = checkpoint->manifest; /* borrows what that owns */
+    coh_text text = { 0 };
+    manifest.note_json = note_json;
+    snprintf(name, sizeof(name), "%s/%s", checkpoint->path,
+             file_name(checkpoint, COH_FILE_MANIFEST).text);
+    coh_status status = coh_manifest_add_text(&manifest, &text);
+    if (status == COH_OK)
+        status = coh_file_write_whole(name, text.data, text.bytes);
+    coh_text_fini(&text);
+    return status;
+}
+
+coh_status coh_checkpoint_note_set(const char *path, const char *note_json)
+{
+    COH_NEED_PATH(path);
+    COH_NEED(note_json);
+    coh_checkpoint *checkpoint = NULL;
+    int32_t is_damaged;
+    COH_TRY(path_check(path));
+    if (strlen(note_json) >= COH_CHECKPOINT_NOTE_BYTES)
+        return coh_fail(COH_ERR_ARGUMENT, "a note of %zu bytes is too long: at most %u",
+                        strlen(note_json), COH_CHECKPOINT_NOTE_BYTES - 1);
+    COH_TRY(coh_checkpoint_note_check(note_json));
+    COH_TRY(with_remedy(open_folder(path, &checkpoint, &is_damaged)));
+    const coh_status status = manifest_replace(checkpoint, note_json);
+    coh_checkpoint_close(checkpoint);
+    return status;
 }
 
 /* ---- look ---- */

@@ -108,12 +108,14 @@ int coh_checkpoint_is_partial(const char *path)
            strncmp(path + length - (sizeof(end) - 1), end, sizeof(end) - 1) == 0;
 }
 
-/* Is this the name of a stream's file, or of that of frozen tensors? */
+/* Is this the name of a stream's file, of that of frozen tensors, or of a manifest that a killed
+ * coh_checkpoint_note_set left? */
 static int is_stream_file(const char *name)
 {
     char stream[COH_OPTIMIZER_NAME_BYTES];
     const size_t length = strlen(name), end = sizeof(STATE_END) - 1;
-    if (strcmp(name, "m.bin") == 0 || strcmp(name, "v.bin") == 0 || strcmp(name, "frozen.bin") == 0)
+    if (strcmp(name, "m.bin") == 0 || strcmp(name, "v.bin") == 0 ||
+        strcmp(name, "frozen.bin") == 0 || strcmp(name, "manifest.json.partial") == 0)
         return 1;
     if (length <= end || length - end >= sizeof(stream) ||
         strcmp(name + length - end, STATE_END) != 0)

@@ -103,6 +103,12 @@ COH_API coh_status coh_checkpoint_check(coh_checkpoint *checkpoint, uint64_t *ou
 COH_API coh_status coh_checkpoint_read(coh_checkpoint *checkpoint, int32_t index, int32_t stream,
                                        uint64_t begin, uint64_t count, void *data);
 
+/* Replaces the note of checkpoint folder `path` by `note_json`, an object as coh_engine_save takes
+ * it. A crash leaves the old note or the new one; the checkpoint must not be open. Everything else
+ * stays, the hash too.
+ * Fails: COH_ERR_ARGUMENT (no JSON object, or too long a one); as opening does; COH_ERR_IO. */
+COH_API coh_status coh_checkpoint_note_set(const char *path, const char *note_json);
+
 /* Deletes checkpoint folder `path`, the manifest first, so that a crash halfway never leaves a
  * folder that looks whole. Touches only files with the names of a checkpoint's files:
  * manifest.json, work.bin, hashes.bin, frozen.bin, m.bin, v.bin, and next to one of these

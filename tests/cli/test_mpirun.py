@@ -198,6 +198,10 @@ class Processes(TrainTest):
         self.assertEqual(process.returncode, 75, err)
         self.assertEqual(err.count("go on with"), 1, err)
         self.assertEqual(self.says_hash(self.resumed(self.path("run"))), whole)
+        # nothing is left to do: all processes end with 0
+        again = run(*as_processes(2, "--resume", self.path("run")), program=MPIRUN, as_given=True)
+        self.assertEqual(again.code, 0, again.err)
+        self.assertEqual(self.says_hash(again), whole)
 
     def test_a_process_that_hangs_ends_all_after_the_timeout(self):
         log = self.path("log.jsonl")

@@ -194,7 +194,8 @@ class Train(TrainTest):
         for flags in (["--seed", "2"], ["--sequence", "8"]):
             self.fails(2, "train", "--resume", self.path("run"), "--steps", 4, *flags, says=flags[0])
         self.fails(2, "train", "gpt2", "--resume", self.path("run"), "--steps", 4, says="gpt2")
-        self.fails(2, "train", "--resume", self.path("run"), says="--steps")
+        self.fails(2, "train", "--resume", self.path("run"), "--lr", "1e-4", says="--steps 3")
+        self.fails(2, "plan", "--resume", self.path("run"), says="--steps 3")
         other = self.write("other.txt", "something else entirely, many times over\n" * 100)
         self.assertNotIn("other data", self.resumed(self.path("run"), "--steps", 3, "--data", self.corpus()).err)
         for steps, flags in ((4, ["--new-data"]), (5, [])):

@@ -15,7 +15,7 @@ import threading
 import unittest
 
 import model_folder
-from program import NANO, SHORT, TINY, TrainTest, environment, start
+from program import FAULTY, NANO, SHORT, TINY, TrainTest, environment, last_of_each, lines_of, run, start, wait_for_step
 
 HEADER = 128
 
@@ -366,6 +366,112 @@ class Best(TrainTest):
                           1, "--save", self.path("third"), "--log", log).json
         self.assertEqual([done["step"], done["ended_early"], done["validation_windows"]], [2, True, 3])
         self.assertEqual(self.succeeds("inspect", self.path("third"), "--json").json["step"], 2)
+
+    # ---- the rest of a run that was ended ----
+
+    def how_it_ended(self, folder):
+        with open(os.path.join(folder, "run.json"), encoding="utf-8") as file:
+            return json.load(file).get("ended", {}).get("how")
+
+    def content(self, folder):
+        """What a run leaves: its checkpoints, the best of them, all their losses, and how it ended."""
+        steps = sorted(name for name in os.listdir(folder) if name.startswith("step-"))
+        notes = [self.succeeds("inspect", os.path.join(folder, name), "--json").json["note"] for name in steps]
+        best = os.path.join(folder, "best")
+        return (steps, os.readlink(best) if os.path.islink(best) else None, [note["validated"] for note in notes],
+                self.hash_of(folder), self.how_it_ended(folder))
+
+    def validations(self, folder):
+        return [(row["step"], row["validation_loss"], row["windows"]) for row in lines_of(os.path.join(folder, "steps.jsonl"))
+                if "validation_loss" in row]
+
+    def test_a_resume_finishes_what_a_kill_after_the_last_save_left(self):
+        def begin(folder, **told):
+            return run(*self.command, "--steps", 4, "--keep-best", "--keep", 2, "--save", folder, program=FAULTY, env=environment(**told))
+        self.command = ["train", "--data", self.flags[1], "--validation", self.flags[3], "--save-every", 1, *TINY]
+        self.assertEqual(begin(self.path("whole")).code, 0)
+        expected, most, least = self.content(self.path("whole")), 2048, 0
+        while most - least > 1:  # the operations of the run's saves and removals
+            middle, folder = (least + most) // 2, self.path("killed")
+            shutil.rmtree(folder, ignore_errors=True)
+            least, most = (middle, most) if begin(folder, COH_TEST_EXIT_AT=str(middle)).code == 86 else (least, middle)
+        left = set()
+        for last in range(least, least - 12, -1):
+            folder = self.path(f"killed-{last}")
+            if begin(folder, COH_TEST_EXIT_AT=str(last)).code != 86:
+                continue  # saves and steps share no order, so that another one may be the last
+            left.add("step-4" in os.listdir(folder))
+            self.assertIsNone(self.how_it_ended(folder))
+            done = self.succeeds("train", "--resume", folder, "--keep-best", "--threads", 2)
+            self.assertEqual(self.says_hash(done), expected[3])
+            self.assertEqual(self.content(folder), expected)
+        self.assertIn(True, left)
+        # a loop that resumes until that succeeds may begin once more; nothing is written then
+        with open(self.path("whole", "run.json"), "rb") as file:
+            before = file.read()
+        again = self.succeeds("train", "--resume", self.path("whole"), "--json")
+        self.assertEqual([again.json[k] for k in ("step", "hash", "stopped", "best_step")], [4, expected[3], False, int(expected[1][5:])])
+        self.assertIn("nothing is left to train; --steps 5 or more goes on", again.err)
+        self.assertEqual(self.content(self.path("whole")), expected)
+        with open(self.path("whole", "run.json"), "rb") as file:
+            self.assertEqual(file.read(), before)
+        for other in (["--lr", "1e-3"], ["--data", self.flags[1]], ["--save", self.path("other")], ["--reset-optimizer"]):
+            self.fails(2, "train", "--resume", self.path("whole"), *other, says="give --steps 5 or more")
+
+    def test_a_validation_that_a_stop_left_out_is_the_first_thing_that_a_resumed_run_does(self):
+        flags = ["--validation-every", 1, "--keep-best", "--save-every", 1000, "--steps", 400, "--stop-after-worse", 30, "--keep", 1]
+        whole = self.begin(400, *flags).json
+        self.assertTrue(whole["ended_early"])
+        expected, losses = self.content(self.path("run")), self.validations(self.path("run"))
+        run_flags = [self.path("cut") if value == self.path("run") else value for value in last_of_each([*self.flags, *flags])]
+        process = start("train", *TINY, *run_flags)
+        stops = last = 0
+        while True:  # stopped at steps that chance chooses: before the validation or in it
+            wait_for_step(process, self.path("cut"), last + 1)
+            process.send_signal(signal.SIGTERM)
+            _, err = process.communicate(timeout=120)
+            if process.returncode == 0:
+                break
+            self.assertEqual(process.returncode, 75, err)
+            stops += 1
+            last = max(row["step"] for row in lines_of(self.path("cut", "steps.jsonl")))
+            process = start("train", "--resume", self.path("cut"), "--keep-best", "--threads", 2)
+        self.assertGreater(stops, 0)
+        self.assertEqual(self.validations(self.path("cut")), losses)
+        self.assertEqual(self.content(self.path("cut")), expected)
+
+    def test_a_run_that_is_stopped_in_its_last_validation_is_stopped_and_not_finished(self):
+        data = ["--data", self.flags[1], "--steps", 1, "--keep-best", "--save-every", 1]
+        for longer in range(8):  # until the signal comes before the validation is over
+            text = self.write("long.txt", "so many words as take a while, " * (2000 << longer))
+            folder = self.path(f"stopped-{longer}")
+            process = start("train", *TINY, *data, "--validation", text, "--save", folder)
+            wait_for_step(process, folder, 1)
+            process.send_signal(signal.SIGTERM)
+            _, err = process.communicate(timeout=120)
+            if process.returncode != 0:
+                break
+        self.assertEqual(process.returncode, 75, err)
+        self.assertIn(b"step 1  no validation loss: stopped on request; the resumed run takes it first", err)
+        self.assertIn(b"stopped after step 1 of 1; go on with: cohobate train --resume", err)
+        self.assertEqual(self.validations(folder), [])
+        self.assertEqual((self.how_it_ended(folder), os.path.lexists(os.path.join(folder, "best"))), ("stopped", False))
+        whole = self.path("whole")
+        self.succeeds("train", *TINY, *data, "--validation", text, "--save", whole)
+        done = self.succeeds("train", "--resume", folder, "--keep-best", "--threads", 2)
+        self.assertIn("done:   step 1 of 1, validation loss ", done.out)
+        self.assertEqual(self.content(folder), self.content(whole))
+        self.assertEqual(self.validations(folder), self.validations(whole))
+
+    def test_a_run_that_ended_early_does_not_go_on_by_itself(self):
+        self.begin(9, "--stop-after-worse", 2)
+        before = self.content(self.path("run"))
+        again = self.succeeds("train", "--resume", self.path("run"), "--stop-after-worse", 2)
+        self.assertIn("ended:  2 validations in a row without a lower loss", again.out)
+        self.assertIn("nothing is left to train; a larger one goes on", again.err)
+        self.assertEqual(self.content(self.path("run")), before)
+        self.fails(2, "train", "--resume", self.path("run"), "--steps", 12, says="give a larger one to go on")
+        self.assertEqual(self.resume(9, "--stop-after-worse", 4).json["step"], 5)
 
     def test_flags_of_validation_are_refused_where_they_have_no_effect(self):
         train = ["train", *TINY, "--data", self.corpus(), "--save", self.path("none")]

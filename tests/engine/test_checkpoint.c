@@ -100,6 +100,34 @@ static void what_was_saved_is_what_is_read(void **state)
     coh_checkpoint_close(checkpoint);
 }
 
+static void another_note_changes_nothing_else(void **state)
+{
+    (void)state;
+    uint64_t hash, checked;
+    coh_checkpoint *checkpoint;
+    coh_checkpoint_facts facts = { .struct_bytes = sizeof(facts) };
+    char rest[PATH_MAX + 128];
+    assert_int_equal(fixture_save(path, 3, "{\"loss\": null}", &hash), COH_OK);
+    assert_int_equal(coh_checkpoint_note_set(path, "{\"loss\": 2.5, \"more\": [true]}"), COH_OK);
+    assert_int_equal(coh_checkpoint_note_set(path, "[]"), COH_ERR_ARGUMENT);
+    assert_int_equal(coh_checkpoint_note_set(folder, "{}"), COH_ERR_CORRUPT); /* a run's folder */
+    assert_int_equal(coh_checkpoint_open(path, &checkpoint), COH_OK);
+    assert_int_equal(coh_checkpoint_facts_get(checkpoint, &facts), COH_OK);
+    assert_string_equal(facts.note_json, "{\"loss\":2.5,\"more\":[true]}");
+    assert_true(facts.step == 3 && facts.numeric_fingerprint == 77 && facts.hash == hash);
+    assert_reads_back(checkpoint, 3);
+    assert_int_equal(coh_checkpoint_check(checkpoint, &checked), COH_OK);
+    assert_true(checked == hash);
+    coh_checkpoint_close(checkpoint);
+    /* what a process that was killed in it left goes with the checkpoint */
+    snprintf(rest, sizeof(rest), "%s/manifest.json.partial", path);
+    FILE *file = fopen(rest, "w");
+    assert_non_null(file);
+    assert_int_equal(fclose(file), 0);
+    assert_int_equal(coh_checkpoint_remove(path), COH_OK);
+    assert_int_equal(access(path, F_OK), -1);
+}
+
 static void any_range_of_elements_can_be_read(void **state)
 {
     (void)state;
@@ -538,6 +566,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(what_was_saved_is_what_is_read, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(another_note_changes_nothing_else, set_up, tear_down),
         cmocka_unit_test_setup_teardown(any_range_of_elements_can_be_read, set_up, tear_down),
         cmocka_unit_test_setup_teardown(order_and_cuts_of_puts_do_not_show, set_up, tear_down),
         cmocka_unit_test(one_different_bit_gives_another_hash),

@@ -44,7 +44,8 @@ LEFT_OUT = {
         coh_trace_file_close coh_trace_file_create coh_trace_file_put coh_trace_file_put_latencies coh_trace_free
         coh_trace_read""",
     "folders of runs, their locks and their disk space, and a save after a failure belong to a program's main loop":
-        """coh_checkpoint_damage coh_engine_undo coh_name_flush coh_partial_open coh_run_lock_holder coh_run_lock_release coh_run_lock_take coh_space_check
+        """coh_checkpoint_damage coh_checkpoint_note_set coh_engine_undo coh_name_flush coh_partial_open coh_run_lock_holder
+        coh_run_lock_release coh_run_lock_take coh_space_check
         coh_space_free_bytes coh_space_hold_keep coh_space_hold_release coh_space_hold_take""",
     "Refusal has the figures as attributes, and the library's words for options are those of the headers":
         "coh_name_edits coh_nearest_meant coh_nearest_offer coh_refusal_remedy coh_refusal_sentence coh_refusal_unit_name coh_refuse coh_term_text",
