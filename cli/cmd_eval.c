@@ -69,6 +69,7 @@ static coh_status open_rows(const char *path, int64_t vocabulary, uint64_t most_
     name_folder(path, folder);
     const coh_space_item item = { .folder = folder,
                                   .what = "--logits",
+                                  .files = 1,
                                   .bytes = HEADER_BYTES +
                                            most_rows * (uint64_t)vocabulary * sizeof(float) };
     CLI_TRY(coh_space_check(&item, 1));

@@ -646,6 +646,7 @@ static coh_status run_all(cli_run *run)
     CLI_TRY(cli_agree(&run->job));
     CLI_TRY(open_engine(run));
     CLI_TRY(write_plan(run));
+    CLI_TRY(cli_run_folder_check_descriptors(&run->folder));
     describe_start(run);
     if (!options->launch) /* else the others may have begun: all stop after the first step */
         CLI_TRY(cli_stop_check(before_first_step));

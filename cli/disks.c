@@ -8,6 +8,11 @@
 
 #include "report/format.h"
 
+/* The most files of a checkpoint: its folder, weights, frozen ones, hashes, manifest, and four
+ * streams of states. Of the records: the run's folder, lock, plan, run.json, steps, trace, the link
+ * to the best, and one that takes the place of another. Of tokens: for training and validation. */
+enum { CHECKPOINT_FILES = 9, RECORD_FILES = 8, TOKEN_FILES = 2 };
+
 void cli_disks_list(const cli_options *options, cli_disks *out_disks)
 {
     *out_disks = (cli_disks){ .count = (uint32_t)options->disk_count };
@@ -64,20 +69,21 @@ coh_status cli_disks_preflight(const cli_disks *disks, const cli_room *room)
             items[item_count++] =
                 (coh_space_item){ disks->of[i].folder,
                                   disks->count > 1 ? "a part of the working store" : CLI_STORE_ITEM,
-                                  shares[i] };
+                                  shares[i], 1 };
     snprintf(what, sizeof(what), "%" PRIu64 " " CLI_CHECKPOINT_ITEM "%s", room->checkpoint_count,
              room->checkpoint_count == 1 ? "" : "s");
     if (room->run_folder)
-        items[item_count++] = (coh_space_item){ room->run_folder, what, room->checkpoint_bytes };
+        items[item_count++] = (coh_space_item){ room->run_folder, what, room->checkpoint_bytes,
+                                                room->checkpoint_count * CHECKPOINT_FILES };
     if (room->run_folder && room->record_bytes > 0)
-        items[item_count++] =
-            (coh_space_item){ room->run_folder, "records of steps", room->record_bytes };
+        items[item_count++] = (coh_space_item){ room->run_folder, "records of steps",
+                                                room->record_bytes, RECORD_FILES };
     if (room->token_folder && room->token_bytes > 0)
         items[item_count++] = (coh_space_item){ room->token_folder,
                                                 room->token_folder == room->run_folder
                                                     ? "tokens, estimated"
                                                     : "tokens, in TMPDIR, estimated",
-                                                room->token_bytes };
+                                                room->token_bytes, TOKEN_FILES };
     return coh_space_check(items, item_count);
 }
 

@@ -5,12 +5,14 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -670,6 +672,26 @@ void cli_run_folder_add_bytes(const cli_run_folder *folder, int saves_once, cli_
 coh_status cli_run_folder_hold(cli_run_folder *folder, uint64_t bytes)
 {
     return coh_space_hold_take(folder->path, bytes, &folder->room);
+}
+
+coh_status cli_run_folder_check_descriptors(const cli_run_folder *folder)
+{
+    enum { OPENED = 12 };
+    int copies[OPENED], count = 0;
+    struct rlimit limit = { 0 };
+    if (folder->lock.fd < 0)
+        return COH_OK;
+    while (count < OPENED && (copies[count] = fcntl(folder->lock.fd, F_DUPFD_CLOEXEC, 0)) >= 0)
+        count++;
+    for (int i = 0; i < count; i++)
+        (void)close(copies[i]); /* the lock stays with the last descriptor */
+    if (count == OPENED || getrlimit(RLIMIT_NOFILE, &limit) != 0)
+        return COH_OK;
+    return cli_fail(COH_ERR_FULL,
+                    "a save opens up to %d files at once, and the limit of open files (ulimit -n "
+                    "%" PRIu64 ") leaves %d: raise it by ulimit -n %" PRIu64 " or more",
+                    OPENED, (uint64_t)limit.rlim_cur, count,
+                    (uint64_t)limit.rlim_cur + OPENED - (uint64_t)count);
 }
 
 void cli_run_folder_make_room(cli_run_folder *folder)

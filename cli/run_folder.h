@@ -95,6 +95,10 @@ void cli_run_folder_add_bytes(const cli_run_folder *folder, int saves_once, cli_
 /* Reserves that many bytes. Fails: COH_ERR_FULL, COH_ERR_IO. */
 coh_status cli_run_folder_hold(cli_run_folder *folder, uint64_t bytes);
 
+/* Checks that a save can open its files; without it each save of a run would fail. Fails:
+ * COH_ERR_FULL with the limit of open files. */
+coh_status cli_run_folder_check_descriptors(const cli_run_folder *folder);
+
 /* Call it before a save: releases one checkpoint's space, unless that of a failed save is still
  * released. */
 void cli_run_folder_make_room(cli_run_folder *folder);

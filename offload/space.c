@@ -71,6 +71,20 @@ coh_status coh_space_free_bytes(const char *folder, uint64_t *out_bytes)
     return free_at(path, out_bytes);
 }
 
+/* Returns how many more files the file system of `folder` can have; UINT64_MAX: it does not say, as
+ * those that make room for a file when it is made. */
+static coh_status free_files(const char *folder, uint64_t *out_files)
+{
+    struct statvfs space;
+    char path[PATH_MAX];
+    dev_t device;
+    *out_files = UINT64_MAX;
+    COH_TRY(find_existing(folder, path, &device));
+    if (statvfs(path, &space) == 0 && space.f_files > 0)
+        *out_files = space.f_favail;
+    return COH_OK;
+}
+
 /* ---- groups of items ---- */
 
 /* For each item the first item of its group. */
@@ -94,6 +108,40 @@ static coh_status refuse(const coh_space_item *items, const groups of, uint32_t 
     snprintf(refusal.items, sizeof(refusal.items), "%s", list);
     coh_refusal_add(&refusal, COH_CHANGE_FREE_SPACE, needed_bytes - free_bytes);
     return coh_refuse(&refusal);
+}
+
+static coh_status refuse_files(const coh_space_item *items, const groups of, uint32_t item_count,
+                               uint32_t first, uint64_t needed, uint64_t most)
+{
+    char list[COH_REFUSAL_TEXT_BYTES] = "";
+    size_t used = 0;
+    for (uint32_t i = first; i < item_count; i++)
+        if (of[i] == first && items[i].files > 0 && used < sizeof(list)) {
+            const int length = snprintf(list + used, sizeof(list) - used, "%s%s %" PRIu64,
+                                        used > 0 ? " + " : "", items[i].what, items[i].files);
+            used += length > 0 ? (size_t)length : 0;
+        }
+    return coh_fail(COH_ERR_FULL,
+                    "%.300s has room for %" PRIu64 " more files, and up to %" PRIu64
+                    " are needed there (%s): remove files there (df -i counts them), or name "
+                    "another drive",
+                    items[first].folder, most, needed, list);
+}
+
+/* Some file systems are made for a number of files. Its last one may be needed hours from now. */
+static coh_status check_files(const coh_space_item *items, const groups of, uint32_t item_count)
+{
+    for (uint32_t i = 0; i < item_count; i++) {
+        uint64_t needed = 0, most;
+        for (uint32_t j = i; j < item_count && of[i] == i; j++)
+            needed += of[j] == i ? items[j].files : 0;
+        if (needed == 0)
+            continue;
+        COH_TRY(free_files(items[i].folder, &most));
+        if (needed > most)
+            return refuse_files(items, of, item_count, i, needed, most);
+    }
+    return COH_OK;
 }
 
 /* Checks each group by itself. Datasets of one pool have limits of their own, and may reserve a
@@ -147,6 +195,7 @@ coh_status coh_space_check(const coh_space_item *items, uint32_t item_count)
                         COH_SPACE_ITEMS_MOST);
     COH_TRY(find_groups(items, item_count, devices, pools));
     COH_TRY(check_groups(items, devices, item_count));
+    COH_TRY(check_files(items, devices, item_count));
     return check_groups(items, pools, item_count);
 }
 

@@ -25,19 +25,20 @@ extern "C" {
 
 /* ---- room ---- */
 
-/* Something that will be written, of `bytes`. */
+/* Something that will be written, of `bytes` and, with its folders, of `files`. */
 typedef struct coh_space_item {
     const char *folder; /* may not exist yet: its nearest existing parent counts */
     const char *what;   /* for the error text: "working store", "3 checkpoints" */
     uint64_t bytes;
+    uint64_t files; /* 0: few enough not to be counted */
 } coh_space_item;
 
 /* Most items of one check. */
 #define COH_SPACE_ITEMS_MOST 16
 
 /* Checks that all items fit together. Reserves nothing.
- * Fails: COH_ERR_FULL with the file system's folder, the bytes needed there item by item, and the
- * bytes free for this user; COH_ERR_IO if a folder's file system cannot be queried;
+ * Fails: COH_ERR_FULL with the file system's folder, the bytes or files needed there item by item,
+ * and those free for this user; COH_ERR_IO if a folder's file system cannot be queried;
  * COH_ERR_ARGUMENT. */
 COH_API coh_status coh_space_check(const coh_space_item *items, uint32_t item_count);
 

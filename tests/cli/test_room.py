@@ -52,6 +52,32 @@ class Room(TrainTest):
         self.fails(3, *flags, says="10 checkpoints", **with_free(2 * one))
         self.fails(3, *flags, says="1 checkpoint ", **with_free(one / 2))
 
+    def test_files_are_counted_before_text_is_read_where_their_number_is_limited(self):
+        bad, done = self.write("bad.jsonl", "no object\n"), self.path("done")
+        train = ["train", *TINY, "--data", bad, "--steps", 9, "--save-every", 1, "--keep", 4, "--save", self.path("run")]
+        for count, code, says in ((0, 3, "run has room for 0 more files, and up to "), (40, 3, "5 checkpoints 45"), (100, 4, "bad.jsonl:1:")):
+            keywords = {"program": FAULTY, "env": environment(COH_TEST_FREE_FILES=str(count))}
+            self.fails(code, *train, says=says, **keywords)
+        self.assertEqual(os.listdir(self.folder), ["bad.jsonl"])
+        # the count holds what a run writes, of the optimizer with the most streams too
+        for flags in ([], ["--state", "lean"], ["--optimizer", "adamw8"], ["--lora", 2]):
+            self.train("--steps", 1, *flags, "--save", done)
+            checkpoint = os.listdir(os.path.join(done, "step-1"))
+            self.assertLessEqual(len(checkpoint) + 1, 9, checkpoint)
+            records = [name for name in os.listdir(done) if name != "step-1" and not name.endswith(".tokens")]
+            self.assertLessEqual(len(records) + 3, 8, records)  # the folder, a link to the best, a temporary one
+            shutil.rmtree(done)
+
+    def test_a_limit_of_open_files_under_which_no_save_would_succeed_is_named_before_the_first_step(self):
+        def limit(count):
+            return lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (count, count))
+        train = ["train", *TINY, "--data", self.corpus(), "--steps", 1, "--save", self.path("run")]
+        said = self.fails(3, *train, says="limit of open files (ulimit -n 14) leaves", preexec_fn=limit(14)).err
+        self.assertNotIn("step 1", said)
+        self.assertEqual(os.listdir(self.folder), ["corpus.txt"])
+        enough = int(re.search(r"raise it by ulimit -n (\d+) or more", said)[1])
+        self.succeeds(*train, preexec_fn=limit(enough))
+
     def test_tokens_of_a_text_are_counted_and_none_of_ids(self):
         text, tokens, texts = self.long_text(8 * MIB), self.path("ids"), self.path("texts")
         self.succeeds("tokenize", text, "--tokenizer", "bytes", "-o", tokens)

@@ -17,6 +17,7 @@
  * The program `cohobate-faulty` is the command line with this in it, and with space_faults.c:
  *
  *     COH_TEST_FREE_BYTES=<n>       every file system has at most that much free
+ *     COH_TEST_FREE_FILES=<n>       every file system has room for that many files
  *
  * Threads: as base/file_ops.h, but one at a time in the whole process. */
 #ifndef COH_TESTS_FAULTS_FILE_FAULTS_H

@@ -69,8 +69,8 @@ static void folders_on_one_file_system_share_its_room(void **state)
     snprintf(deep, sizeof(deep), "%s/not/there/yet", folder);
     assert_int_equal(coh_space_free_bytes(folder, &free_bytes), COH_OK);
     assert_true(free_bytes > 0);
-    coh_space_item items[] = { { folder, "working store", free_bytes / 4 * 3 },
-                               { deep, "two checkpoints", free_bytes / 4 * 3 } };
+    coh_space_item items[] = { { folder, "working store", free_bytes / 4 * 3, 0 },
+                               { deep, "two checkpoints", free_bytes / 4 * 3, 0 } };
     assert_int_equal(coh_space_check(items, 1), COH_OK);
     assert_int_equal(coh_space_check(items + 1, 1), COH_OK);
     assert_int_equal(coh_space_check(items, 2), COH_ERR_FULL);
@@ -96,8 +96,8 @@ static void folders_on_other_file_systems_are_counted_apart(void **state)
     }
     assert_int_equal(coh_space_free_bytes(folder, &free_here), COH_OK);
     assert_int_equal(coh_space_free_bytes("/dev/shm", &free_there), COH_OK);
-    coh_space_item items[] = { { folder, "working store", free_here / 4 * 3 },
-                               { "/dev/shm", "two checkpoints", free_there / 4 * 3 } };
+    coh_space_item items[] = { { folder, "working store", free_here / 4 * 3, 0 },
+                               { "/dev/shm", "two checkpoints", free_there / 4 * 3, 0 } };
     assert_int_equal(coh_space_check(items, 2), COH_OK);
     items[1].bytes = free_there * 2;
     assert_int_equal(coh_space_check(items, 2), COH_ERR_FULL);
@@ -108,9 +108,9 @@ static void folders_on_other_file_systems_are_counted_apart(void **state)
 static void sums_that_overflow_and_nameless_folders_are_refused(void **state)
 {
     (void)state;
-    coh_space_item items[] = { { folder, "a", UINT64_MAX }, { folder, "b", UINT64_MAX } };
+    coh_space_item items[] = { { folder, "a", UINT64_MAX, 0 }, { folder, "b", UINT64_MAX, 0 } };
     assert_int_equal(coh_space_check(items, 2), COH_ERR_FULL);
-    coh_space_item nameless = { "", "a", 1 };
+    coh_space_item nameless = { "", "a", 1, 0 };
     assert_int_equal(coh_space_check(&nameless, 1), COH_ERR_ARGUMENT);
     assert_int_equal(coh_space_check(items, COH_SPACE_ITEMS_MOST + 1), COH_ERR_ARGUMENT);
     assert_int_equal(coh_space_check(NULL, 0), COH_OK);
@@ -406,7 +406,7 @@ static void a_file_system_that_does_not_report_its_size_is_not_full(void **state
     static const struct {
         int count, bytes;
     } unknown[] = { { 0, 4096 }, { 0, 0 }, { 7, 0 } };
-    const coh_space_item item = { folder, "working store", 1 << 20 };
+    const coh_space_item item = { folder, "working store", 1 << 20, 0 };
     hides_size = 1;
     for (size_t i = 0; i < sizeof(unknown) / sizeof(unknown[0]); i++) {
         coh_space_hold hold;
