@@ -301,11 +301,24 @@ static int has_run_json(const char *folder)
     return has_one;
 }
 
-/* Finds out whether the folder was a run's, and refuses what no run wrote. */
+/* Is the checkpoint that the run goes on from in the folder? It opens: the run has read it. */
+static int has_checkpoint_of(const char *folder, const cli_options *options, uint64_t first_step)
+{
+    char path[CLI_PATH_BYTES + 64];
+    snprintf(path, sizeof(path), "%s/step-%" PRIu64 "/manifest.json", folder, first_step);
+    return options->resume && access(path, F_OK) == 0;
+}
+
+/* Finds out whether the folder was a run's, and refuses what no run wrote. A run that goes on from
+ * a checkpoint in it needs no lock to be known: tidying users remove it. */
 static coh_status claim(cli_run_folder *folder, const cli_options *options, uint64_t first_step)
 {
     const lock_kind lock = find_lock(folder->path);
-    folder->is_new = lock == NO_LOCK || (lock == EMPTY_LOCK && !has_run_json(folder->path));
+    const int is_known =
+        lock == SOME_LOCK ||
+        ((lock == EMPTY_LOCK || has_checkpoint_of(folder->path, options, first_step)) &&
+         has_run_json(folder->path));
+    folder->is_new = !is_known;
     folder->has_empty_lock = lock == EMPTY_LOCK;
     CLI_TRY(check_records(folder->path, options));
     return folder->is_new ? check_nothing_foreign(folder->path, options, first_step) : COH_OK;

@@ -622,6 +622,17 @@ class TrainFolder(TrainTest):
         self.assertNotIn("stay as they are", done.err)
         self.assertEqual(self.content_of(folder), before)
 
+    def test_a_run_goes_on_in_its_folder_without_a_lock(self):
+        whole = self.train("--steps", 3, "--save", "none")
+        self.train("--steps", 3, "--save", self.path("run"), "--save-every", 2)
+        shutil.rmtree(self.path("run", "step-3"))
+        os.remove(self.path("run", "lock"))
+        # another run may not take what lies there
+        self.is_refused(2, self.path("run"), "holds a data.tokens that no run wrote")
+        done = self.succeeds("train", "--resume", self.path("run"), "--threads", 2)
+        self.assertEqual(self.says_hash(done), self.says_hash(whole))
+        self.assertIn("lock", os.listdir(self.path("run")))
+
     def test_unfinished_files_that_no_run_wrote_are_not_removed(self):
         for name in ("reserve.partial", "best.partial", "run.json.partial", "plan.json.partial", "data-old.tokens.partial-3",
                      "data.tokens.partial",
