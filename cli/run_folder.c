@@ -498,11 +498,23 @@ void cli_run_folder_find_best(cli_run_folder *folder, uint64_t validation_hash)
         write_link(folder);
 }
 
+/* Are all checkpoints of the run damaged? A resume has then said to start the run again. */
+static int all_are_broken(const cli_run_folder *folder)
+{
+    char path[CLI_PATH_BYTES];
+    int32_t is_damaged = folder->step_count > 0 && !folder->is_new;
+    for (int i = 0; i < folder->step_count && is_damaged; i++)
+        if (cli_run_folder_step_path(folder, folder->steps[i], path) != COH_OK ||
+            coh_checkpoint_damage(path, &is_damaged) != COH_OK)
+            return 0;
+    return is_damaged;
+}
+
 /* Under the lock. */
 static coh_status take_checkpoints(cli_run_folder *folder, uint64_t first_step)
 {
     CLI_TRY(list_checkpoints(folder));
-    if (first_step > 0)
+    if (first_step > 0 || all_are_broken(folder))
         CLI_TRY(set_broken_aside(folder, first_step));
     find_link(folder);
     if (folder->step_count > 0 && folder->steps[folder->step_count - 1] > first_step)

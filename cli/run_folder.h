@@ -54,9 +54,10 @@ coh_status cli_run_folder_name(const char *model, char *out_path);
 
 /* Makes the folder if it does not exist (its parent must), locks it, lists its checkpoints.
  * `first_step`: the step at which the run begins; later checkpoints are refused, since the run
- * would write them again. If first_step is above 0, damaged later checkpoints are renamed to
- * step-<n>.broken (.broken.2 and so on), with a note. Notes tell of other files in a folder that
- * was no run's, and of the record of a run without a checkpoint, which this one replaces. Fails:
+ * would write them again. If first_step is above 0, or no checkpoint is whole, damaged later ones
+ * are renamed to step-<n>.broken (.broken.2 and so on), with a note. Notes tell of other files in a
+ * folder that was no run's, and of the record of a run without a checkpoint, which this one
+ * replaces. Fails:
  * COH_ERR_ARGUMENT (in use, has later checkpoints, or files of these names, or of unfinished ones,
  * that no run wrote, or a config.json of a Hugging Face model), COH_ERR_IO, COH_ERR_CORRUPT (a
  * later checkpoint has a newer version, or a file that would be replaced or written through is a

@@ -622,6 +622,19 @@ class TrainFolder(TrainTest):
         self.assertNotIn("stay as they are", done.err)
         self.assertEqual(self.content_of(folder), before)
 
+    def test_a_run_starts_again_where_no_checkpoint_is_whole(self):
+        train = ["train", *TINY, "--data", self.corpus(), "--steps", 3, "--save-every", 2, "--save", self.path("run")]
+        whole = self.says_hash(self.succeeds(*train))
+        os.remove(self.path("run", "step-3", "work.bin"))
+        self.fails(2, *train, says="already holds step-3")  # step 2 is whole
+        os.truncate(self.path("run", "step-2", "m.bin"), 100)
+        self.fails(4, "train", "--resume", self.path("run"), says="or start the run again")
+        again = self.succeeds(*train)
+        self.assertEqual(self.says_hash(again), whole)
+        for name in ("step-2", "step-3"):
+            self.assertIn(f"{self.path('run', name)} is not whole: set aside as {self.path('run', name)}.broken", again.err)
+            self.assertTrue(os.path.isdir(self.path("run", name + ".broken")))
+
     def test_a_run_goes_on_in_its_folder_without_a_lock(self):
         whole = self.train("--steps", 3, "--save", "none")
         self.train("--steps", 3, "--save", self.path("run"), "--save-every", 2)
