@@ -98,12 +98,25 @@ uint64_t cli_budget_most_bytes(const cli_options *options, int is_pinned)
     return rank_bytes(options, is_pinned, 0);
 }
 
+/* Is the limit that of a container? */
+static int is_of_cgroup(void)
+{
+    return strcmp(coh_machine_limit(NULL), "the memory cgroup") == 0;
+}
+
 /* Writes "the address-space limit (ulimit -v 300000)", and how to raise it. */
 static void describe_limit(char *out_limit, char *out_remedy)
 {
     struct rlimit limit = { RLIM_INFINITY, RLIM_INFINITY };
-    const int is_of_data = strcmp(coh_machine_limit(NULL), "RLIMIT_DATA") == 0;
+    const char *raise;
+    const int is_of_data = strcmp(coh_machine_limit(&raise), "RLIMIT_DATA") == 0;
     const char letter = is_of_data ? 'd' : 'v';
+    if (is_of_cgroup()) {
+        snprintf(out_limit, LIMIT_TEXT_BYTES, "the memory cgroup (limit %s, less a reserve)",
+                 cli_size(coh_machine_cgroup_bytes()).at);
+        snprintf(out_remedy, LIMIT_TEXT_BYTES, "%s", raise);
+        return;
+    }
     (void)getrlimit(is_of_data ? RLIMIT_DATA : RLIMIT_AS, &limit);
     snprintf(out_limit, LIMIT_TEXT_BYTES, "the %s limit (ulimit -%c %" PRIu64 ")",
              is_of_data ? "data-segment" : "address-space", letter, (uint64_t)limit.rlim_cur >> 10);
@@ -168,6 +181,21 @@ static int is_of_gpu(void)
     return coh_last_refusal(&refusal) && refusal.is_gpu;
 }
 
+/* The default budget is what a container leaves, so where it leaves nothing, or less than a step
+ * needs, to raise it by a flag is no remedy. */
+static coh_status blame_cgroup(const cli_options *options, coh_status status, uint64_t most)
+{
+    char limit[LIMIT_TEXT_BYTES], remedy[LIMIT_TEXT_BYTES];
+    coh_refusal refusal;
+    if (status != COH_ERR_FULL || cli_given(options, CLI_FLAG_DEVICE_MEMORY) ||
+        !needs_more(&refusal) || (refusal.given_bytes > 0 && refusal.needed_bytes <= most))
+        return status;
+    if (most > 0)
+        return blame_limit(options, status, most);
+    describe_limit(limit, remedy);
+    return cli_fail(status, "%s leaves no memory for a plan: %s", limit, remedy);
+}
+
 coh_status cli_budget_blame_limit(const cli_options *options, coh_status status)
 {
     const int has_budget = cli_flag_table[CLI_FLAG_DEVICE_MEMORY].commands >> options->command & 1;
@@ -178,6 +206,8 @@ coh_status cli_budget_blame_limit(const cli_options *options, coh_status status)
                               : cli_budget_most_bytes(options, cli_budget_on_gpu(options));
     const int is_enough =
         cli_given(options, CLI_FLAG_DEVICE_MEMORY) && options->device_memory_bytes <= most;
+    if (!is_of_gpu() && is_of_cgroup())
+        return blame_cgroup(options, status, most);
     if (!coh_machine_is_limited() || (status == COH_ERR_FULL && (is_enough || is_of_gpu())))
         return status;
     return blame_limit(options, status, most);

@@ -27,7 +27,7 @@ static coh_refusal too_much(coh_tier tier, int on_gpu, uint64_t most, uint64_t n
         .needed_bytes = needed,
         .short_bytes = needed - most,
         .is_proven = 1,
-        .change_count = 1,
+        .change_count = most > 0, /* no size of 0 B is a remedy */
         .changes = { { .kind = COH_CHANGE_LOWER,
                        .tier = most > other ? (int32_t)tier : -1,
                        .bytes = most > other ? most - other : most } },
@@ -41,6 +41,7 @@ static coh_refusal too_much_beside_gpu(uint64_t most, uint64_t host, uint64_t st
     coh_refusal refusal = too_much(COH_TIER_HOST, 1, most, host + stages, stages);
     if (most > stages)
         return refusal;
+    refusal.change_count = 1;
     refusal.changes[0] = (coh_change){ .kind = host > 0 ? COH_CHANGE_LOWER : COH_CHANGE_LOWER_CHUNK,
                                        .tier = COH_TIER_HOST };
     return refusal;

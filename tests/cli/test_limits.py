@@ -339,6 +339,46 @@ class Limits(ProgramTest):
         host = self.write("host.json", json.dumps({**profile, "device": "host", "memlock_bytes": 8 * MIB}))
         self.succeeds(*plan, host, "--emulate-host", "400MiB")
 
+    def in_a_cgroup(self, mib):
+        """What makes a program begin in a group of that much memory, where groups may be made."""
+        for root, name in (("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")):
+            group = os.path.join(root, f"cohobate-test-{os.getpid()}-{mib}")
+            try:
+                os.mkdir(group)
+                self.addCleanup(os.rmdir, group)
+                with open(os.path.join(group, name), "w", encoding="ascii") as file:
+                    file.write(str(mib * MIB))
+            except OSError:
+                continue
+
+            def enter():
+                with open(os.path.join(group, "cgroup.procs"), "w", encoding="ascii") as file:
+                    file.write(str(os.getpid()))
+            return enter
+        return self.skipTest("no group of memory can be made here")
+
+    @unittest.skipIf(SANITIZED, "a sanitizer takes more memory than the group has")
+    def test_a_container_that_leaves_no_memory_is_named_and_no_flag_that_does_not_help(self):
+        train = ["train", *TINY, "--data", self.corpus(), "--save", "none", "--steps", 1]
+        raised = "raise memory.max and memory.high of the cgroup or its container"
+        enter = self.in_a_cgroup(100)
+        self.fails(3, *train, says=f"the memory cgroup (limit 100.00 MiB, less a reserve) leaves no memory for a plan: {raised}",
+                   preexec_fn=enter)
+        said = self.fails(3, *train, "--device-memory", "8MiB", "--emulate-host", "4MiB", says=f"(the memory cgroup: {raised})",
+                          preexec_fn=enter).err
+        self.assertTrue(said.endswith(" bytes short\n"), said)
+        # by default some is kept, which a flag may take
+        self.fails(3, *train, says="less a reserve) leaves ", preexec_fn=self.in_a_cgroup(200))
+        self.succeeds(*train, "--device-memory", "8MiB", preexec_fn=self.in_a_cgroup(300))
+
+    @unittest.skipIf(SANITIZED, "a sanitizer maps terabytes")
+    def test_a_limit_that_leaves_nothing_names_no_budget_of_0_bytes(self):
+        train = ["train", *TINY, "--data", self.corpus(), "--save", "none", "--steps", 1, "--device-memory", "8MiB",
+                 "--emulate-host", "4MiB"]
+        said = self.fails(3, *train, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (160 * MIB, 160 * MIB))).err
+        self.assertRegex(said, r"\(ulimit -v \d+\) leaves 0 B: raise it")
+        self.assertNotRegex(said, r"to 0 ?B")
+
     def test_budgets_above_the_limit_of_the_cgroup(self):
         with open(self.gpu(), encoding="utf-8") as file:
             profile = json.load(file)
