@@ -41,18 +41,33 @@ coh_status cli_run_folder_name(const char *model, char *out_path)
                     out_path);
 }
 
+/* Makes the folder of a run that has chosen the name itself. Several runs that begin in one second
+ * may choose the same: each takes the next number that it can make. */
+static int make_next(cli_run_folder *folder)
+{
+    char *last = strrchr(folder->given, '-'); /* before the time, or a number */
+    int n = last && strlen(last) < sizeof("-HHMMSS") - 1 ? atoi(last + 1) : 1;
+    const size_t used = n > 1 ? (size_t)(last - folder->given) : strlen(folder->given);
+    while (mkdir(folder->given, 0777) != 0) {
+        if (errno != EEXIST || n++ >= NAME_TRIES)
+            return 0;
+        snprintf(folder->given + used, sizeof(folder->given) - used, "-%d", n);
+    }
+    return 1;
+}
+
 /* Makes the folder. Its parent exists: cli_input_check has checked it. */
-static coh_status make_folder(const char *path, cli_run_folder *folder)
+static coh_status make_folder(const char *path, int is_chosen, cli_run_folder *folder)
 {
     if (snprintf(folder->given, sizeof(folder->given), "%s", path) >= (int)sizeof(folder->given))
         return cli_fail(COH_ERR_ARGUMENT, "--save takes a path of 1 to %d bytes, not of %zu",
                         CLI_PATH_BYTES - 1, strlen(path));
-    folder->is_made = mkdir(path, 0777) == 0;
-    if (!folder->is_made && errno != EEXIST)
+    folder->is_made = is_chosen ? make_next(folder) : mkdir(path, 0777) == 0;
+    if (!folder->is_made && (is_chosen || errno != EEXIST))
         return cli_fail(COH_ERR_IO,
                         "--save: cannot make the run folder %s: %s: give another, or --save none",
                         path, strerror(errno));
-    const coh_status status = folder->is_made ? coh_name_flush(path) : COH_OK;
+    const coh_status status = folder->is_made ? coh_name_flush(folder->given) : COH_OK;
     return status == COH_OK ? COH_OK : cli_blame(status, "--save %s", path);
 }
 
@@ -529,8 +544,8 @@ coh_status cli_run_folder_open(const char *path, const cli_options *options, int
     cli_run_folder_clear(folder);
     folder->keep_count = keep_count;
     folder->first_step = first_step;
-    CLI_TRY(make_folder(path, folder));
-    char *absolute = realpath(path, NULL);
+    CLI_TRY(make_folder(path, !options->save && !options->resume, folder));
+    char *absolute = realpath(folder->given, NULL);
     if (!absolute)
         return cli_fail(COH_ERR_IO, "--save: cannot find the run folder %s: %s: give another", path,
                         strerror(errno));

@@ -52,7 +52,8 @@ typedef struct cli_run_folder {
  * exists. */
 coh_status cli_run_folder_name(const char *model, char *out_path);
 
-/* Makes the folder if it does not exist (its parent must), locks it, lists its checkpoints.
+/* Makes the folder if it does not exist (its parent must), locks it, lists its checkpoints. Without
+ * --save and --resume it must not exist: another number is then taken.
  * `first_step`: the step at which the run begins; later checkpoints are refused, since the run
  * would write them again. If first_step is above 0, or no checkpoint is whole, damaged later ones
  * are renamed to step-<n>.broken (.broken.2 and so on), with a note. Notes tell of other files in a

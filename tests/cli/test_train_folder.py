@@ -622,6 +622,16 @@ class TrainFolder(TrainTest):
         self.assertNotIn("stay as they are", done.err)
         self.assertEqual(self.content_of(folder), before)
 
+    def test_runs_that_begin_at_once_have_folders_of_their_own(self):
+        text = self.corpus()
+        runs = [start("train", *TINY, "--data", text, "--steps", 1, "--seed", seed, cwd=self.folder) for seed in range(8)]
+        for process in runs:
+            _, err = process.communicate(timeout=120)
+            self.assertEqual(process.returncode, 0, err)
+        folders = glob.glob(self.path("run-gpt2-pico-*"))
+        self.assertEqual(len(folders), len(runs))
+        self.assertEqual(len({self.hash_of(folder) for folder in folders}), len(runs))
+
     def test_a_run_starts_again_where_no_checkpoint_is_whole(self):
         train = ["train", *TINY, "--data", self.corpus(), "--steps", 3, "--save-every", 2, "--save", self.path("run")]
         whole = self.says_hash(self.succeeds(*train))
