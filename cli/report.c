@@ -60,6 +60,18 @@ static coh_status open_steps(const char *folder, uint64_t first_step, cli_step_l
                     strerror(errno));
 }
 
+/* Cuts off what a kill left of a line of --log; a pipe or a device has no such thing. */
+static void end_log(const char *path, int descriptor)
+{
+    struct stat facts;
+    const int is_file = fstat(descriptor, &facts) == 0 && S_ISREG(facts.st_mode);
+    const int reader = is_file ? open(path, O_RDWR | O_CLOEXEC) : -1;
+    if (reader < 0)
+        return; /* only writing was permitted */
+    (void)end_whole(reader);
+    close(reader);
+}
+
 /* A log that is the folder's steps.jsonl would get each line twice. */
 static int is_same(int one, int other)
 {
@@ -95,6 +107,8 @@ coh_status cli_report_open(const char *log_path, const char *folder, uint64_t fi
                         log_path, strerror(errno));
     if (folder[0] && is_same(*descriptor, out_report->logs[1].descriptor))
         close_log(&out_report->logs[0]);
+    else
+        end_log(log_path, *descriptor);
     return COH_OK;
 }
 
