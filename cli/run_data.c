@@ -1,6 +1,7 @@
 /* Opens a training run's data: new, the same as before, or held out for validation. The one idea:
  * the recipe's hash identifies the data of a resumed run, wherever its file is now. Next: data.c
  * opens each file. */
+#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
@@ -508,6 +509,24 @@ void cli_train_undo_data(cli_run *run)
         remove_tokens(run);
 }
 
+/* Names what a resumed run has read, as its note has it, and what is to be given again. */
+static coh_status refuse_without_data(const cli_run *run)
+{
+    const char *noted = run->job.recipe.data, *slash = strrchr(noted, '/');
+    char own[CLI_PATH_BYTES], above[CLI_PATH_BYTES];
+    if (!run->job.resumed)
+        return cli_fail(COH_ERR_ARGUMENT, "--data FILE|DIR is missing: the text to train on");
+    if (!slash)
+        return cli_fail(COH_ERR_ARGUMENT, "the data of the run was not kept: give it with --data");
+    snprintf(above, sizeof(above), "%.*s", (int)(slash - noted), noted);
+    read_own_tokens(above, own);
+    return cli_fail(COH_ERR_ARGUMENT, "%s, %s, cannot be read: %s: give %s with --data", noted,
+                    strcmp(own, slash + 1) == 0 ? "the tokens that the run made of its text"
+                                                : "the data of the run",
+                    strerror(access(noted, R_OK) != 0 ? errno : ENOENT),
+                    strcmp(own, slash + 1) == 0 ? "the text or a copy of the tokens" : "it");
+}
+
 coh_status cli_train_open_data(cli_run *run)
 {
     cli_job *job = &run->job;
@@ -517,9 +536,7 @@ coh_status cli_train_open_data(cli_run *run)
     if (!what && job->resumed)
         what = resumed_data(run, moved);
     if (!what)
-        return cli_fail(COH_ERR_ARGUMENT, job->resumed
-                                              ? "the data of the run is gone: give it with --data"
-                                              : "--data FILE|DIR is missing: the text to train on");
+        return refuse_without_data(run);
     if (options->validation && cli_given(options, CLI_FLAG_VALIDATION_SPLIT))
         return cli_fail(COH_ERR_ARGUMENT, "--validation names the text to validate with, so there "
                                           "is nothing for --validation-split: leave one out");

@@ -392,6 +392,31 @@ class Resume(TrainTest):
         self.assertEqual([name for name in before if "tokens" in name],
                          [name for name in sorted(os.listdir(self.path("run"))) if "tokens" in name])
 
+    def test_a_line_of_the_log_that_a_kill_cut_off_goes_before_the_next(self):
+        log = self.path("log")
+        self.begin("run", "--steps", 2, "--log", log)
+        with open(log, "ab") as file:
+            file.write(b'{"step": 3, "loss": 4.1')
+        self.go_on("run", "--steps", 4, "--log", log)
+        self.assertEqual(self.logged("log", "step"), [1, 2, 3, 4])
+        # a pipe has no end to cut off
+        os.mkfifo(self.path("pipe"))
+        reader = os.open(self.path("pipe"), os.O_RDONLY | os.O_NONBLOCK)
+        self.go_on("run", "--steps", 5, "--log", self.path("pipe"))
+        self.assertEqual(json.loads(os.read(reader, 65536))["step"], 5)
+        os.close(reader)
+
+    def test_data_that_is_gone_is_named(self):
+        tokens = self.path("made.tokens")
+        self.succeeds("tokenize", self.data, "-o", tokens, "--tokenizer", "bytes")
+        for name, data, says in (("given", tokens, f"{tokens}, the data of the run, cannot be read: No such file or directory: give it"),
+                                 ("made", self.data, f"{self.path('made', 'data.tokens')}, the tokens that the run made of its text, "
+                                                     "cannot be read: No such file or directory: give the text or a copy of the tokens")):
+            self.begin(name, "--batch", 2, "--steps", 1, "--data", data)
+            os.remove(tokens if name == "given" else self.path("made", "data.tokens"))
+            self.fails(2, "train", "--resume", self.path(name), "--steps", 2, says=says + " with --data")
+        self.go_on("made", "--steps", 2, "--data", self.data)
+
     def test_a_resumed_run_saves_and_validates_as_before(self):
         def steps():
             return sorted(int(name[5:]) for name in os.listdir(self.path("run")) if name.startswith("step-"))
