@@ -509,6 +509,42 @@ void cli_train_undo_data(cli_run *run)
         remove_tokens(run);
 }
 
+/* ---- data that change while the run reads them ---- */
+
+static cli_file_mark mark_of(const char *path)
+{
+    struct stat facts;
+    if (stat(path, &facts) != 0)
+        return (cli_file_mark){ .is_there = 0 };
+    return (cli_file_mark){ 1, (uint64_t)facts.st_size, (uint64_t)facts.st_ino,
+                            facts.st_mtim.tv_sec, facts.st_mtim.tv_nsec };
+}
+
+static int is_same_mark(const cli_file_mark *a, const cli_file_mark *b)
+{
+    return a->is_there == b->is_there && a->bytes == b->bytes && a->inode == b->inode &&
+           a->seconds == b->seconds && a->nanoseconds == b->nanoseconds;
+}
+
+void cli_train_look_at_data(cli_run *run)
+{
+    const char *path = run->data.path;
+    if (!path[0] || run->data_is_other)
+        return;
+    const cli_file_mark now = mark_of(path);
+    if (is_same_mark(&now, &run->data_mark))
+        return;
+    run->data_is_other = 1;
+    cli_report_break(&run->report);
+    cli_note(
+        "warning: %s was %s since the run began to read it: its steps may have read other data "
+        "than a resume will find, which compares the hash",
+        path,
+        !now.is_there                       ? "removed"
+        : now.inode != run->data_mark.inode ? "replaced"
+                                            : "changed");
+}
+
 /* Names what a resumed run has read, as its note has it, and what is to be given again. */
 static coh_status refuse_without_data(const cli_run *run)
 {
@@ -542,6 +578,7 @@ coh_status cli_train_open_data(cli_run *run)
                                           "is nothing for --validation-split: leave one out");
     CLI_TRY(cli_data_check_id_bytes(options));
     CLI_TRY(open_training(run, what));
+    run->data_mark = mark_of(run->data.path);
     const int has_other_data = is_other_data(run);
     CLI_TRY(take_data(run, what));
     CLI_TRY(cli_data_check_windows(&run->data, "data", what, job->recipe.sequence, !job->resumed));

@@ -24,6 +24,13 @@ enum {
     CLI_SCAN_BYTES = 512   /* of coh_engine_scan's sentence, with room to spare */
 };
 
+/* What tells that a file was changed. */
+typedef struct cli_file_mark {
+    int is_there;
+    uint64_t bytes, inode;
+    int64_t seconds, nanoseconds; /* of its modification */
+} cli_file_mark;
+
 typedef struct cli_run {
     const cli_options *options;
     cli_job job;
@@ -50,6 +57,8 @@ typedef struct cli_run {
     uint32_t class_count;
     int skipped_in_row;
     char (*scan_sentences)[CLI_SCAN_BYTES]; /* by rank */
+    cli_file_mark data_mark;                /* of the data when they were opened */
+    int data_is_other;                      /* they were changed since: said once */
     int data_is_text;                       /* not ids that were made before */
     int tokens_are_new; /* the data was text, and became a token file of the run folder */
     int is_preparing;   /* the engines are being created, and a terminal has a line that says so */
@@ -81,6 +90,9 @@ coh_status cli_epochs_take_named(cli_job *job);
 
 /* Opens the run's training and validation data: run_data.c. */
 coh_status cli_train_open_data(cli_run *run);
+
+/* Warns once if the data file was changed, replaced or removed since it was opened. */
+void cli_train_look_at_data(cli_run *run);
 
 /* Adds the lines about the data at the start of a run: its length, and the share read. */
 void cli_train_describe_data(const cli_run *run, cli_line *line);

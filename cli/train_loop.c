@@ -331,6 +331,7 @@ static coh_status save(cli_run *run)
                                        .step = run->done_steps,
                                        .json = run->note.text };
     CLI_TRY(cli_run_folder_step_path(&run->folder, run->done_steps, path));
+    cli_train_look_at_data(run);
     cli_run_folder_make_room(&run->folder);
     const int is_last = save_matters(run);
     save_work work = { path, &note, is_last };

@@ -622,6 +622,24 @@ class TrainFolder(TrainTest):
         self.assertNotIn("stay as they are", done.err)
         self.assertEqual(self.content_of(folder), before)
 
+    def test_data_that_are_changed_while_a_run_reads_them_are_told_once(self):
+        tokens = self.path("ids")
+        self.succeeds("tokenize", self.corpus(), "-o", tokens, "--tokenizer", "bytes")
+        process = self.begun("--data", tokens, "--save-every", 1, "--save", self.path("run"))
+        with open(tokens, "r+b") as file:  # one id in place
+            file.seek(100)
+            file.write(b"x")
+        for line in process.stderr:
+            if line.startswith(b"warning: "):
+                break
+        self.assertRegex(line.decode(), rf"^warning: {tokens} was changed since the run began to read it: .* which compares the hash")
+        self.wait_for_another_step(process)
+        self.wait_for_another_step(process)
+        process.send_signal(signal.SIGTERM)
+        _, err = process.communicate(timeout=120)
+        self.assertEqual(process.returncode, 75, err)
+        self.assertNotIn(b"warning", err)
+
     def test_runs_that_begin_at_once_have_folders_of_their_own(self):
         text = self.corpus()
         runs = [start("train", *TINY, "--data", text, "--steps", 1, "--seed", seed, cwd=self.folder) for seed in range(8)]
