@@ -257,6 +257,11 @@ int coh_file_rmdir_at(coh_file_ops *ops, int folder_fd, const char *name, const 
     return ops->calls->rmdir_at(ops->state, folder_fd, name, path);
 }
 
+const char *coh_file_open_remedy(int error, const char *otherwise)
+{
+    return error == -EMFILE ? "raise the limit of open files (ulimit -n)" : otherwise;
+}
+
 const char *coh_file_remedy(int error)
 {
     if (error == -EFBIG)

@@ -85,5 +85,8 @@ int coh_file_rmdir_at(coh_file_ops *ops, int folder_fd, const char *name, const 
 /* Returns what to do about a write that failed; `error` is -errno: "make room, or give another
  * place", for example. */
 const char *coh_file_remedy(int error);
+/* Returns what to do about a file that cannot be opened for reading: `otherwise`, unless too many
+ * are open in the process. `error` is -errno. */
+const char *coh_file_open_remedy(int error, const char *otherwise);
 
 #endif

@@ -108,7 +108,8 @@ static coh_status write_all(int fd, const char *path, const char *data, size_t b
         if (wrote < 0 && errno == EINTR)
             continue;
         if (wrote < 0)
-            return coh_fail(COH_ERR_IO, "cannot write %s: %s", path, strerror(errno));
+            return coh_fail(COH_ERR_IO, "cannot write %s: %s: %s", path, strerror(errno),
+                            coh_file_remedy(-errno));
         done += (size_t)wrote;
     }
     int result;

@@ -17,8 +17,8 @@
 
 static coh_status cannot_read(const char *path)
 {
-    return cli_fail(COH_ERR_IO, "%s cannot be read: %s: see to its rights, or give another", path,
-                    strerror(errno));
+    return cli_fail(COH_ERR_IO, "%s cannot be read: %s: %s", path, strerror(errno),
+                    cli_open_remedy(errno));
 }
 
 static int holds(const char *folder, const char *name)

@@ -81,8 +81,8 @@ coh_status cli_data_form_from_options(const cli_options *options, cli_data_form 
 
 static coh_status cannot_read(const char *flag, const char *path)
 {
-    return cli_fail(COH_ERR_IO, "--%s %s cannot be read: %s: see to its rights, or give another",
-                    flag, path, strerror(errno));
+    return cli_fail(COH_ERR_IO, "--%s %s cannot be read: %s: %s", flag, path, strerror(errno),
+                    cli_open_remedy(errno));
 }
 
 int cli_data_is_tokens(const void *head, size_t head_bytes)

@@ -147,8 +147,8 @@ static found look(const char *path, int *out_error)
 
 static const char *remedy_of(int error)
 {
-    return error == EACCES || error == EPERM ? "see to its rights, or give another"
-                                             : "give another";
+    return error == EACCES || error == EPERM || error == EMFILE ? cli_open_remedy(error)
+                                                                : "give another";
 }
 
 static coh_status fault(const named *n, const char *path, const char *verb, int error)

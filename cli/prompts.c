@@ -237,8 +237,8 @@ static coh_status read_file(const char *flag, const char *path, char **out_bytes
     const int is_input = strcmp(path, "-") == 0;
     const int descriptor = is_input ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);
     if (descriptor < 0)
-        return cli_fail(COH_ERR_IO, "%s %s cannot be read: %s: see to its rights, or give another",
-                        flag, path, strerror(errno));
+        return cli_fail(COH_ERR_IO, "%s %s cannot be read: %s: %s", flag, path, strerror(errno),
+                        cli_open_remedy(errno));
     const coh_status status =
         read_all(flag, is_input ? "(standard input)" : path, descriptor, out_bytes, out_count);
     if (!is_input)

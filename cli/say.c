@@ -191,8 +191,16 @@ coh_status cli_line_write(cli_line *line, int descriptor)
 
 coh_status cli_fail_lost(int error)
 {
-    return cli_fail(COH_ERR_IO, "the output could not be written%s%s: send it where there is room",
-                    error != 0 ? ": " : "", error != 0 ? strerror(error) : "");
+    return cli_fail(COH_ERR_IO, "the output could not be written%s%s: %s", error != 0 ? ": " : "",
+                    error != 0 ? strerror(error) : "",
+                    error == EFBIG ? "raise the limit of file sizes (ulimit -f)"
+                                   : "send it where there is room");
+}
+
+const char *cli_open_remedy(int error)
+{
+    return error == EMFILE ? "raise the limit of open files (ulimit -n)"
+                           : "see to its rights, or give another";
 }
 
 void cli_send(void)

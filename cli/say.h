@@ -69,6 +69,9 @@ coh_status cli_fail_lost(int error);
 /* Writes all bytes to `descriptor`, repeating short writes. Fails: as cli_fail_lost. */
 coh_status cli_write(int descriptor, const void *bytes, size_t byte_count);
 
+/* Returns what to do about a file that cannot be opened; `error` is an errno. */
+const char *cli_open_remedy(int error);
+
 /* Puts the cause, usually a flag, before the current error message. Returns `status`. */
 coh_status cli_blame(coh_status status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));

@@ -203,7 +203,9 @@ int coh_checkpoint_unlink(coh_file_ops *ops, const char *path)
 coh_status coh_file_fail(int error, const char *what, const char *path)
 {
     const char *reason = strerrordesc_np(-error); /* strerror may allocate */
-    return coh_fail(COH_ERR_IO, "cannot %s %s: %s", what, path, reason ? reason : "unknown error");
+    const char *remedy = coh_file_open_remedy(error, "");
+    return coh_fail(COH_ERR_IO, "cannot %s %s: %s%s%s", what, path,
+                    reason ? reason : "unknown error", remedy[0] ? ": " : "", remedy);
 }
 
 /* Is the folder's manifest.json another program's? One without hashes.bin next to it has to have

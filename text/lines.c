@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/c_locale.h"
+#include "base/file_ops.h"
 #include "base/json.h"
 
 #define BLOCK_BYTES  (1u << 20)
@@ -21,8 +22,8 @@ coh_status coh_file_open_text(const char *path, int *out_fd)
 {
     *out_fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
     if (*out_fd < 0)
-        return coh_fail(COH_ERR_IO, "cannot open %s: %s: see to its rights, or leave it out", path,
-                        strerror(errno));
+        return coh_fail(COH_ERR_IO, "cannot open %s: %s: %s", path, strerror(errno),
+                        coh_file_open_remedy(-errno, "see to its rights, or leave it out"));
     return COH_OK;
 }
 

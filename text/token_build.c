@@ -17,6 +17,7 @@
 #include <xxhash.h>
 
 #include "base/alloc.h"
+#include "base/file_ops.h"
 #include "base/plural.h"
 #include "base/struct_bytes.h"
 #include "text/lines.h"
@@ -332,8 +333,8 @@ static coh_status list_folder(coh_file_list *list, const char *folder, int depth
         return coh_fail(COH_ERR_ARGUMENT, "%.200s lies deeper than %d folders", folder, DEPTH_MAX);
     DIR *directory = opendir(folder);
     if (!directory)
-        return coh_fail(COH_ERR_IO, "cannot open folder %s: %s: see to its rights, or leave it out",
-                        folder, strerror(errno));
+        return coh_fail(COH_ERR_IO, "cannot open folder %s: %s: %s", folder, strerror(errno),
+                        coh_file_open_remedy(-errno, "see to its rights, or leave it out"));
     coh_status status = COH_OK;
     while (status == COH_OK) {
         errno = 0;

@@ -16,6 +16,7 @@
 #include <xxhash.h>
 
 #include "base/alloc.h"
+#include "base/file_ops.h"
 #include "base/plural.h"
 #include "base/struct_bytes.h"
 #include "base/utf8.h"
@@ -181,7 +182,8 @@ static coh_status open_bytes(coh_token_file *file, uint64_t *out_file_bytes)
     if (file->fd < 0)
         return coh_fail(
             COH_ERR_IO, "cannot open token file %s: %s: %s", file->path, strerror(errno),
-            errno == ENOENT ? "give one that exists" : "see to its rights, or give another");
+            errno == ENOENT ? "give one that exists"
+                            : coh_file_open_remedy(-errno, "see to its rights, or give another"));
     struct stat facts;
     if (fstat(file->fd, &facts) != 0 || !S_ISREG(facts.st_mode))
         return coh_fail(COH_ERR_IO, "%s is not a regular file", file->path);

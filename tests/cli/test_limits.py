@@ -4,6 +4,7 @@ import json
 import os
 import re
 import resource
+import signal
 import unittest
 
 from program import FAULTY, QUICK, SANITIZED, NANO, TINY, ProgramTest, bytes_of, environment, in_full, pairs, run
@@ -378,6 +379,30 @@ class Limits(ProgramTest):
         said = self.fails(3, *train, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (160 * MIB, 160 * MIB))).err
         self.assertRegex(said, r"\(ulimit -v \d+\) leaves 0 B: raise it")
         self.assertNotRegex(said, r"to 0 ?B")
+
+    def test_limits_of_files_are_named_by_what_meets_them(self):
+        text, run_folder = self.corpus(), self.path("run")
+        self.succeeds("train", *TINY, "--data", text, "--steps", 2, "--save", run_folder)
+
+        def limit(which, count):
+            def lower():
+                signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+                resource.setrlimit(which, (count, count))
+            return lower
+        for command in (["plan", *TINY], ["report", run_folder], ["trace", run_folder]):
+            self.fails(5, *command, "-o", self.path("out.html" if command[0] == "report" else "out.json"),
+                       says="File too large: raise the limit of file sizes (ulimit -f)", preexec_fn=limit(resource.RLIMIT_FSIZE, 2000))
+        named = set()
+        for command in (["tokenize", text, "--tokenizer", "bytes", "-o", self.path("out")], ["eval", run_folder, "--data", text],
+                        ["train", *TINY, "--data", text, "--save", "none", "--steps", 1, "--validation", text]):
+            for count in range(5, 12):  # standard streams, and what the system opens to start a program
+                done = run(*command, preexec_fn=limit(resource.RLIMIT_NOFILE, count))
+                last = done.err.strip().split("\n")[-1]
+                if "Too many open files" in last:
+                    self.assertEqual(done.code, 5, last)
+                    self.assertIn("Too many open files: raise the limit of open files (ulimit -n)", last)
+                    named.add(command[0])
+        self.assertTrue(named)
 
     def test_budgets_above_the_limit_of_the_cgroup(self):
         with open(self.gpu(), encoding="utf-8") as file:

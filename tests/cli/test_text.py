@@ -379,7 +379,7 @@ class Text(ProgramTest):
                     self.succeeds(*arguments, stdout=file)
                 most = os.path.getsize(out) - 1
                 with open(out, "wb") as file:
-                    self.fails(5, *arguments, stdout=file, says="the output could not be written: File too large: send",
+                    self.fails(5, *arguments, stdout=file, says="the output could not be written: File too large: raise the limit of file sizes (ulimit -f)",
                                preexec_fn=lambda most=most: resource.setrlimit(resource.RLIMIT_FSIZE, (most, most)))
                 self.assertEqual(os.path.getsize(out), most)
 
