@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "cli/data.h"
+#include "report/run.h"
 
 static coh_status cannot_read(const char *path)
 {
@@ -65,8 +66,9 @@ int cli_artefact_is_of_bytes(const char *folder)
 
 int cli_artefact_is_step(const char *name)
 {
-    const size_t digits = strncmp(name, "step-", 5) == 0 ? strspn(name + 5, "0123456789") : 0;
-    return digits > 0 && name[5 + digits] == '\0';
+    uint64_t step;
+    const char *rest = report_step_of(name, &step);
+    return rest && rest[0] == '\0';
 }
 
 int cli_artefact_is_within(const char *folder, const char *path)

@@ -11,6 +11,7 @@
 #include "cli/data.h"
 #include "cli/progress.h"
 #include "cli/weights.h"
+#include "report/run.h"
 
 enum { WHY_BYTES = 512 }; /* two reasons and a path fit in a message */
 
@@ -69,12 +70,9 @@ static coh_status check_checkpoint(const char *path, uint64_t *out_hash)
 /* Is it the name of a save that is not finished, "step-<digits>.partial"? */
 static int is_partial(const char *name)
 {
-    static const char begin[] = "step-", end[] = ".partial";
-    if (strncmp(name, begin, sizeof(begin) - 1) != 0)
-        return 0;
-    const char *digits = name + sizeof(begin) - 1;
-    const size_t count = strspn(digits, "0123456789");
-    return count > 0 && strcmp(digits + count, end) == 0;
+    uint64_t step;
+    const char *rest = report_step_of(name, &step);
+    return rest && strcmp(rest, ".partial") == 0;
 }
 
 /* Names the saves of a run's folder that are not finished: no command reads them. */

@@ -107,20 +107,19 @@ static coh_status list_checkpoints(cli_run_folder *folder)
                         folder->path, strerror(errno));
     const struct dirent *entry;
     while ((entry = readdir(listing))) {
-        char *end = NULL;
+        uint64_t step;
+        const char *rest = report_step_of(entry->d_name, &step);
         remove_token_rest(folder, entry->d_name);
-        if (strncmp(entry->d_name, "step-", 5) != 0 || entry->d_name[5] < '0' ||
-            entry->d_name[5] > '9')
+        if (!rest)
             continue;
-        uint64_t step = strtoull(entry->d_name + 5, &end, 10);
         /* left by a killed save: under the lock nobody is writing it */
-        if (strcmp(end, ".partial") == 0 && !folder->is_looked_at) {
+        if (strcmp(rest, ".partial") == 0 && !folder->is_looked_at) {
             char path[2 * CLI_PATH_BYTES];
             snprintf(path, sizeof(path), "%s/%s", folder->path, entry->d_name);
             if (coh_checkpoint_remove(path) != COH_OK)
                 cli_note("an unfinished checkpoint stays: %s", coh_last_error());
         }
-        if (*end == '\0' && folder->step_count < CLI_CHECKPOINTS_MOST - 1)
+        if (*rest == '\0' && folder->step_count < CLI_CHECKPOINTS_MOST - 1)
             folder->steps[folder->step_count++] = step;
     }
     closedir(listing);
@@ -245,8 +244,9 @@ static int is_rest(const char *name)
 {
     static const char *const rests[] = { "best.partial", "plan.json.partial", "reserve.partial",
                                          "run.json.partial" };
-    const size_t step = strncmp(name, "step-", 5) == 0 ? 5 + strspn(name + 5, "0123456789") : 0;
-    int is_one = step > 5 && strcmp(name + step, ".partial") == 0;
+    uint64_t step;
+    const char *rest = report_step_of(name, &step);
+    int is_one = rest && strcmp(rest, ".partial") == 0;
     for (size_t i = 0; i < sizeof(rests) / sizeof(rests[0]); i++)
         is_one |= strcmp(name, rests[i]) == 0;
     return is_one || is_token_rest(name) || strncmp(name, "tokenizer.partial-", 18) == 0;
@@ -343,23 +343,22 @@ static coh_status claim(cli_run_folder *folder, const cli_options *options, uint
  * it, so not a run's. */
 static uint64_t step_of_link(const char *path)
 {
-    char target[32], *end;
+    uint64_t step;
+    char target[32];
     const ssize_t length = readlink(path, target, sizeof(target) - 1);
     if (length < 6)
         return UINT64_MAX;
     target[length] = '\0';
-    if (strncmp(target, "step-", 5) != 0 || target[5] < '0' || target[5] > '9')
-        return UINT64_MAX;
-    const uint64_t step = strtoull(target + 5, &end, 10);
-    return *end == '\0' ? step : UINT64_MAX;
+    const char *rest = report_step_of(target, &step);
+    return rest && *rest == '\0' ? step : UINT64_MAX;
 }
 
 /* Not a checkpoint, a report, hidden, or of the file system. */
 static int is_foreign(const struct dirent *entry)
 {
     const char *name = entry->d_name;
-    const int is_step = strncmp(name, "step-", 5) == 0 && name[5] >= '0' && name[5] <= '9';
-    return name[0] != '.' && !is_step && strcmp(name, "lock") != 0 &&
+    uint64_t step;
+    return name[0] != '.' && !report_step_of(name, &step) && strcmp(name, "lock") != 0 &&
            strcmp(name, "report.html") != 0 && strcmp(name, "lost+found") != 0;
 }
 

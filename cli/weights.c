@@ -14,6 +14,7 @@
 
 #include "cli/artefact.h"
 #include "cli/recipe.h"
+#include "report/run.h"
 
 /* Does the folder have a folder step-<number>? */
 static int has_checkpoint(const char *folder)
@@ -198,10 +199,9 @@ int cli_weights_find_older(const char *run, uint64_t *step, char out_path[CLI_PA
     int is_found = 0;
     uint64_t newest = 0;
     while (listing && (entry = readdir(listing))) {
-        if (!cli_artefact_is_step(entry->d_name))
-            continue;
-        const uint64_t found = strtoull(entry->d_name + 5, NULL, 10);
-        if (found >= *step || (is_found && found <= newest) ||
+        uint64_t found;
+        const char *rest = report_step_of(entry->d_name, &found);
+        if (!rest || rest[0] != '\0' || found >= *step || (is_found && found <= newest) ||
             snprintf(out_path, CLI_PATH_BYTES, "%s/%s", run, entry->d_name) >= CLI_PATH_BYTES)
             continue;
         is_found = 1;

@@ -194,13 +194,10 @@ static void list_checkpoints(report_live *live)
     live->saved_step = 0;
     live->is_saving = 0;
     while (listing && (entry = readdir(listing))) {
-        char *end = NULL;
-        if (strncmp(entry->d_name, "step-", 5) != 0 || entry->d_name[5] < '0' ||
-            entry->d_name[5] > '9')
-            continue;
-        const uint64_t step = strtoull(entry->d_name + 5, &end, 10);
-        live->is_saving |= live->is_going && strcmp(end, ".partial") == 0;
-        if (*end != '\0' || step <= live->saved_step ||
+        uint64_t step;
+        const char *rest = report_step_of(entry->d_name, &step);
+        live->is_saving |= rest && live->is_going && strcmp(rest, ".partial") == 0;
+        if (!rest || rest[0] != '\0' || step <= live->saved_step ||
             fstatat(dirfd(listing), entry->d_name, &facts, 0) != 0 || !S_ISDIR(facts.st_mode))
             continue;
         live->saved_step = step;

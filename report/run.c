@@ -297,6 +297,14 @@ static coh_status path_of(const char *folder, const char *name, char *out)
     return COH_OK;
 }
 
+const char *report_step_of(const char *name, uint64_t *out_step)
+{
+    enum { DIGITS_MOST = 18 };
+    const size_t digits = strncmp(name, "step-", 5) == 0 ? strspn(name + 5, "0123456789") : 0;
+    *out_step = digits > 0 && digits <= DIGITS_MOST ? strtoull(name + 5, NULL, 10) : 0;
+    return digits > 0 && digits <= DIGITS_MOST ? name + 5 + digits : NULL;
+}
+
 /* Has the folder a checkpoint, from which a run can be resumed? */
 static int has_checkpoint(const char *folder)
 {
@@ -304,8 +312,9 @@ static int has_checkpoint(const char *folder)
     const struct dirent *entry;
     int is_found = 0;
     while (listing && !is_found && (entry = readdir(listing))) {
-        const char *step = strncmp(entry->d_name, "step-", 5) == 0 ? entry->d_name + 5 : "";
-        is_found = step[0] != '\0' && step[strspn(step, "0123456789")] == '\0';
+        uint64_t step;
+        const char *rest = report_step_of(entry->d_name, &step);
+        is_found = rest && rest[0] == '\0';
     }
     if (listing)
         closedir(listing);

@@ -96,6 +96,10 @@ coh_status report_run_read_facts(const char *folder, report_run *out_run);
  * COH_ERR_CORRUPT, COH_ERR_MEMORY. */
 coh_status report_run_of_plan(const char *json, size_t bytes, const coh_trace *trace,
                               report_run *out_run);
+/* Reads the step of a name that begins with "step-<n>", as those of checkpoints do. Returns what
+ * follows the number ("": a checkpoint, ".partial": a save under way); NULL: it is no such name.
+ * Steps are below 2^63, so a number of more than 18 digits is none. */
+const char *report_step_of(const char *name, uint64_t *out_step);
 /* Returns argument `index` of the run's command, 0 being the program; NULL: there is none. */
 const char *report_run_argument(const report_run *run, size_t index);
 /* Returns the name of the token file that the run made in its folder; NULL: none that it tells. */

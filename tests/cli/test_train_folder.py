@@ -640,6 +640,15 @@ class TrainFolder(TrainTest):
         self.assertEqual(process.returncode, 75, err)
         self.assertNotIn(b"warning", err)
 
+    def test_a_folder_with_a_number_that_no_step_has_is_no_checkpoint(self):
+        self.train("--steps", 1, "--save", self.path("run"))
+        for name in ("step-99999999999999999999", "step-18446744073709551616.partial"):
+            os.mkdir(self.path("run", name))
+        done = self.resumed(self.path("run"), "--steps", 2)
+        self.assertNotIn("not whole", done.err)
+        self.succeeds("watch", self.path("run"), "--once")
+        self.assertLessEqual({"step-2", "step-99999999999999999999", "step-18446744073709551616.partial"}, set(os.listdir(self.path("run"))))
+
     def test_runs_that_begin_at_once_have_folders_of_their_own(self):
         text = self.corpus()
         runs = [start("train", *TINY, "--data", text, "--steps", 1, "--seed", seed, cwd=self.folder) for seed in range(8)]
