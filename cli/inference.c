@@ -4,12 +4,16 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
+#include <unistd.h>
 
 #include "cli/artefact.h"
 #include "cli/budget.h"
 #include "cli/disks.h"
 #include "cli/dtype.h"
 #include "cli/progress.h"
+
+enum { LOOKS_MOST = 100 }; /* at a run that saves meanwhile */
 
 /* Sets the length that the model was trained for, which limits the sequence: of a run at most
  * `tokens`, else all positions. */
@@ -54,6 +58,14 @@ static coh_status open_folder(cli_inference *inference)
     return COH_OK;
 }
 
+/* A run that goes on may remove the checkpoint between two looks at it. */
+static int is_removed(const cli_inference *inference)
+{
+    const char *path = inference->weights.facts.path;
+    return inference->weights.checkpoint && access(path, F_OK) != 0 &&
+           strcmp(path, inference->options->operand) != 0;
+}
+
 static coh_status open_parts(cli_inference *inference)
 {
     const cli_options *options = inference->options;
@@ -68,10 +80,14 @@ static coh_status open_parts(cli_inference *inference)
 
 coh_status cli_inference_open(const cli_options *options, cli_inference *out_inference)
 {
-    *out_inference = (cli_inference){ .options = options };
-    coh_status status = open_parts(out_inference);
-    if (status != COH_OK)
-        cli_inference_close(out_inference);
+    coh_status status = COH_ERR_INTERNAL;
+    for (int i = 0, is_again = 1; i < LOOKS_MOST && is_again; i++) {
+        *out_inference = (cli_inference){ .options = options };
+        status = open_parts(out_inference);
+        is_again = status != COH_OK && is_removed(out_inference);
+        if (status != COH_OK)
+            cli_inference_close(out_inference);
+    }
     return status;
 }
 
@@ -122,6 +138,22 @@ coh_status cli_inference_plan(cli_inference *inference)
     return coh_plan_summarize(inference->plan, &inference->summary);
 }
 
+/* Loads a checkpoint. One that was removed since gives way to the newest of its run: a later step
+ * of the same model, to which the plan applies as well. */
+static coh_status load_checkpoint(cli_inference *inference)
+{
+    cli_weights *weights = &inference->weights;
+    coh_status status = coh_engine_load(inference->engine, weights->facts.path, NULL);
+    for (int i = 0; i < LOOKS_MOST && status != COH_OK && is_removed(inference); i++) {
+        cli_weights_close(weights);
+        CLI_TRY(cli_weights_open_checkpoint(inference->options->operand, weights));
+        cli_note("note: the run goes on and has removed that checkpoint: the newest is taken, %s",
+                 weights->facts.path);
+        status = coh_engine_load(inference->engine, weights->facts.path, NULL);
+    }
+    return status;
+}
+
 coh_status cli_inference_start(cli_inference *inference)
 {
     coh_engine_options engine_options;
@@ -143,6 +175,6 @@ coh_status cli_inference_start(cli_inference *inference)
         weights, options->operand,
         weights->is_folder || weights->adapters
             ? coh_engine_init_from(inference->engine, 0, cli_weights_source, weights)
-            : coh_engine_load(inference->engine, weights->facts.path, NULL)));
+            : load_checkpoint(inference)));
     return cli_weights_loaded(weights);
 }

@@ -202,7 +202,10 @@ static coh_status resume_recipe(cli_job *job)
     CLI_TRY(cli_recipe_of_resumed(&job->weights.facts, &job->recipe));
     job->resumed = 1;
     job->first_step = job->weights.facts.step;
-    CLI_TRY(coh_model_resolve(job->weights.facts.path, 0, &job->model));
+    status = coh_model_resolve(job->weights.facts.path, 0, &job->model);
+    if (status != COH_OK)
+        CLI_TRY(cli_weights_check_not_in_use(options->resume)); /* its run may have removed it */
+    CLI_TRY(status);
     cli_recipe noted = job->recipe;
     CLI_TRY(cli_recipe_override(&job->recipe, options, job->first_step));
     CLI_TRY(find_rest(job, &noted));

@@ -21,6 +21,11 @@
 static coh_status beside_checkpoint(const char *checkpoint, char *out_path)
 {
     char *absolute = realpath(checkpoint, NULL);
+    const char *last = strrchr(checkpoint, '/');
+    if (!absolute && errno == ENOENT && last > checkpoint) { /* removed by its run, which goes on */
+        snprintf(out_path, CLI_PATH_BYTES, "%.*s", (int)(last - checkpoint), checkpoint);
+        return COH_OK;
+    }
     if (!absolute)
         return cli_fail(COH_ERR_IO, "cannot find %s again: %s: give --save DIR", checkpoint,
                         strerror(errno));

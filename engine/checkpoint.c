@@ -264,27 +264,27 @@ static coh_status refuse_unfinished(const char *path)
                     path);
 }
 
-static coh_status open_newest(const char *path, coh_checkpoint **out_checkpoint)
+/* Opens the newest folder that is not damaged. *out_is_damaged: there is none. `newest_text`, of
+ * COH_ERROR_TEXT_BYTES, gets why the newest is damaged. */
+static coh_status open_first(const char *path, const step_folder *folders, size_t count,
+                             coh_checkpoint **out_checkpoint, int32_t *out_is_damaged,
+                             char *newest_text)
 {
-    step_folder *folders = NULL;
-    size_t count = 0;
-    char name[PATH_MAX + 32], newest_text[COH_ERROR_TEXT_BYTES] = "";
+    char name[PATH_MAX + 32];
     coh_status status = COH_OK;
-    int32_t is_damaged = 1;
-    COH_TRY(step_folders_list(path, &folders, &count));
-    for (size_t i = 0; i < count; i++) {
+    *out_is_damaged = 1;
+    newest_text[0] = '\0';
+    for (size_t i = 0; i < count && *out_is_damaged; i++) {
         snprintf(name, sizeof(name), "%s/%s", path, folders[i].name);
-        status = open_folder(name, out_checkpoint, &is_damaged);
-        if (!is_damaged)
-            break;
-        if (i == 0)
+        status = open_folder(name, out_checkpoint, out_is_damaged);
+        if (*out_is_damaged && i == 0)
             coh_error_save(newest_text);
     }
-    coh_free(folders);
-    if (!is_damaged && status == COH_OK)
-        memcpy((*out_checkpoint)->passed_over, newest_text, sizeof(newest_text));
-    if (!is_damaged)
-        return status;
+    return status;
+}
+
+static coh_status refuse_all(const char *path, size_t count, const char *newest_text)
+{
     if (count == 1)
         return coh_fail(COH_ERR_CORRUPT,
                         "the only checkpoint in %s is not whole: %s: put a copy of it there, or "
@@ -303,6 +303,32 @@ static coh_status open_newest(const char *path, coh_checkpoint **out_checkpoint)
                     "of %zu checkpoint%s in %s none is whole; the newest: %s: put a copy of one "
                     "there, or start the run again",
                     count, COH_PLURAL_S(count), path, newest_text);
+}
+
+/* A run that goes on may save a step and remove the one before between the listing and the opening.
+ * So the folder is listed again until its newest step is the same. */
+static coh_status open_newest(const char *path, coh_checkpoint **out_checkpoint)
+{
+    enum { LOOKS_MOST = 1000 };
+    char newest_text[COH_ERROR_TEXT_BYTES];
+    coh_status status = COH_OK;
+    int32_t is_damaged = 1;
+    size_t count = 1;
+    uint64_t newest = UINT64_MAX, before = 0;
+    for (int i = 0; i < LOOKS_MOST && is_damaged && count > 0 && newest != before; i++) {
+        step_folder *folders = NULL;
+        count = 0;
+        COH_TRY(step_folders_list(path, &folders, &count));
+        status = open_first(path, folders, count, out_checkpoint, &is_damaged, newest_text);
+        before = newest;
+        newest = count > 0 ? folders[0].step : 0;
+        coh_free(folders);
+    }
+    if (is_damaged)
+        return refuse_all(path, count, newest_text);
+    if (status == COH_OK)
+        memcpy((*out_checkpoint)->passed_over, newest_text, COH_ERROR_TEXT_BYTES);
+    return status;
 }
 
 /* Adds the remedy to the error text for a checkpoint that the user named directly. */

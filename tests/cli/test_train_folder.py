@@ -640,6 +640,18 @@ class TrainFolder(TrainTest):
         self.assertEqual(process.returncode, 75, err)
         self.assertNotIn(b"warning", err)
 
+    def test_commands_read_the_newest_checkpoint_of_a_run_that_replaces_it_meanwhile(self):
+        folder, text = self.path("run"), self.write("held.txt", "a few words to measure")
+        process = self.begun("--save", folder, "--save-every", 1, "--keep", 1)
+        wait_for_save(process, folder)
+        for _ in range(8):
+            self.succeeds("inspect", folder)
+            self.succeeds("eval", folder, "--data", text, "--threads", 1)
+            self.succeeds("generate", folder, "--prompt", "a", "--tokens", 1, "--threads", 1)
+            self.fails(2, "train", "--resume", folder, says=f"{os.path.realpath(folder)} is in use by process {process.pid}: ")
+        process.kill()
+        process.communicate(timeout=120)
+
     def test_a_folder_with_a_number_that_no_step_has_is_no_checkpoint(self):
         self.train("--steps", 1, "--save", self.path("run"))
         for name in ("step-99999999999999999999", "step-18446744073709551616.partial"):
