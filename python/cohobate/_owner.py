@@ -18,19 +18,28 @@ from ctypes import byref, c_void_p
 from .errors import Error
 
 
+_handles = weakref.WeakSet()
+
+
 class _Handle:
     """A pointer, and the function that frees it. It has no reference to its owner, or the owner
     would live for ever."""
 
-    def __init__(self, free, what, process, turn):
+    def __init__(self, free, what, process, takes_turns):
         self.pointer, self.to_free, self.what, self.process = c_void_p(), free, what, process
         self.made_from_it = weakref.WeakSet()
         # Calls under way. A call removes itself also if Ctrl-C ends it; a number would be lost.
         self.calls = set()
+        self.takes_turns = takes_turns
+        self.make_locks()
+        _handles.add(self)
+
+    def make_locks(self):
         # Between a look at pointer or calls and what follows from it; any thread may collect
         # garbage, also in between.
         self.lock = threading.RLock()
-        self.turn = turn  # of the calls of an object that the library takes one at a time
+        # Of the calls of an object that the library takes one at a time.
+        self.turn = threading.RLock() if self.takes_turns else contextlib.nullcontext()
 
     def is_of_another_process(self):
         return self.process is not None and self.process != os.getpid()
@@ -94,6 +103,18 @@ class _Handle:
             raise failed
 
 
+def _leave_the_parents_calls():
+    """Of a forked child, which has only one thread: the locks that others held stay held, and what
+    they were calling is changed by half."""
+    for handle in list(_handles):
+        handle.make_locks()
+        if handle.calls:
+            handle.process = os.getppid()
+
+
+os.register_at_fork(after_in_child=_leave_the_parents_calls)
+
+
 class Owner:
     """Owns one object of the library. close() frees it; a later use of it raises Error."""
 
@@ -103,7 +124,7 @@ class Owner:
 
     def __init__(self, free, made_from: Owner | None = None):
         self._handle = _Handle(free, self._what, os.getpid() if self._has_threads else None,
-                               threading.RLock() if self._takes_turns else contextlib.nullcontext())
+                               self._takes_turns)
         if made_from is not None:
             made_from._handle.made_from_it.add(self._handle)
         weakref.finalize(self, self._handle.end)

@@ -345,6 +345,28 @@ class Objects(PackageTest):
             self.assertEqual(os.waitpid(child, 0)[1], 0)
             self.assertEqual(engine.hash(), before)
 
+    def test_a_child_that_is_forked_during_a_call_does_not_wait_for_it(self):
+        """Another thread's call is not in the child: what it was calling is refused there, and everything else works."""
+        begun, ends = threading.Event(), threading.Event()
+        used, other = cohobate.Tokenizer("bytes"), cohobate.Tokenizer("bytes")
+        caller = threading.Thread(target=used._call, args=[lambda _: (begun.set(), ends.wait(60))])
+        caller.start()
+        self.assertTrue(begun.wait(60))
+        child = os.fork()
+        if child == 0:
+            try:
+                signal.alarm(60)
+                self.assertRaisesRegex(cohobate.Error, f"this tokenizer belongs to process {os.getppid()}", used.encode, "a")
+                used.close()
+                self.assertEqual(list(other.encode("a")), [97])
+                os._exit(0)
+            except BaseException:
+                os._exit(1)
+        self.assertEqual(os.waitpid(child, 0)[1], 0)
+        ends.set()
+        caller.join(60)
+        self.assertEqual(list(used.encode("a")), [97])
+
     def interrupt_after(self, seconds):
         """Raises KeyboardInterrupt in this thread after a time, as Ctrl-C does at its press."""
         def interrupt(*_):
