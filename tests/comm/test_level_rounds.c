@@ -7,33 +7,14 @@
 #include <stdint.h>
 
 #include <cmocka.h>
-#include <pthread.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "cohobate/machine.h"
 #include "cohobate/measure.h"
 #include "engine/comm_rounds.h"
+#include "tests/comm/world_threads.h"
 
 enum { RANKS = 8, PAIR = 2, NODE = 4 };
-
-typedef struct one {
-    pthread_t thread;
-    coh_world *world;
-    coh_status (*body)(coh_world *world);
-    coh_status status;
-    char sentence[256];
-} one;
-
-static void *run_one(void *argument)
-{
-    one *self = argument;
-    self->status = self->body(self->world);
-    if (self->status != COH_OK)
-        (void)snprintf(self->sentence, sizeof(self->sentence), "%s", coh_last_error());
-    coh_world_close(self->world);
-    return NULL;
-}
 
 static void run(int32_t rank_count, int32_t pair, int32_t node, coh_status (*body)(coh_world *),
                 coh_status expected)
@@ -42,15 +23,8 @@ static void run(int32_t rank_count, int32_t pair, int32_t node, coh_status (*bod
                                         .rank_count = rank_count,
                                         .pair_ranks = pair,
                                         .node_ranks = node };
-    coh_world *worlds[RANKS];
-    one ends[RANKS];
-    assert_int_equal(coh_world_open_threads(&options, worlds), COH_OK);
-    for (int32_t i = 0; i < rank_count; i++) {
-        ends[i] = (one){ .world = worlds[i], .body = body };
-        assert_int_equal(pthread_create(&ends[i].thread, NULL, run_one, &ends[i]), 0);
-    }
-    for (int32_t i = 0; i < rank_count; i++)
-        assert_int_equal(pthread_join(ends[i].thread, NULL), 0);
+    world_end ends[RANKS];
+    world_run(&options, body, ends);
     for (int32_t i = 0; i < rank_count; i++)
         if (ends[i].status != expected)
             fail_msg("rank %d: %d, %s", (int)i, (int)ends[i].status, ends[i].sentence);

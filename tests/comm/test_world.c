@@ -6,7 +6,6 @@
 #include <stdint.h>
 
 #include <cmocka.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,40 +13,16 @@
 #include "cohobate/world.h"
 #include "comm/launcher.h"
 #include "comm/world.h"
+#include "tests/comm/world_threads.h"
 #include "tests/faults/alloc_faults.h"
 
 enum { RANKS = 8 };
 
-typedef struct one {
-    pthread_t thread;
-    coh_world *world;
-    coh_status (*body)(coh_world *world);
-    coh_status status;
-    char sentence[256];
-} one;
-
-static void *run_one(void *argument)
-{
-    one *self = argument;
-    self->status = self->body(self->world);
-    if (self->status != COH_OK)
-        (void)snprintf(self->sentence, sizeof(self->sentence), "%s", coh_last_error());
-    coh_world_close(self->world);
-    return NULL;
-}
-
 /* Runs the body on a thread for each rank. */
-static void run(int32_t rank_count, coh_status (*body)(coh_world *world), one *out_ends)
+static void run(int32_t rank_count, coh_status (*body)(coh_world *world), world_end *out_ends)
 {
     const coh_world_options options = { .struct_bytes = sizeof(options), .rank_count = rank_count };
-    coh_world *worlds[RANKS];
-    assert_int_equal(coh_world_open_threads(&options, worlds), COH_OK);
-    for (int32_t i = 0; i < rank_count; i++) {
-        out_ends[i] = (one){ .world = worlds[i], .body = body };
-        assert_int_equal(pthread_create(&out_ends[i].thread, NULL, run_one, &out_ends[i]), 0);
-    }
-    for (int32_t i = 0; i < rank_count; i++)
-        assert_int_equal(pthread_join(out_ends[i].thread, NULL), 0);
+    world_run(&options, body, out_ends);
 }
 
 #define TRY(call)                                                                                  \
@@ -248,7 +223,7 @@ static void texts_and_records_reach_all_ranks(void **state)
     coh_status (*const bodies[])(coh_world *) = { share_texts, gather_records };
     for (int body = 0; body < 2; body++)
         for (int32_t rank_count = 1; rank_count <= RANKS; rank_count++) {
-            one ends[RANKS];
+            world_end ends[RANKS];
             run(rank_count, bodies[body], ends);
             for (int32_t i = 0; i < rank_count; i++)
                 if (ends[i].status != COH_OK)
@@ -274,7 +249,7 @@ static void a_stop_gives_all_ranks_its_status_and_sentence(void **state)
     (void)state;
     for (int32_t rank_count = 1; rank_count <= RANKS; rank_count++)
         for (int times = 0; times < 10; times++) {
-            one ends[RANKS];
+            world_end ends[RANKS];
             char expected[64];
             (void)snprintf(expected, sizeof(expected), "rank %d: the disk? is full",
                            rank_count - 1);
